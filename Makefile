@@ -1,0 +1,51 @@
+# One command each: setup, check, test, demo. Nothing else is needed from a fresh clone.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+PY := .venv/bin/python
+STAMP := .venv/.synced
+
+.PHONY: setup packages check test unit integration chaos demo lock format clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml requirements/dev.lock requirements/uv.lock scripts/setup
+	scripts/setup
+	touch $(STAMP)
+
+packages:
+	scripts/packages
+
+## The fast part: style, types, import rules, unit tests. Under a minute.
+check: setup
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	$(PY) -m pytest tests/unit -n 2
+
+unit: setup
+	$(PY) -m pytest tests/unit -n 2
+
+integration: setup packages
+	$(PY) -m pytest tests/integration -n 2
+
+chaos: setup packages
+	$(PY) -m pytest tests/chaos
+
+## Every check and every test.
+test: setup packages check
+	$(PY) -m pytest tests/integration tests/chaos tests/e2e -n 2 --dist loadgroup
+
+demo: setup
+	.venv/bin/rackwright demo $(ARGS)
+
+## After a change of pyproject.toml or requirements/*.in.
+lock:
+	scripts/lock
+
+format: setup
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+clean:
+	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,6 @@
+"""`python -m rackwright` is `rackwright`."""
+
+from rackwright.cli.main import main
+
+if __name__ == "__main__":
+    main()
