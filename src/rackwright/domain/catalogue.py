@@ -167,7 +167,9 @@ class Catalogue:
             jig = self.jigs.get(role.jig)
             client = [jig.client_role] if jig and jig.client_role and jig.client_role != name else []
             owners = [self.attribs[want].role for want in role.wants if want in self.attribs]
-            names = [*client, *role.requires, *attached.get(name, ()), *(owner for owner in owners if owner)]
+            # What it provides it answers for itself, so it needs nobody else for those attribs.
+            others = [owner for owner in owners if owner and owner not in role.provides]
+            names = [*client, *role.requires, *attached.get(name, ()), *others]
             needed[name] = tuple(dict.fromkeys(need for need in names if need != name))
         return needed
 
