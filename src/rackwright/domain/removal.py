@@ -11,15 +11,15 @@ from rackwright.domain.states import PROPOSED
 def removal(graph: Graph, catalogue: Catalogue, ids: Iterable[int]) -> set[int]:
     """The noderoles that go when `ids` do, or a conflict that names whom it would orphan.
 
-    A noderole may go if each that stands on it is on its own node or only proposed; they go with it. What stands on
+    A noderole may go if each that stands on it is only proposed, or on its own node in its own deployment; they go
+    with it. What stands on
     a cluster as a whole does not stand on the one member that leaves, as long as another stays.
     """
     wanted = set(ids)
     gone = set(wanted)
     for id in sorted(wanted):
         dependants = _dependants(graph, catalogue, id, wanted)
-        node_id = graph.noderoles[id].node_id
-        orphans = {one for one in dependants - wanted if not _may_go_along(graph, one, node_id)}
+        orphans = {one for one in dependants - wanted if not _may_go_along(graph, one, id)}
         if orphans:
             named = ", ".join(graph.title(one) for one in sorted(orphans)[:5])
             more = f" and {len(orphans) - 5} more" if len(orphans) > 5 else ""
@@ -31,9 +31,10 @@ def removal(graph: Graph, catalogue: Catalogue, ids: Iterable[int]) -> set[int]:
     return gone
 
 
-def _may_go_along(graph: Graph, id: int, node_id: int) -> bool:
-    dependant = graph.noderoles[id]
-    return dependant.node_id == node_id or dependant.state is PROPOSED
+def _may_go_along(graph: Graph, dependant_id: int, id: int) -> bool:
+    dependant, leaving = graph.noderoles[dependant_id], graph.noderoles[id]
+    together = dependant.node_id == leaving.node_id and dependant.deployment_id == leaving.deployment_id
+    return together or dependant.state is PROPOSED
 
 
 def _dependants(graph: Graph, catalogue: Catalogue, id: int, leaving: set[int]) -> set[int]:
