@@ -29,8 +29,16 @@ class Flag(StrEnum):
     POWERSAVE = "powersave"
 
 
-EXCLUDES: tuple[tuple[Flag, Flag], ...] = ((Flag.CLUSTER, Flag.IMPLICIT),)
-"""Flags that no role may have together."""
+EXCLUDES: dict[tuple[Flag, Flag], str] = {
+    (Flag.CLUSTER, Flag.IMPLICIT): "children of a cluster wait for all its members, of an implicit role for one node's",
+    (Flag.ABSTRACT, Flag.BOOTSTRAP): "an abstract role is never bound, a bootstrap role is bound at first start",
+    (Flag.ABSTRACT, Flag.DISCOVERY): "an abstract role is never bound, a discovery role is bound to every new node",
+    (Flag.SERVICE, Flag.DISCOVERY): "a service is on its deployment's phantom node, never on a discovered one",
+    (Flag.SERVICE, Flag.IMPLICIT): "a service is on its deployment's phantom node, an implicit role on its child's",
+    (Flag.SERVICE, Flag.POWERSAVE): "a service is on a phantom node, which has no power to save",
+}
+"""Flags that no role may have together, and why. Bootstrap and service may: so an outside service gets into the
+system deployment, where people cannot bind."""
 
 
 @dataclass(frozen=True)
@@ -198,19 +206,20 @@ class Catalogue:
 
     def _check_client_roles(self) -> None:
         for jig in self.jigs.values():
-            client = self.roles.get(jig.client_role) if jig.client_role else None
-            if client is None:
-                continue
-            if not client.has(Flag.IMPLICIT):
-                raise Conflict(
-                    Rule.BARCLAMP,
-                    f"Jig {jig.name!r} names {client.name!r} as its client role, which must have the flag implicit.",
-                )
-            if client.jig == jig.name:
-                raise Conflict(
-                    Rule.BARCLAMP,
-                    f"Role {client.name!r} is the client role of jig {jig.name!r} and cannot itself use that jig.",
-                )
+            fault = self.client_role_fault(jig)
+            if fault:
+                raise Conflict(Rule.BARCLAMP, fault)
+
+    def client_role_fault(self, jig: Jig) -> str | None:
+        """Why the client role of `jig` cannot be that; None if it can, or is not imported yet."""
+        client = self.roles.get(jig.client_role) if jig.client_role else None
+        if client is None:
+            return None
+        if not client.has(Flag.IMPLICIT):
+            return f"Jig {jig.name!r} names {client.name!r} as its client role, which must have the flag implicit."
+        if client.jig == jig.name:
+            return f"Role {client.name!r} is the client role of jig {jig.name!r} and cannot itself use that jig."
+        return None
 
 
 def _both_ways(pairs: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
