@@ -88,8 +88,8 @@ def normalise_url(text: str) -> URL:
         ) from None
     if url.drivername not in SCHEMES:
         raise DatabaseUrlInvalid(
-            f"The database URL {_shown(url)} is of {url.drivername!r}, but Rackwright works with PostgreSQL only: "
-            f"postgresql://USER:PASSWORD@HOST:5432/DATABASE"
+            f"The database URL {_shown(url)} begins with {url.drivername!r}, but Rackwright works with PostgreSQL, "
+            f"through a driver of its own choice: postgresql://USER:PASSWORD@HOST:5432/DATABASE"
         )
     if not url.database:
         raise DatabaseUrlInvalid(
@@ -104,7 +104,8 @@ async def wait_for_server(url: URL, deadline: float) -> None:
     conninfo = url.set(drivername="postgresql").render_as_string(hide_password=False)
     while True:
         try:
-            connection = await psycopg.AsyncConnection.connect(conninfo, connect_timeout=max(2, int(deadline)))
+            patience = max(2, round(end - time.monotonic()))
+            connection = await psycopg.AsyncConnection.connect(conninfo, connect_timeout=patience)
         except psycopg.ProgrammingError as error:
             raise DatabaseUrlInvalid(f"The database URL {_shown(url)} is not understood: {_reason(error)}") from None
         except psycopg.OperationalError as error:

@@ -69,6 +69,12 @@ class EmbeddedPostgres:
     ) -> None:
         await self.stop()
 
+    async def lost(self) -> None:
+        """Returns if the server ends while we hold it, because its keeper was killed or told to stop."""
+        assert self._keeper is not None
+        self._keeper.setblocking(False)
+        await asyncio.get_running_loop().sock_recv(self._keeper, 1)
+
     @property
     def url(self) -> str:
         """Where the server is, while started."""
@@ -78,10 +84,10 @@ class EmbeddedPostgres:
         """`start`, for callers without an event loop."""
         if self._keeper is not None:
             return self._url
-        self._refuse_other_major()
         self._make_directory()
         deadline = time.monotonic() + PATIENCE
         with self._starting_alone(deadline):
+            self._refuse_other_major()
             self._keeper, sockets = self._find_keeper(deadline) or self._start_keeper(deadline)
         self._url = database_url(sockets)
         return self._url
@@ -151,6 +157,11 @@ class EmbeddedPostgres:
         except (ConnectionError, FileNotFoundError):
             keeper.close()
             return None
+        except TimeoutError:
+            keeper.close()
+            raise EmbeddedPostgresFailed(
+                f"The keeper of PostgreSQL in {self.directory} does not answer. See {self.directory / 'log'}."
+            ) from None
         except BaseException:
             keeper.close()
             raise

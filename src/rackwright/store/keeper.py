@@ -28,11 +28,13 @@ class Keeper:
         self.server = server
         self.control = control
         self.users: set[socket.socket] = set()
+        self.leavers: list[socket.socket] = []
+        """Who said that it leaves, and was not answered yet."""
         self.selector = selectors.DefaultSelector()
         self.told_to_stop = False
 
     def serve(self, first: socket.socket) -> list[socket.socket]:
-        """Until nobody is left, or we are told to stop, or the server died; returns whom to tell that it stopped."""
+        """As long as it is needed; returns whom to tell that the server has stopped."""
         wakeup_in, wakeup_out = socket.socketpair()
         wakeup_in.setblocking(False)
         wakeup_out.setblocking(False)
@@ -44,8 +46,8 @@ class Keeper:
         self.selector.register(self.control, selectors.EVENT_READ)
         self.selector.register(wakeup_in, selectors.EVENT_READ)
         self._welcome(first)
-        leavers: list[socket.socket] = []
-        while (self.users or self._accept()) and not self.told_to_stop and self.server.is_running():
+        while self._is_needed():
+            self._answer_leavers()
             for key, _ in self.selector.select():
                 ready = key.fileobj
                 assert isinstance(ready, socket.socket)
@@ -54,49 +56,59 @@ class Keeper:
                 elif ready is wakeup_in:
                     ready.recv(4096)
                 else:
-                    leavers += self._hear(ready)
+                    self._hear(ready)
         signal.set_wakeup_fd(-1)
-        return leavers
+        return self.leavers
+
+    def _is_needed(self) -> bool:
+        if self.told_to_stop or not self.server.is_running():
+            return False
+        if not self.users:
+            self._accept()  # somebody may have knocked since
+        return bool(self.users)
 
     def _stop(self, *_: object) -> None:
         self.told_to_stop = True
 
-    def _accept(self) -> bool:
-        """Take everybody who waits at the door; says whether there was anyone."""
-        came = False
+    def _accept(self) -> None:
+        """Take everybody who waits at the door."""
         while True:
             try:
                 user, _ = self.control.accept()
             except BlockingIOError:
-                return came
-            came |= self._welcome(user)
+                return
+            self._welcome(user)
 
-    def _welcome(self, user: socket.socket) -> bool:
+    def _welcome(self, user: socket.socket) -> None:
         if not send(user, {"ready": {"sockets": str(self.server.sockets)}}):
             user.close()
-            return False
+            return
         user.setblocking(False)
         self.users.add(user)
         self.selector.register(user, selectors.EVENT_READ)
-        return True
 
-    def _hear(self, user: socket.socket) -> list[socket.socket]:
-        """A user left (with a word or without); returns it if it waits for the server to stop."""
+    def _hear(self, user: socket.socket) -> None:
+        """A user leaves, with a word, or without one because it died."""
         try:
             words = user.recv(4096)
         except BlockingIOError:
-            return []
+            return
         except ConnectionError:
             words = b""
         self.selector.unregister(user)
         self.users.discard(user)
-        if words and not self.users and not self._accept():
-            return [user]
         if words:
             user.setblocking(True)
-            send(user, {"bye": True})
-        user.close()
-        return []
+            self.leavers.append(user)
+        else:
+            user.close()
+
+    def _answer_leavers(self) -> None:
+        """The server goes on, so there is nothing for them to wait for."""
+        for leaver in self.leavers:
+            send(leaver, {"bye": True})
+            leaver.close()
+        self.leavers.clear()
 
 
 def send(user: socket.socket, message: dict[str, object]) -> bool:
@@ -129,7 +141,6 @@ def keep(directory: Path, first: socket.socket) -> None:
         finally:
             server.stop()
     for leaver in leavers:
-        leaver.setblocking(True)
         send(leaver, {"stopped": True})
 
 
