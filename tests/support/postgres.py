@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
+from sqlalchemy import make_url
 
 from rackwright.store.embedded import EmbeddedPostgres, database_url
 
@@ -86,3 +87,20 @@ def administer(url: str, *statements: str, wait: float = 0.0) -> None:
 def plain(url: str) -> str:
     """As libpq understands it."""
     return url.replace("postgresql+psycopg:", "postgresql:", 1)
+
+
+def ask(url: str, query: str) -> str:
+    """The first column of the first row."""
+    with psycopg.connect(plain(url)) as connection:
+        row = connection.execute(query.encode()).fetchone()
+        assert row is not None
+        return str(row[0])
+
+
+def execute(url: str, statement: str) -> None:
+    with psycopg.connect(plain(url)) as connection:
+        connection.execute(statement.encode())
+
+
+def sockets_of(url: str) -> Path:
+    return Path(str(make_url(url).query["host"]))

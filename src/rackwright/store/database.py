@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import psycopg
 from sqlalchemy import URL, make_url
@@ -101,9 +101,9 @@ def normalise_url(text: str) -> URL:
 async def wait_for_server(url: URL, deadline: float) -> None:
     """Until the server lets us in; an answer that waiting does not change (a wrong password) ends it at once."""
     end = time.monotonic() + deadline
-    conninfo = url.set(drivername="postgresql").render_as_string(hide_password=False)
     while True:
         try:
+            conninfo = _conninfo(url)
             patience = max(2, round(end - time.monotonic()))
             connection = await psycopg.AsyncConnection.connect(conninfo, connect_timeout=patience)
         except psycopg.ProgrammingError as error:
@@ -124,6 +124,14 @@ async def wait_for_server(url: URL, deadline: float) -> None:
             async with connection:
                 _check_version(connection.info.server_version, url)
             return
+
+
+def _conninfo(url: URL) -> str:
+    """As libpq understands it, whose URLs differ from SQLAlchemy's in small ways."""
+    parts: dict[str, Any] = url.translate_connect_args(database="dbname", username="user")
+    for name, value in url.query.items():
+        parts[name] = value if isinstance(value, str) else ",".join(value)
+    return psycopg.conninfo.make_conninfo(**parts)
 
 
 def _check_version(number: int, url: URL) -> None:

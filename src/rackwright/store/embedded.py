@@ -21,8 +21,7 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-
-from sqlalchemy import URL
+from urllib.parse import quote
 
 from rackwright.store import cluster
 from rackwright.store.unusable import EmbeddedPostgresFailed
@@ -184,10 +183,10 @@ class EmbeddedPostgres:
             ours.settimeout(max(deadline - time.monotonic(), 1.0))
             ours.sendall(json.dumps({"program": str(program_directory()), "settings": self.settings}).encode() + b"\n")
             return ours, _sockets_of(_receive(ours))
-        except (ConnectionError, TimeoutError, subprocess.CalledProcessError) as error:
+        except (OSError, subprocess.CalledProcessError) as error:
             ours.close()
             raise EmbeddedPostgresFailed(
-                f"The keeper of PostgreSQL in {self.directory} ended or hangs without a reason ({error}). "
+                f"The keeper of PostgreSQL in {self.directory} could not be started, or gave no answer ({error}). "
                 f"See {self.directory / 'log'}."
             ) from error
         except BaseException:
@@ -209,9 +208,8 @@ class EmbeddedPostgres:
 
 def database_url(sockets: Path) -> str:
     """The URL of our database behind a socket directory."""
-    return URL.create(
-        "postgresql+psycopg", username=cluster.ROLE, database=cluster.ROLE, query={"host": str(sockets)}
-    ).render_as_string(hide_password=False)
+    # Not SQLAlchemy's own rendering: it writes a space as "+", which libpq takes for a plus.
+    return f"postgresql+psycopg://{cluster.ROLE}@/{cluster.ROLE}?host={quote(str(sockets), safe='')}"
 
 
 @cache

@@ -16,12 +16,10 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, NullPool, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from rackwright.store.locks import MIGRATION_LOCK
 from rackwright.store.unusable import DatabaseVersionUnsupported
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-
-ADVISORY_LOCK = 0x7261636B  # "rack"
-"""Whoever migrates holds this lock of the database; `pg_locks` shows it as objid."""
 
 _alembic_alone = threading.Lock()
 """Alembic hands its context to the revisions through a global of its module."""
@@ -61,7 +59,7 @@ async def migrate(engine: AsyncEngine, revision: str = "head", scripts: Path = M
 def _migrate_alone(url: URL, revision: str, scripts: Path) -> None:
     engine = create_engine(url, poolclass=NullPool)
     with _alembic_alone, engine.begin() as connection:
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
         _refuse_unknown(_revision_of(connection), revisions(scripts), url)
         if revisions(scripts):
             command.upgrade(alembic_config(connection, scripts), revision)
