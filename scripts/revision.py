@@ -32,5 +32,6 @@ async def write_revision(message: str) -> Path:
 if __name__ == "__main__":
     path = asyncio.run(write_revision(sys.argv[1]))
     ruff = str(Path(sys.executable).with_name("ruff"))
-    subprocess.run([ruff, "check", "--quiet", "--fix", str(path)], check=True)
-    subprocess.run([ruff, "format", "--quiet", str(path)], check=True)
+    # Formatted first: the fixes of what is left to fix are judged on formatted lines.
+    for step in (["format"], ["check", "--fix"], ["format"]):
+        subprocess.run([ruff, *step, "--quiet", str(path)], check=True)

@@ -363,10 +363,10 @@ node_role_links = Table(
 graph = Table(
     "graph",
     metadata,
-    Column("only", Boolean, primary_key=True, server_default=text("true")),
+    Column("single", Boolean, primary_key=True, server_default=text("true")),
     Column("version", BigInteger, nullable=False, server_default=text("0")),
     Column("catalogue_version", BigInteger, nullable=False, server_default=text("0")),
-    CheckConstraint("only", name="only"),
+    CheckConstraint("single", name="single"),
 )
 
 # --- work

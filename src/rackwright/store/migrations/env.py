@@ -9,6 +9,7 @@ context.configure(
     target_metadata=metadata,
     compare_type=True,
     compare_server_default=True,
+    user_module_prefix="tables.",
 )
 with context.begin_transaction():
     context.run_migrations()
