@@ -1,4 +1,4 @@
-"""The thinnest way through the store: first start, a deployment, a binding, a commit, and passes until all is ACTIVE."""
+"""The thinnest way through the store, from first start to everything ACTIVE."""
 
 from rackwright.barclamps.loader import built_in
 from rackwright.domain.states import ACTIVE
