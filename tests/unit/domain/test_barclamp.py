@@ -133,6 +133,11 @@ def test_role_may_require_one_of_another_file() -> None:
     )
 
 
+def test_schema_may_name_the_dialect_it_is_written_in() -> None:
+    schema = "{$schema: 'https://json-schema.org/draft/2020-12/schema', $comment: short, type: string}"
+    assert parse_barclamp(f"name: x\nattribs: [{{name: a, map: a, schema: {schema}}}]\n", "f").attribs[0].schema
+
+
 def test_lone_surrogate_is_refused_with_its_line() -> None:
     with pytest.raises(BarclampInvalid, match=r"U\+D800") as refused:
         parse_barclamp("name: x\ndescription: \ud800\n", "f")
