@@ -6,30 +6,13 @@ from dataclasses import dataclass, field
 from psycopg.types.json import Jsonb
 
 from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.runs import DEFAULT_DEADLINE, Run
 from rackwright.domain.states import TODO, TRANSITION, Trigger
 from rackwright.store.locks import CAP_LOCK
 from rackwright.store.noderoles import erase
 from rackwright.store.session import Session
 from rackwright.store.staging import stage_noderoles
 from rackwright.store.transitions import dirty, move, takers
-
-DEFAULT_DEADLINE = 3600.0
-
-
-@dataclass(frozen=True)
-class Run:
-    """What a jig is handed."""
-
-    id: int
-    node_role_id: int
-    node_id: int
-    node: str
-    role: str
-    jig: str
-    kind: str
-    """Which implementation of a jig."""
-    token: int
-    input: JsonObject
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ Tables are named like the collections of the API. Hot tables leave room in their
 their rows is updated several times.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import (
@@ -31,6 +32,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB, MACADDR, UUID
 from sqlalchemy.types import UserDefinedType
 
 from rackwright.domain.catalogue import EXCLUDES, Flag
+from rackwright.domain.runs import ENDED, HOLDS_SLOT, RunState
 from rackwright.domain.states import ACTIVE, BLOCKED, PROPOSED, TODO, TRANSITION, NodeRoleState
 
 metadata = MetaData(
@@ -83,6 +85,10 @@ def _refers(
     return Column(name, BigInteger, ForeignKey(to, ondelete=ondelete), nullable=nullable, index=index)
 
 
+def _quoted(words: Iterable[str]) -> str:
+    return ", ".join(f"'{word}'" for word in sorted(words))
+
+
 # --- the catalogue
 
 barclamps = Table(
@@ -122,7 +128,6 @@ hammers = Table(
     _line("description"),
 )
 
-_FLAGS = ", ".join(f"'{flag}'" for flag in Flag)
 
 roles = Table(
     "roles",
@@ -142,7 +147,7 @@ roles = Table(
     Column("deadline", Double),
     Column("destructive", Boolean, Computed("'destructive' = ANY (flags)", persisted=True), nullable=False),
     Column("cluster", Boolean, Computed("'cluster' = ANY (flags)", persisted=True), nullable=False),
-    CheckConstraint(f"flags <@ ARRAY[{_FLAGS}]", name="known_flags"),
+    CheckConstraint(f"flags <@ ARRAY[{_quoted(Flag)}]", name="known_flags"),
     *(
         CheckConstraint(f"NOT flags @> ARRAY['{one}', '{other}']", name=f"{one}_excludes_{other}")
         for one, other in EXCLUDES
@@ -371,8 +376,6 @@ graph = Table(
 
 # --- work
 
-RUN_STATES = ("queued", "running", "accepted", "succeeded", "failed", "cancelled", "lost")
-
 runs = Table(
     "runs",
     metadata,
@@ -397,11 +400,9 @@ runs = Table(
     Column("ended_at", DateTime(timezone=True)),
     _line("error"),
     _line("trace"),
-    CheckConstraint(f"state IN ({', '.join(repr(state) for state in RUN_STATES)})", name="state"),
-    CheckConstraint(
-        "(state IN ('succeeded', 'failed', 'cancelled', 'lost')) = (ended_at IS NOT NULL)", name="ended_at"
-    ),
-    Index("runs_one_a_slot", "slot", unique=True, postgresql_where=text("state IN ('running', 'accepted')")),
+    CheckConstraint(f"state IN ({_quoted(RunState)})", name="state"),
+    CheckConstraint(f"(state IN ({_quoted(ENDED)})) = (ended_at IS NOT NULL)", name="ended_at"),
+    Index("runs_one_a_slot", "slot", unique=True, postgresql_where=text(f"state IN ({_quoted(HOLDS_SLOT)})")),
     Index("runs_one_queued", "node_role_id", unique=True, postgresql_where=text("state = 'queued'")),
     postgresql_with={"fillfactor": "70"},
 )

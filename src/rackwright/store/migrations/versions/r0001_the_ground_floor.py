@@ -127,11 +127,11 @@ def upgrade() -> None:
         sa.Column("error", sa.Text(), server_default=sa.text("''"), nullable=False),
         sa.Column("trace", sa.Text(), server_default=sa.text("''"), nullable=False),
         sa.CheckConstraint(
-            "(state IN ('succeeded', 'failed', 'cancelled', 'lost')) = (ended_at IS NOT NULL)",
+            "(state IN ('cancelled', 'failed', 'lost', 'succeeded')) = (ended_at IS NOT NULL)",
             name=op.f("runs_ended_at_check"),
         ),
         sa.CheckConstraint(
-            "state IN ('queued', 'running', 'accepted', 'succeeded', 'failed', 'cancelled', 'lost')",
+            "state IN ('accepted', 'cancelled', 'failed', 'lost', 'queued', 'running', 'succeeded')",
             name=op.f("runs_state_check"),
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("runs_pkey")),
@@ -140,7 +140,7 @@ def upgrade() -> None:
     op.create_index(op.f("runs_node_id_idx"), "runs", ["node_id"], unique=False)
     op.create_index(op.f("runs_node_role_id_idx"), "runs", ["node_role_id"], unique=False)
     op.create_index(
-        "runs_one_a_slot", "runs", ["slot"], unique=True, postgresql_where=sa.text("state IN ('running', 'accepted')")
+        "runs_one_a_slot", "runs", ["slot"], unique=True, postgresql_where=sa.text("state IN ('accepted', 'running')")
     )
     op.create_index(
         "runs_one_queued", "runs", ["node_role_id"], unique=True, postgresql_where=sa.text("state = 'queued'")
@@ -280,7 +280,7 @@ def upgrade() -> None:
             "NOT flags @> ARRAY['service', 'powersave']", name=op.f("roles_service_excludes_powersave_check")
         ),
         sa.CheckConstraint(
-            "flags <@ ARRAY['implicit', 'bootstrap', 'discovery', 'cluster', 'service', 'destructive', 'abstract', 'milestone', 'powersave']",
+            "flags <@ ARRAY['abstract', 'bootstrap', 'cluster', 'destructive', 'discovery', 'implicit', 'milestone', 'powersave', 'service']",
             name=op.f("roles_known_flags_check"),
         ),
         sa.ForeignKeyConstraint(
