@@ -7,7 +7,14 @@ nothing else keeps `rackwright --help` and the commands that must start fast (`s
 import sys
 from importlib import import_module
 
-NOUNS: dict[str, tuple[str, str]] = {}
+NOUNS: dict[str, tuple[str, str]] = {
+    "server": ("rackwright.cli.server:main", "run the server"),
+    "demo": ("rackwright.cli.demo:main", "see it work, on this machine alone"),
+    "node": ("rackwright.cli.node:app", "machines"),
+    "deployment": ("rackwright.cli.deployment:app", "what people want of them"),
+    "noderole": ("rackwright.cli.noderole:app", "roles bound to nodes"),
+    "anneal": ("rackwright.cli.anneal:app", "the work itself"),
+}
 """noun -> (where it lives, one line for --help)"""
 
 
