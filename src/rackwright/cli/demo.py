@@ -16,7 +16,8 @@ def main(argv: list[str]) -> int:
     """Run the demo; its data is gone afterwards."""
     if argv:
         print(
-            "Usage: rackwright demo\n\nStarts a server with a database of its own, brings six nodes to ACTIVE, and ends."
+            "Usage: rackwright demo\n\n"
+            "Starts a server with a database of its own, brings six nodes to ACTIVE, and ends."
         )
         return 0 if argv[0] in ("-h", "--help") else 2
     with tempfile.TemporaryDirectory(prefix="rackwright-demo-") as home:
