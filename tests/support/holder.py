@@ -93,10 +93,12 @@ class HolderRefused(Exception):
 
 
 def main(home: Path) -> None:
+    from tests.support.postgres import NO_SYNC
+
     from rackwright.store.embedded import EmbeddedPostgres
     from rackwright.store.unusable import EmbeddedPostgresFailed
 
-    server = EmbeddedPostgres(home)
+    server = EmbeddedPostgres(home, NO_SYNC)
     try:
         answer = {"url": server.join()}
     except EmbeddedPostgresFailed as failure:

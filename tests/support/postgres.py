@@ -18,7 +18,10 @@ from rackwright.store.embedded import EmbeddedPostgres, database_url
 
 DEBIAN_BIN = Path("/usr/lib/postgresql/15/bin")
 
-UNSAFE_AND_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"}
+NO_SYNC = {"fsync": "off"}
+"""Safe against kill -9 of any process, not against the death of the machine, which no test brings about."""
+
+UNSAFE_AND_FAST = NO_SYNC | {"synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"}
 """For servers whose data nobody wants to see again."""
 
 

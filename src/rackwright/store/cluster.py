@@ -138,7 +138,7 @@ class Cluster:
         if self.name is runas.Name.NAMESPACE:
             runas.enter_namespace()
         if not self.data.exists():
-            self._make(program)
+            self._make(program, order.settings)
         self._write_access_rules()
         return self._launch(program, order.settings)
 
@@ -204,7 +204,7 @@ class Cluster:
 
     # A new cluster
 
-    def _make(self, program: Path) -> None:
+    def _make(self, program: Path, settings: Mapping[str, str]) -> None:
         new = self.directory / "data.new"
         new.mkdir(mode=0o700)
         if self.name is runas.Name.NOBODY:
@@ -213,10 +213,11 @@ class Cluster:
         # Not the host's locale: its sort order changes with the C library, and breaks indexes.
         locale = ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         initdb, postgres = str(program / "bin/initdb"), str(program / "bin/postgres")
-        self._run(
-            [initdb, f"--pgdata={place}", f"--username={ROLE}", "--auth=trust", "--no-instructions", *locale], new
-        )
-        self._run([postgres, "--single", "-D", place, "template1"], new, f"CREATE DATABASE {ROLE}\n")
+        options = [f"--username={ROLE}", "--auth=trust", "--no-instructions", *locale]
+        unsafe = settings.get("fsync") == "off"
+        self._run([initdb, f"--pgdata={place}", *options, *(["--no-sync"] if unsafe else [])], new)
+        single = [postgres, "--single", *(["-F"] if unsafe else []), "-D", place, "template1"]
+        self._run(single, new, f"CREATE DATABASE {ROLE}\n")
         new.rename(self.data)
         folder = os.open(self.directory, os.O_RDONLY)
         os.fsync(folder)
