@@ -71,7 +71,9 @@ async def test_every_revision_upgrades_to_the_schema_of_tables_py(
         assert await current_revision(engine) == start
     await migrate(engine)
     assert await current_revision(engine) == (revisions()[-1] if revisions() else None)
-    assert await schema_of(engine) == wanted_schema
+    found = await schema_of(engine)
+    for kind, wanted in wanted_schema.items():
+        assert (kind, found[kind] - wanted, wanted - found[kind]) == (kind, set(), set())
     assert await differences(engine) == []
 
 
