@@ -29,6 +29,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, MACADDR, UUID
+from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.types import UserDefinedType
 
 from rackwright.domain.catalogue import EXCLUDES, Flag
@@ -53,6 +54,9 @@ class XID8(UserDefinedType[str]):
 
     def get_col_spec(self, **_: Any) -> str:
         return "xid8"
+
+
+ischema_names["xid8"] = XID8  # so that the schema of a database can be compared with this file
 
 
 def _id() -> Column[int]:

@@ -7,6 +7,9 @@ from alembic import op
 
 from rackwright.store import tables
 ${imports if imports else ""}
+
+from rackwright.store import tables
+
 revision: str = ${repr(up_revision)}
 down_revision: str | None = ${repr(down_revision)}
 branch_labels: str | Sequence[str] | None = ${repr(branch_labels)}

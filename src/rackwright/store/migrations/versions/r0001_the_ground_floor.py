@@ -90,14 +90,6 @@ def upgrade() -> None:
             "NOT system OR (alive AND available AND NOT admin)", name=op.f("nodes_phantom_is_always_there_check")
         ),
         sa.CheckConstraint("name = lower(name)", name=op.f("nodes_name_is_lower_case_check")),
-        sa.ForeignKeyConstraint(
-            ["deployment_id"],
-            ["deployments.id"],
-            name="nodes_deployment_id_fkey",
-            initially="DEFERRED",
-            deferrable=True,
-            use_alter=True,
-        ),
         sa.PrimaryKeyConstraint("id", name=op.f("nodes_pkey")),
         sa.UniqueConstraint("key", name=op.f("nodes_key_key")),
         sa.UniqueConstraint("name", name=op.f("nodes_name_key")),
@@ -475,5 +467,15 @@ def upgrade() -> None:
             ["snapshot_id"], ["snapshots.id"], name=op.f("snapshot_roles_snapshot_id_fkey"), ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("snapshot_id", "role_id", name=op.f("snapshot_roles_pkey")),
+    )
+    op.create_foreign_key(
+        "nodes_deployment_id_fkey",
+        "nodes",
+        "deployments",
+        ["deployment_id"],
+        ["id"],
+        initially="DEFERRED",
+        deferrable=True,
+        use_alter=True,
     )
     # ### end Alembic commands ###
