@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
+from rackwright.home import default_home
 from rackwright.store import cluster
 from rackwright.store.unusable import EmbeddedPostgresFailed
 
@@ -41,7 +42,8 @@ class EmbeddedPostgres:
         self.directory = home.absolute() / "postgres" / major_version()
         self.settings = dict(settings or {})
         self._keeper: socket.socket | None = None
-        self._url = ""
+        self.sockets: Path | None = None
+        """Where the server's socket is, while started."""
 
     async def start(self) -> str:
         """Join or start the server; returns its URL."""
@@ -77,23 +79,22 @@ class EmbeddedPostgres:
     @property
     def url(self) -> str:
         """Where the server is, while started."""
-        return self._url
+        return "" if self.sockets is None else database_url(self.sockets)
 
     def join(self) -> str:
         """`start`, for callers without an event loop."""
         if self._keeper is not None:
-            return self._url
+            return self.url
         self._make_directory()
         deadline = time.monotonic() + PATIENCE
         with self._starting_alone(deadline):
             self._refuse_other_major()
-            self._keeper, sockets = self._find_keeper(deadline) or self._start_keeper(deadline)
-        self._url = database_url(sockets)
-        return self._url
+            self._keeper, self.sockets = self._find_keeper(deadline) or self._start_keeper(deadline)
+        return self.url
 
     def leave(self) -> None:
         """`stop`, for callers without an event loop."""
-        keeper, self._keeper, self._url = self._keeper, None, ""
+        keeper, self._keeper, self.sockets = self._keeper, None, None
         if keeper is None:
             return
         with keeper:
@@ -241,10 +242,9 @@ def _major_of(data: Path) -> str:
 def _how_to_move(data: Path, major: str, wanted: str) -> str:
     return (
         f"{data} holds a database of PostgreSQL {major}, but this Rackwright brings PostgreSQL {wanted}, which cannot "
-        f"read it. Nothing was changed. To move it: (1) with the programs of PostgreSQL {major}, start it and run: "
-        f"pg_dumpall -U {cluster.ROLE} -h SOCKETDIR > rackwright.sql (2) move {data.parent} out of the way "
-        f"(3) start this Rackwright once, and load it: psql -f rackwright.sql DATABASE_URL. "
-        f"docs/decisions/0001-embedded-postgresql.md has every command."
+        f"read it. Nothing was changed. To move it: (1) with the programs of PostgreSQL {major}, start it and write it "
+        f"out with pg_dump or pg_dumpall (2) move {data.parent} out of the way (3) load it: "
+        f"python -m rackwright.store.embedded psql -f FILE. docs/decisions/0001-embedded-postgresql.md has it all."
     )
 
 
@@ -270,3 +270,22 @@ def _sockets_of(message: dict[str, Any]) -> Path:
     if "error" in message:
         raise EmbeddedPostgresFailed(str(message["error"]))
     return Path(message["ready"]["sockets"])
+
+
+def main(command: list[str]) -> int:
+    """`python -m rackwright.store.embedded COMMAND ...`: run it (psql, pg_dump) beside the server of the home."""
+    server = EmbeddedPostgres(default_home())
+    try:
+        server.join()
+        path = f"{program_directory() / 'bin'}:{os.environ.get('PATH', os.defpath)}"
+        place = {"PGHOST": str(server.sockets), "PGUSER": cluster.ROLE, "PGDATABASE": cluster.ROLE, "PATH": path}
+        return subprocess.run(command, env=os.environ | place, check=False).returncode
+    except (EmbeddedPostgresFailed, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    finally:
+        server.leave()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:] or ["psql"]))

@@ -1,15 +1,18 @@
 """Opening the database: the embedded one or somebody else's, and what is said when it cannot be."""
 
 import asyncio
+import os
 import socket
 import struct
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
-from tests.support.postgres import administer, debian_server, sockets_of
+from tests.support.postgres import DEBIAN_BIN, administer, debian_server, execute, plain, sockets_of
 from tests.support.processes import is_alive, postmaster_of
 
 from rackwright.store.database import Database, open_database
@@ -62,6 +65,20 @@ async def test_several_servers_opening_one_database_at_once_all_get_it_migrated(
     for database in databases:
         await assert_migrated(database)
         await database.close()
+
+
+def test_a_dump_of_another_major_version_is_loaded_beside_the_embedded_server(debian_url: str, home: Path) -> None:
+    administer(debian_url, "CREATE DATABASE moving")
+    moving = debian_url.replace("@/rackwright", "@/moving")
+    execute(moving, "CREATE TABLE kept AS SELECT 7 AS value")
+    dump = [str(DEBIAN_BIN / "pg_dump"), "--no-owner", f"--file={home.parent / 'dump.sql'}", plain(moving)]
+    subprocess.run(dump, check=True)
+    beside = [sys.executable, "-m", "rackwright.store.embedded", "psql", "-qAt"]
+    for command, output in ((["-f", dump[2].partition("=")[2]], None), (["-c", "SELECT value FROM kept"], "7\n")):
+        environment = os.environ | {"RACKWRIGHT_HOME": str(home)}
+        done = subprocess.run([*beside, *command], env=environment, capture_output=True, text=True, check=True)
+        assert done.stderr == ""
+        assert output in (None, done.stdout)
 
 
 # What is refused
