@@ -6,7 +6,7 @@ from functools import partial
 
 from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.jigs.base import Jig
-from rackwright.store.runs import Finished, claim, settle
+from rackwright.store.runs import Claimant, Finished, claim, settle
 from rackwright.store.session import Store
 
 
@@ -25,14 +25,24 @@ class StepReport:
 
 
 async def step(
-    store: Store, jigs: Mapping[str, Jig], worker: str, limit: int, actor: str, only: int | None = None
+    store: Store, jigs: Mapping[str, Jig], claimant: Claimant, cap: int, actor: str, only: int | None = None
 ) -> StepReport:
     """Run one pass, or just noderole `only`. What fails is settled as failed; nothing is left in TRANSITION."""
-    claimed = await store.change(lambda session: claim(session, worker, limit, only), actor=actor)
+    claimed = await store.change(lambda session: claim(session, claimant, cap, only), actor=actor)
     ran: list[Stepped] = []
     for run in claimed.started:
         outcome = await jigs[run.kind].run(run, lambda _: None)
-        finished = Finished(run.id, run.token, outcome.answer is Answer.SUCCEEDED, outcome.error, outcome.wall)
-        await store.change(partial(settle, finished=[finished]), actor=actor)
+        await store.change(partial(settle, finished=[finished(run, outcome)]), actor=actor)
         ran.append(Stepped(run, outcome))
     return StepReport(ran, claimed.unchanged)
+
+
+def finished(run: Run, outcome: Outcome) -> Finished:
+    """What the store is told of a run."""
+    return Finished(
+        run.id,
+        ok=outcome.answer is Answer.SUCCEEDED,
+        error=outcome.error,
+        wall=outcome.wall,
+        accepted=outcome.answer is Answer.ACCEPTED,
+    )

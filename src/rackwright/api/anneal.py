@@ -39,7 +39,7 @@ async def status(caller: Reader) -> StatusOut:
 async def one_pass(caller: Writer, node_role: int | None = None) -> StepOut:
     """One pass by hand, or just one noderole."""
     server = caller.server
-    report = await step(server.store, server.jigs, server.name, server.cap, caller.principal.name, node_role)
+    report = await step(server.store, server.jigs, server.claimant, server.cap, caller.principal.name, node_role)
     return StepOut(
         ran=[
             RanOut(

@@ -11,6 +11,7 @@ from rackwright.domain.errors import RackwrightError
 from rackwright.domain.people import Permission, Principal
 from rackwright.jigs.base import Jig
 from rackwright.store.people import find_principal
+from rackwright.store.runs import Claimant
 from rackwright.store.session import Session, Store
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ class Server:
 
     store: Store
     jigs: Mapping[str, Jig]
-    name: str
+    claimant: Claimant
     cap: int = 10
 
 

@@ -16,6 +16,7 @@ from rackwright.jigs.noop import NoopJig
 from rackwright.store.bootstrap import first_start
 from rackwright.store.database import open_database
 from rackwright.store.people import ensure_admin
+from rackwright.store.runs import Claimant
 from rackwright.store.session import Store
 
 TOKEN_FILE = "admin-token"  # noqa: S105  # the file's name, not a secret
@@ -39,7 +40,7 @@ async def running(options: Options) -> AsyncIterator[Server]:
         token = await store.change(ensure_admin, actor="first start")
         if token is not None:
             keep_secret(options.home / TOKEN_FILE, token)
-        yield Server(store=store, jigs={"noop": NoopJig()}, name=f"{host_name()}:{os.getpid()}")
+        yield Server(store=store, jigs={"noop": NoopJig()}, claimant=Claimant(f"{host_name()}:{os.getpid()}"))
 
 
 async def serve(options: Options) -> None:

@@ -36,12 +36,17 @@ class Run:
     jig: str
     kind: str
     """Which implementation of a jig."""
-    token: int
-    """Fencing: what comes with an older one is refused."""
     input: JsonObject
+    deadline: float
+    """Seconds it may take."""
     attempt: int = 1
     refresh: bool = False
     trace: str = ""
+
+    @property
+    def token(self) -> int:
+        """Fencing: of two runs on one node the later has the higher token, and only the later may go on."""
+        return self.id
 
 
 class Answer(StrEnum):

@@ -43,8 +43,10 @@ class Trigger(Enum):
     SUCCEED = "its run succeeded"
     FAIL = "its run failed"
     STALE = "its inputs changed while it ran"
+    LOST = "the worker that ran it died"
     UNCHANGED = "its inputs are those of the last success"
     DIRTY = "one of its inputs changed"
+    OSCILLATE = "one of its inputs will not come to rest"
     CHANGE = "a commit changed its own intent"
     RETRY = "a person asked for another run"
     REINSTALL = "a person asked for a new install"
@@ -76,8 +78,10 @@ TRANSITIONS: dict[Trigger, Transition] = {
     Trigger.SUCCEED: Transition(_from(TRANSITION), ACTIVE),
     Trigger.FAIL: Transition(_from(TRANSITION), ERROR),
     Trigger.STALE: Transition(_from(TRANSITION), None),
+    Trigger.LOST: Transition(_from(TRANSITION), None, forces=True),
     Trigger.UNCHANGED: Transition(_from(TODO), ACTIVE),
     Trigger.DIRTY: Transition(_from(ACTIVE), None, spares_destructive=True),
+    Trigger.OSCILLATE: Transition(_from(TODO, BLOCKED), ERROR),
     Trigger.CHANGE: Transition(_from(ACTIVE, ERROR, TODO, BLOCKED), None, spares_destructive=True),
     Trigger.RETRY: Transition(_from(ERROR, ACTIVE), TODO, spares_destructive=True, forces=True),
     Trigger.REINSTALL: Transition(_from(ERROR, ACTIVE), TODO, forces=True),

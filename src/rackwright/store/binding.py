@@ -12,6 +12,7 @@ from rackwright.store.catalogue import StoredCatalogue
 from rackwright.store.deployments import DeploymentRecord
 from rackwright.store.graph import bump_graph, graph_version, load_for_binding, lock_parents
 from rackwright.store.session import Session
+from rackwright.store.slots import add_slots
 from rackwright.store.transitions import LABELS, regroup, step_children
 
 Request = tuple[int, str]
@@ -172,6 +173,8 @@ async def _insert(
             for noderole in noderoles
         ),
     )
+    await add_slots(session, node_roles=[noderole.id for noderole in noderoles])
+    session.touch({noderole.node_id for noderole in noderoles if noderole.state is not PROPOSED})
 
 
 async def _adjust(session: Session, noderoles: Sequence[NodeRole], unmet: Mapping[int, int]) -> None:

@@ -139,7 +139,8 @@ async def erase(session: Session, ids: Collection[int]) -> None:
         """,
         ids=list(ids),
     )
-    await session.run("DELETE FROM node_roles WHERE id = ANY (:ids)", ids=list(ids))
+    gone = await session.rows("DELETE FROM node_roles WHERE id = ANY (:ids) RETURNING node_id", ids=list(ids))
+    session.touch(row.node_id for row in gone)
 
 
 async def counts_by_state(session: Session) -> dict[NodeRoleState, int]:

@@ -15,6 +15,7 @@ from rackwright.store.events import emit
 from rackwright.store.graph import bump_graph
 from rackwright.store.noderoles import deletable, remove
 from rackwright.store.session import Session
+from rackwright.store.slots import add_slots
 from rackwright.store.transitions import dirty, move
 
 
@@ -133,6 +134,7 @@ async def create_node(session: Session, new: NewNode) -> int:
         discovery=Jsonb(new.discovery),
         hint=Jsonb(new.hint),
     )
+    await add_slots(session, nodes=[id])
     for mac in dict.fromkeys(check_mac(mac) for mac in new.macs):
         await session.run("INSERT INTO node_macs (mac, node_id) VALUES (CAST(:mac AS macaddr), :id)", mac=mac, id=id)
     await emit(session, "node.created", id, node_id=id, deployment_id=system.id, data={"name": name})
@@ -175,6 +177,8 @@ async def update_node(session: Session, name_or_id: str | int, changes: dict[str
     sets = ", ".join(f"{name} = :{name}" for name in changed)
     await session.run(f"UPDATE nodes SET {sets} WHERE id = :id", id=node.id, **values)
     await emit(session, "node.updated", node.id, node_id=node.id, data={"changed": [*sorted(changed)]})
+    if changed.keys() & {"alive", "available"}:
+        session.touch([node.id])
     if changed.keys() & {"hint", "discovery", "quirks"}:
         await dirty(session, await _noderoles_of(session, node.id))
     return await get_node(session, node.id)

@@ -19,6 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from rackwright.store.catalogue import StoredCatalogue, load_catalogue
 from rackwright.store.locks import GRAPH_LOCK
+from rackwright.store.slots import WORK_CHANNEL, refresh_slots
 
 T = TypeVar("T")
 
@@ -37,6 +38,17 @@ class Session:
         self.connection = connection
         self.store = store
         self.actor = actor
+        self.touched: set[int] = set()
+        """Nodes on which something else may run next than before this transaction."""
+
+    def touch(self, nodes: Iterable[int]) -> None:
+        self.touched.update(nodes)
+
+    async def settle_slots(self) -> None:
+        """Work out anew what runs next on the touched nodes, and wake annealers if something can."""
+        if self.touched and await refresh_slots(self, self.touched):
+            await self.run(f"NOTIFY {WORK_CHANNEL}")
+        self.touched.clear()
 
     async def rows(self, query: str, **values: object) -> Sequence[Row[Any]]:
         return (await self.connection.execute(_statement(query), values)).all()
@@ -111,7 +123,9 @@ class Store:
                     )
                     if graph:
                         await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=GRAPH_LOCK)
-                    return await work(session)
+                    result = await work(session)
+                    await session.settle_slots()
+                    return result
             except DBAPIError as error:
                 if not isinstance(error.orig, DeadlockDetected | SerializationFailure) or attempt == ATTEMPTS:
                     raise

@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.snapshots import Difference, Intent, diff
-from rackwright.domain.states import PROPOSED
+from rackwright.domain.states import PROPOSED, TODO
 from rackwright.store.binding import add_deployment_roles, bind_proposed, require_proposal, touch
 from rackwright.store.deployments import DeploymentRecord, get_deployment
 from rackwright.store.events import emit
@@ -103,6 +103,7 @@ async def recall(session: Session, deployment: DeploymentRecord) -> int:
         raise Conflict(Rule.NOTHING_COMMITTED, f"Deployment {deployment.name!r} has nothing committed to recall.")
     id = await propose(session, deployment)
     await session.run("UPDATE deployments SET held = true WHERE id = :id", id=deployment.id)
+    await _touch_nodes(session, deployment.id)
     await emit(session, "deployment.held", deployment.id, deployment_id=deployment.id)
     return id
 
@@ -110,7 +111,17 @@ async def recall(session: Session, deployment: DeploymentRecord) -> int:
 async def release(session: Session, deployment: DeploymentRecord) -> None:
     """End a hold, if there is one."""
     if await session.run("UPDATE deployments SET held = false WHERE id = :id AND held", id=deployment.id):
+        await _touch_nodes(session, deployment.id)
         await emit(session, "deployment.released", deployment.id, deployment_id=deployment.id)
+
+
+async def _touch_nodes(session: Session, deployment_id: int) -> None:
+    waiting = await session.rows(
+        "SELECT DISTINCT node_id FROM node_roles WHERE deployment_id = :id AND state = :todo",
+        id=deployment_id,
+        todo=int(TODO),
+    )
+    session.touch(row.node_id for row in waiting)
 
 
 async def discard(session: Session, deployment: DeploymentRecord) -> None:

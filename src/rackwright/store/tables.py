@@ -327,14 +327,26 @@ node_roles = Table(
     Column("run_id", BigInteger),
     _flag("forced"),
     _flag("doomed"),
+    Column("retry_at", DateTime(timezone=True)),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
+    Column("dirtied_by", BigInteger),
+    Column("dirtied_times", Integer, nullable=False, server_default=text("0")),
+    Column("dirtied_since", DateTime(timezone=True)),
     Column("hash", LargeBinary),
     _line("error"),
     _json("user_data"),
     _json("wall"),
     _json("sysdata"),
+    Column(
+        "has_data",
+        Boolean,
+        Computed("wall <> '{}' OR sysdata <> '{}' OR user_data <> '{}'", persisted=True),
+        nullable=False,
+    ),
     UniqueConstraint("node_id", "role_id"),
     Index("node_roles_place_idx", "deployment_id", "role_id", "cohort", "id"),
-    Index("node_roles_todo_idx", "cohort", "id", postgresql_where=text(f"state = {int(TODO)}")),
+    Index("node_roles_todo_idx", "node_id", "cohort", "id", postgresql_where=text(f"state = {int(TODO)}")),
+    Index("node_roles_retry_idx", "retry_at", postgresql_where=text("retry_at IS NOT NULL")),
     Index(
         "node_roles_unsettled_idx",
         "deployment_id",
@@ -380,6 +392,22 @@ graph = Table(
 
 # --- work
 
+# One row a place where one run at a time may be: a machine, or a noderole on a phantom node. `candidate_id` is what
+# would run there next, null while nothing may: so the claim reads one short index, however much waits on busy nodes.
+slots = Table(
+    "slots",
+    metadata,
+    Column("slot", BigInteger, primary_key=True, autoincrement=False),
+    _refers("node_id", "nodes.id", index=True, ondelete="CASCADE"),
+    _refers("node_role_id", "node_roles.id", nullable=True, index=True, ondelete="CASCADE"),
+    _refers("candidate_id", "node_roles.id", nullable=True, ondelete="SET NULL"),
+    Column("cohort", Integer),
+    Index("slots_candidate_idx", "cohort", "candidate_id", postgresql_where=text("candidate_id IS NOT NULL")),
+    Index("slots_candidate_id_idx", "candidate_id", postgresql_where=text("candidate_id IS NOT NULL")),
+    CheckConstraint("slot = coalesce(-node_role_id, node_id)", name="slot"),
+    postgresql_with={"fillfactor": "50"},
+)
+
 runs = Table(
     "runs",
     metadata,
@@ -392,14 +420,14 @@ runs = Table(
     Column("state", Text, nullable=False),
     Column("attempt", Integer, nullable=False, server_default=text("1")),
     _flag("refresh"),
-    Column("token", BigInteger),
     Column("inputs_rev", BigInteger),
     _json("staged"),
     Column("hash", LargeBinary),
     Column("worker", Text),
     Column("lease_until", DateTime(timezone=True)),
-    Column("deadline", DateTime(timezone=True)),
+    Column("deadline", Double, nullable=False),
     _now("queued_at"),
+    Column("not_before", DateTime(timezone=True)),
     Column("started_at", DateTime(timezone=True)),
     Column("ended_at", DateTime(timezone=True)),
     _line("error"),
@@ -407,6 +435,7 @@ runs = Table(
     CheckConstraint(f"state IN ({_quoted(RunState)})", name="state"),
     CheckConstraint(f"(state IN ({_quoted(ENDED)})) = (ended_at IS NOT NULL)", name="ended_at"),
     Index("runs_one_a_slot", "slot", unique=True, postgresql_where=text(f"state IN ({_quoted(HOLDS_SLOT)})")),
+    Index("runs_queue_idx", "queued_at", postgresql_where=text("state = 'queued'")),
     Index("runs_one_queued", "node_role_id", unique=True, postgresql_where=text("state = 'queued'")),
     postgresql_with={"fillfactor": "70"},
 )

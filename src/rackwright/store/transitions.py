@@ -37,6 +37,7 @@ async def move(session: Session, trigger: Trigger, ids: Collection[int], *, erro
         forces=transition.forces,
         error=error,
     )
+    session.touch(row.node_id for row in moved if TODO in (row.was, row.now) or row.was == TRANSITION)
     moves = [Move(row.id, NodeRoleState(row.was), NodeRoleState(row.now)) for row in moved]
     await tell_children(session, moves)
     return moves
@@ -46,7 +47,8 @@ async def tell_children(session: Session, moves: Iterable[Move]) -> None:
     """Let the children of those that became ACTIVE, or left it, know."""
     turned = [(one.id, -1 if one.now is ACTIVE else 1) for one in moves if (one.was is ACTIVE) != (one.now is ACTIVE)]
     if turned:
-        await session.run(TELL_CHILDREN, parents=[id for id, _ in turned], steps=[step for _, step in turned])
+        rows = await session.rows(TELL_CHILDREN, parents=[id for id, _ in turned], steps=[step for _, step in turned])
+        session.touch(row.node_id for row in rows)
 
 
 _MOVE = f"""
@@ -69,7 +71,7 @@ WITH before AS (
     INSERT INTO events (kind, subject_id, node_id, deployment_id)
     SELECT {LABELS}[now + 1], id, node_id, deployment_id FROM moved WHERE was <> now
 )
-SELECT id, was, now FROM moved
+SELECT id, was, now, node_id FROM moved
 """
 
 _TODO_TO = int(TRANSITIONS[Trigger.PARENT_LOST].target or 0)
@@ -89,9 +91,11 @@ before AS (
             ELSE before.state END
     FROM before WHERE nr.id = before.id
     RETURNING nr.id, before.state AS was, nr.state AS now, nr.node_id, nr.deployment_id
+), told AS (
+    INSERT INTO events (kind, subject_id, node_id, deployment_id)
+    SELECT {LABELS}[now + 1], id, node_id, deployment_id FROM moved WHERE was <> now
 )
-INSERT INTO events (kind, subject_id, node_id, deployment_id)
-SELECT {LABELS}[now + 1], id, node_id, deployment_id FROM moved WHERE was <> now
+SELECT node_id FROM moved WHERE was <> now
 """
 """Add `steps` (id, step) to the counts of unmet parents, and move those that this unblocks or blocks."""
 
@@ -114,7 +118,8 @@ async def step_children(session: Session, steps: Iterable[tuple[int, int]]) -> N
     """Children got (+1) or lost (-1) a parent that is not ACTIVE."""
     listed = list(steps)
     if listed:
-        await session.run(_STEP_CHILDREN, children=[id for id, _ in listed], steps=[step for _, step in listed])
+        rows = await session.rows(_STEP_CHILDREN, children=[id for id, _ in listed], steps=[step for _, step in listed])
+        session.touch(row.node_id for row in rows)
 
 
 # --- inputs
@@ -137,6 +142,39 @@ async def dirty(session: Session, ids: Collection[int], trigger: Trigger = Trigg
         ids=sorted(ids),
     )
     return await move(session, trigger, ids)
+
+
+async def dirty_takers(session: Session, sources: Collection[int]) -> None:
+    """The data of these noderoles changed: whoever takes inputs from one of them may have to run again.
+
+    More than `OSCILLATION` re-runs from one cause within ten minutes end in ERROR: two noderoles would else chase
+    each other for ever.
+    """
+    for source, taking in (await takers(session, sources)).items():
+        await dirty(session, taking)
+        restless = await session.rows(_COUNT_CAUSE, ids=sorted(taking), source=source, limit=OSCILLATION)
+        if restless:
+            ids = [row.id for row in restless]
+            await move(
+                session, Trigger.OSCILLATE, ids, error=f"oscillates: {restless[0].title} keeps changing its inputs"
+            )
+
+
+OSCILLATION = 5
+
+_COUNT_CAUSE = """
+WITH counted AS (
+    UPDATE node_roles nr SET dirtied_by = :source,
+        dirtied_times = CASE WHEN recent THEN dirtied_times + 1 ELSE 1 END,
+        dirtied_since = CASE WHEN recent THEN dirtied_since ELSE now() END
+    FROM (SELECT id, dirtied_by = :source AND dirtied_since > now() - interval '10 minutes' IS TRUE AS recent
+          FROM node_roles WHERE id = ANY (:ids) ORDER BY id FOR UPDATE) before
+    WHERE nr.id = before.id RETURNING nr.id, nr.dirtied_times
+)
+SELECT counted.id, r.name || ' on ' || n.name AS title FROM counted
+JOIN node_roles s ON s.id = :source JOIN roles r ON r.id = s.role_id JOIN nodes n ON n.id = s.node_id
+WHERE counted.dirtied_times > :limit
+"""
 
 
 async def takers(session: Session, ids: Collection[int]) -> dict[int, list[int]]:

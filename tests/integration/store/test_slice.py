@@ -9,7 +9,7 @@ from rackwright.store.database import Database
 from rackwright.store.deployments import create_deployment, get_deployment
 from rackwright.store.noderoles import counts_by_state
 from rackwright.store.nodes import NewNode, create_node
-from rackwright.store.runs import Finished, claim, settle
+from rackwright.store.runs import Claimant, Finished, claim, settle
 from rackwright.store.session import Session, Store
 
 
@@ -31,8 +31,8 @@ async def test_from_first_start_to_all_active(database: Database) -> None:
     await store.change(intend, graph=True)
 
     async def one_pass(session: Session) -> int:
-        claimed = await claim(session, "test", 10)
-        await settle(session, [Finished(run.id, run.token, ok=True) for run in claimed.started])
+        claimed = await claim(session, Claimant("test"), cap=10)
+        await settle(session, [Finished(run.id) for run in claimed.started])
         return len(claimed.started)
 
     passes = 0
