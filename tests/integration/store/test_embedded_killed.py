@@ -73,6 +73,23 @@ async def test_a_start_right_after_the_keeper_was_killed_waits_for_the_old_serve
     await server.stop()
 
 
+async def test_a_start_waits_for_a_server_that_is_slow_to_follow_its_killed_keeper(home: Path) -> None:
+    server, other = EmbeddedPostgres(home, NO_SYNC), EmbeddedPostgres(home, NO_SYNC)
+    fill(await server.start())
+    keeper, postmaster = psutil.Process(keeper_of(home)), psutil.Process(postmaster_of(home))
+    postmaster.suspend()
+    try:
+        keeper.kill()
+        starting = asyncio.create_task(other.start())
+        waiting = (await asyncio.wait({starting}, timeout=1.0))[1]
+    finally:
+        postmaster.resume()
+    assert waiting == {starting}
+    assert ask(await starting, "SELECT count(*) FROM kept") == "1000"
+    await other.stop()
+    await server.stop()
+
+
 async def test_a_socket_directory_elsewhere_is_cleared_by_the_next_start(tmp_path: Path) -> None:
     home = tmp_path / ("deep" * 30)
     server = EmbeddedPostgres(home, NO_SYNC)

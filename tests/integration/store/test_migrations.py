@@ -130,12 +130,12 @@ async def test_a_failing_revision_leaves_nothing_of_those_before_it(engine: Asyn
 
 
 async def test_two_databases_of_one_process_migrate_at_the_same_time(postgres_url: str, tmp_path: Path) -> None:
-    scripts = write_revisions(tmp_path / "scripts", "CREATE TABLE anything (id int)")
+    scripts = write_revisions(tmp_path / "scripts", "SELECT pg_sleep(0.5)", "CREATE TABLE anything (id int)")
     other_url = make_url(postgres_url).set(database="postgres")
     engines = [create_async_engine(postgres_url), create_async_engine(other_url)]
     try:
         await asyncio.gather(*(migrate(engine, scripts=scripts) for engine in engines))
-        assert [await current_revision(engine) for engine in engines] == ["0001", "0001"]
+        assert [await current_revision(engine) for engine in engines] == ["0002", "0002"]
     finally:
         async with engines[1].begin() as connection:
             await connection.execute(text("DROP TABLE IF EXISTS anything, alembic_version"))
