@@ -142,6 +142,9 @@ async def _write(
     await write_edges(session, own)
     await write_links(session, stored, plan.links)
     await announce(session, created - set(present))
+    session.moved.extend(
+        (one.id, int(_first_state(one, unmet[one.id]))) for one in plan.created if one.id not in present
+    )
     adopted = [
         (parent, child)
         for parent, child in plan.edges

@@ -103,6 +103,15 @@ async def take_over(session: Session) -> list[int]:
     return [row.id for row in lost]
 
 
+async def give_up(session: Session, run_ids: Sequence[int]) -> None:
+    """A worker that stops hands back what it did not finish: its lease ends now."""
+    await session.run(
+        "UPDATE runs SET lease_until = now() - interval '1 second' WHERE id = ANY (:ids) AND state = 'running'",
+        ids=list(run_ids),
+    )
+    await take_over(session)
+
+
 async def _requeue(session: Session, run_ids: Sequence[int]) -> None:
     if run_ids:
         await session.run(

@@ -181,6 +181,7 @@ async def claim(session: Session, claimant: Claimant, cap: int, only: int | None
         worker=claimant.worker,
         lease=claimant.lease,
     )
+    session.moved.extend((id, int(TRANSITION)) for id in starting)
     more = len(picked) == room or len(locked) < len(picked) or bool(same)
     return Pass([*refreshed, *map(_run, rows)], sorted(same), more)
 
@@ -282,6 +283,7 @@ async def settle(session: Session, finished: Sequence[Finished]) -> list[int]:
     )
     moved = [row for row in rows if row.id is not None]
     session.touch(row.node_id for row in rows)
+    session.moved.extend((row.id, row.now) for row in moved if row.was != row.now)
     await tell_children(session, [Move(row.id, NodeRoleState(row.was), NodeRoleState(row.now)) for row in moved])
     await erase(session, [row.id for row in moved if row.doomed])
     await dirty_takers(session, [row.id for row in moved if row.wall_changed and not row.doomed])

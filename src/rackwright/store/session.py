@@ -40,6 +40,8 @@ class Session:
         self.actor = actor
         self.touched: set[int] = set()
         """Nodes on which something else may run next than before this transaction."""
+        self.moved: list[tuple[int, int]] = []
+        """(noderole, state) of every change of state in this transaction, in order."""
 
     def touch(self, nodes: Iterable[int]) -> None:
         self.touched.update(nodes)
@@ -140,6 +142,14 @@ class Store:
             async with connection.begin():
                 yield Session(connection, self, "")
 
+    async def listen(self, *channels: str) -> "Notices":
+        """Hear PostgreSQL's notifications, on a connection of its own."""
+        url = self.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        connection = await PsycopgConnection.connect(url, autocommit=True)
+        for channel in channels:
+            await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        return Notices(connection)
+
     async def catalogue(self, session: Session) -> StoredCatalogue:
         version = await session.value("SELECT catalogue_version FROM graph")
         known = self._catalogue
@@ -147,3 +157,20 @@ class Store:
             known = await load_catalogue(session, version)
             self._catalogue = known
         return known
+
+
+class Notices:
+    """Notifications as they come: (channel, payload). Close it by leaving its context."""
+
+    def __init__(self, connection: PsycopgConnection[Any]) -> None:
+        self._connection = connection
+
+    async def __aenter__(self) -> "Notices":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._connection.close()
+
+    async def __aiter__(self) -> AsyncIterator[tuple[str, str]]:
+        async for notice in self._connection.notifies():
+            yield notice.channel, notice.payload

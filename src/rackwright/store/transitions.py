@@ -38,6 +38,7 @@ async def move(session: Session, trigger: Trigger, ids: Collection[int], *, erro
         error=error,
     )
     session.touch(row.node_id for row in moved if TODO in (row.was, row.now) or row.was == TRANSITION)
+    session.moved.extend((row.id, row.now) for row in moved if row.was != row.now)
     moves = [Move(row.id, NodeRoleState(row.was), NodeRoleState(row.now)) for row in moved]
     await tell_children(session, moves)
     return moves
@@ -49,6 +50,7 @@ async def tell_children(session: Session, moves: Iterable[Move]) -> None:
     if turned:
         rows = await session.rows(TELL_CHILDREN, parents=[id for id, _ in turned], steps=[step for _, step in turned])
         session.touch(row.node_id for row in rows)
+        session.moved.extend((row.id, row.now) for row in rows)
 
 
 _MOVE = f"""
@@ -95,7 +97,7 @@ before AS (
     INSERT INTO events (kind, subject_id, node_id, deployment_id)
     SELECT {LABELS}[now + 1], id, node_id, deployment_id FROM moved WHERE was <> now
 )
-SELECT node_id FROM moved WHERE was <> now
+SELECT id, now, node_id FROM moved WHERE was <> now
 """
 """Add `steps` (id, step) to the counts of unmet parents, and move those that this unblocks or blocks."""
 
@@ -120,6 +122,7 @@ async def step_children(session: Session, steps: Iterable[tuple[int, int]]) -> N
     if listed:
         rows = await session.rows(_STEP_CHILDREN, children=[id for id, _ in listed], steps=[step for _, step in listed])
         session.touch(row.node_id for row in rows)
+        session.moved.extend((row.id, row.now) for row in rows)
 
 
 # --- inputs
