@@ -21,7 +21,8 @@ from rackwright.annealer.step import finished
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import Jig
 from rackwright.store import run_life
-from rackwright.store.runs import Claimant, Finished, Pass, claim, settle, take_cap_lock
+from rackwright.store.locks import CAP_LOCK
+from rackwright.store.runs import Claimant, Finished, Pass, claim, settle
 from rackwright.store.session import Session, Store
 from rackwright.store.slots import WORK_CHANNEL
 from rackwright.store.upkeep import Upkeep
@@ -114,7 +115,9 @@ class Annealer:
         """Settle what finished and start what can; whether another pass may find more at once."""
         done, self._finished = self._finished, []
         try:
-            settled, claimed = await self.store.change(lambda session: self._work(session, done), actor=ACTOR)
+            settled, claimed = await self.store.change(
+                lambda session: self._work(session, done), actor=ACTOR, lock=CAP_LOCK
+            )
         except BaseException:
             self._finished = done + self._finished
             raise
@@ -127,7 +130,6 @@ class Annealer:
         return claimed.more or bool(self._finished)
 
     async def _work(self, session: Session, done: list[Finished]) -> tuple[list[int], Pass]:
-        await take_cap_lock(session)
         settled = await settle(session, done)
         if self._stopping:
             return settled, Pass([], [])

@@ -6,6 +6,7 @@ from functools import partial
 
 from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.jigs.base import Jig
+from rackwright.store.locks import CAP_LOCK
 from rackwright.store.runs import Claimant, Finished, claim, settle
 from rackwright.store.session import Store
 
@@ -28,7 +29,7 @@ async def step(
     store: Store, jigs: Mapping[str, Jig], claimant: Claimant, cap: int, actor: str, only: int | None = None
 ) -> StepReport:
     """Run one pass, or just noderole `only`. What fails is settled as failed; nothing is left in TRANSITION."""
-    claimed = await store.change(lambda session: claim(session, claimant, cap, only), actor=actor)
+    claimed = await store.change(lambda session: claim(session, claimant, cap, only), actor=actor, lock=CAP_LOCK)
     ran: list[Stepped] = []
     for run in claimed.started:
         outcome = await jigs[run.kind].run(run, lambda _: None)

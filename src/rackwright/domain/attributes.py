@@ -128,10 +128,9 @@ def attrib_value(attrib: Attrib, values: JsonObject) -> Json | object:
 
 def stage(catalogue: Catalogue, role: str, own: Layers, around: Surroundings) -> Staged:
     """What a noderole is handed: nothing of another node that it did not want."""
-    return Staged(
-        input=_input(catalogue, role, own.merged(), around),
-        hash=digest(_input(catalogue, role, own.without_wall(), around)),
-    )
+    full = _input(catalogue, role, own.merged(), around)
+    hashed = _input(catalogue, role, own.without_wall(), around) if own.wall else full
+    return Staged(full, digest(hashed))
 
 
 def _input(catalogue: Catalogue, role: str, own: JsonObject, around: Surroundings) -> JsonObject:

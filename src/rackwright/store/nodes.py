@@ -208,7 +208,8 @@ async def boot_node(session: Session, node_id: int, boot_id: str, observed_boote
     )
     await emit(session, "node.booted", node_id, node_id=node_id, data={"boot_id": boot_id, "bootenv": observed_bootenv})
     accepted = await session.rows(
-        "SELECT node_role_id FROM runs WHERE node_id = :id AND state = 'accepted'", id=node_id
+        "SELECT node_role_id FROM runs WHERE slot = :id AND state IN ('accepted', 'running') AND state = 'accepted'",
+        id=node_id,
     )
     owning = {row.node_role_id for row in accepted}
     await _fail_running(session, node_id)
@@ -222,7 +223,7 @@ async def _fail_running(session: Session, node_id: int) -> None:
     ended = await session.rows(
         """
         UPDATE runs SET state = 'failed', ended_at = now(), error = 'node rebooted'
-        WHERE node_id = :id AND state = 'running' RETURNING node_role_id
+        WHERE slot = :id AND state IN ('accepted', 'running') AND state = 'running' RETURNING node_role_id
         """,
         id=node_id,
     )

@@ -25,6 +25,11 @@ T = TypeVar("T")
 
 ATTEMPTS = 8
 
+_BEGIN = """
+SELECT set_config('rackwright.actor', :actor, true), set_config('rackwright.trace', :trace, true),
+       pg_advisory_xact_lock(CAST(:lock AS bigint))
+"""
+
 
 @lru_cache(maxsize=1024)
 def _statement(query: str) -> TextClause:
@@ -42,13 +47,14 @@ class Session:
         """Nodes on which something else may run next than before this transaction."""
         self.moved: list[tuple[int, int]] = []
         """(noderole, state) of every change of state in this transaction, in order."""
+        self._catalogue: StoredCatalogue | None = None
 
     def touch(self, nodes: Iterable[int]) -> None:
         self.touched.update(nodes)
 
-    async def settle_slots(self) -> None:
+    async def settle_slots(self, *, notify: bool = True) -> None:
         """Work out anew what runs next on the touched nodes, and wake annealers if something can."""
-        if self.touched and await refresh_slots(self, self.touched):
+        if self.touched and await refresh_slots(self, self.touched) and notify:
             await self.run(f"NOTIFY {WORK_CHANNEL}")
         self.touched.clear()
 
@@ -87,7 +93,13 @@ class Session:
 
     async def catalogue(self) -> StoredCatalogue:
         """What is imported, as of this transaction."""
-        return await self.store.catalogue(self)
+        if self._catalogue is None:
+            self._catalogue = await self.store.catalogue(self)
+        return self._catalogue
+
+    def forget_catalogue(self) -> None:
+        """This transaction changed it."""
+        self._catalogue = None
 
     async def new_ids(self, table: str, count: int) -> list[int]:
         """Ids drawn ahead, for rows that refer to each other before they are written."""
@@ -111,20 +123,18 @@ class Store:
         actor: str = "system",
         trace: str = "",
         graph: bool = False,
+        lock: int | None = None,
     ) -> T:
-        """Run `work` in one transaction, again after a deadlock. `graph`: it may add or remove noderoles or edges."""
+        """Run `work` in one transaction, again after a deadlock. `graph`: it may add or remove noderoles or edges.
+
+        The lock is taken in a statement of its own, before the work: a statement that both locks and looks would look
+        at a moment before it had the lock.
+        """
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 async with self.engine.begin() as connection:
                     session = Session(connection, self, actor)
-                    await session.run(
-                        "SELECT set_config('rackwright.actor', :actor, true),"
-                        " set_config('rackwright.trace', :trace, true)",
-                        actor=actor,
-                        trace=trace,
-                    )
-                    if graph:
-                        await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=GRAPH_LOCK)
+                    await session.run(_BEGIN, actor=actor, trace=trace, lock=GRAPH_LOCK if graph else lock)
                     result = await work(session)
                     await session.settle_slots()
                     return result
