@@ -200,7 +200,9 @@ def _first_state(noderole: NodeRole, unmet: int) -> NodeRoleState:
 
 
 def _takes_effect(child: NodeRole, created: Sequence[NodeRole]) -> bool:
-    return child.state is PROPOSED or created[0].state is not PROPOSED
+    """Whether a new parent may stand above it at once: what is proposed shows only within its own proposal."""
+    within = child.state is PROPOSED and child.deployment_id == created[0].deployment_id
+    return within or created[0].state is not PROPOSED
 
 
 async def write_edges(session: Session, edges: Iterable[tuple[int, int]]) -> None:
