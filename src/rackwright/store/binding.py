@@ -47,6 +47,8 @@ async def plan_binding(session: Session, deployment: DeploymentRecord, requests:
 async def bind_proposed(session: Session, deployment: DeploymentRecord, requests: Sequence[Request]) -> BindPlan:
     """Bind in the open proposal. Needs the graph lock. Returns the plan with the ids the noderoles got."""
     snapshot_id = await require_proposal(session, deployment)
+    if not deployment.counts.get(PROPOSED):
+        await mark_worked_out(session, snapshot_id)
     plan, graph, stored = await _work_out(session, deployment.id, requests, PROPOSED)
     plan = await _with_ids(session, plan)
     await _write(session, stored, graph, plan)
@@ -294,9 +296,14 @@ async def _into_snapshot(
 
 
 async def touch(session: Session, snapshot_id: int) -> None:
-    """The proposal was edited, with the graph as it is now."""
+    """The proposal was edited."""
+    await session.run("UPDATE snapshots SET revision = revision + 1 WHERE id = :id", id=snapshot_id)
+
+
+async def mark_worked_out(session: Session, snapshot_id: int) -> None:
+    """All that is proposed was bound in the graph as it is now."""
     await session.run(
-        "UPDATE snapshots SET revision = revision + 1, worked_out_at = :version WHERE id = :id",
+        "UPDATE snapshots SET worked_out_at = :version WHERE id = :id",
         id=snapshot_id,
         version=await graph_version(session),
     )

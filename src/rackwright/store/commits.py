@@ -12,7 +12,7 @@ from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.graph import Graph, NodeRole
 from rackwright.domain.snapshots import CommitPlan, Proposal, plan_commit
 from rackwright.domain.states import PROPOSED, Trigger
-from rackwright.store.binding import adopt, push_cohorts, rebind_proposed, require_proposal
+from rackwright.store.binding import adopt, mark_worked_out, push_cohorts, rebind_proposed, require_proposal
 from rackwright.store.catalogue import StoredCatalogue
 from rackwright.store.deployments import DeploymentRecord
 from rackwright.store.events import emit
@@ -57,13 +57,13 @@ async def commit(
 async def _work_out_again(
     session: Session, stored: StoredCatalogue, deployment: DeploymentRecord, snapshot_id: int
 ) -> BindPlan:
-    """Bind the proposal anew if the graph it was bound in is no longer the one there is.
+    """Bind the proposal anew, in the order it was bound, if the graph it was bound in is no longer the one there is.
 
     Returns what only a commit may do: edges to, and cohorts of, noderoles that are committed already.
     """
     proposed = await session.rows(
         "SELECT id, node_id, role_id FROM node_roles WHERE deployment_id = :id AND state = :proposed"
-        " ORDER BY cohort, id",
+        " ORDER BY id",
         id=deployment.id,
         proposed=int(PROPOSED),
     )
@@ -79,6 +79,7 @@ async def _work_out_again(
     worked_out = bind(without, stored.catalogue, deployment.id, list(known), state=PROPOSED, known=known)
     if not _same(graph, worked_out, set(known.values())):
         worked_out = await rebind_proposed(session, deployment, snapshot_id, worked_out, without)
+    await mark_worked_out(session, snapshot_id)
     new = {noderole.id for noderole in worked_out.created}
     return BindPlan(
         edges=[(parent, child) for parent, child in worked_out.edges if child not in new],
