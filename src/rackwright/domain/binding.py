@@ -114,6 +114,12 @@ class _Binder:
         found = self.graph.at(node_id, role)
         if found is None:
             return None
+        if found.doomed:
+            raise Conflict(
+                Rule.BUSY,
+                f"{self.graph.title(found.id)} is being removed and its last run is not over. "
+                "Wait for it, or cancel it.",
+            )
         if not visible(found, self.deployment.id):
             where = self.graph.deployment_name(found.deployment_id)
             raise Conflict(

@@ -36,6 +36,8 @@ class NodeRole:
     deployment_id: int
     state: NodeRoleState
     cohort: int = 0
+    doomed: bool = False
+    """Removed, but its last run is not over: nothing new may build on it."""
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -129,7 +131,7 @@ class Graph:
         key = (noderole.deployment_id, noderole.role)
         self._of_role.setdefault(key, []).append(noderole.id)
         first = self._first.get(key)
-        if first is None or noderole.rank < self.noderoles[first].rank:
+        if not noderole.doomed and (first is None or noderole.rank < self.noderoles[first].rank):
             self._first[key] = noderole.id
 
     def link(self, parent: int, child: int) -> None:
@@ -139,12 +141,15 @@ class Graph:
     def set_cohort(self, id: int, cohort: int) -> None:
         noderole = self.noderoles[id] = replace(self.noderoles[id], cohort=cohort)
         key = (noderole.deployment_id, noderole.role)
-        self._first[key] = min(self._of_role[key], key=lambda other: self.noderoles[other].rank)
+        staying = (other for other in self._of_role[key] if not self.noderoles[other].doomed)
+        first = min(staying, key=lambda other: self.noderoles[other].rank, default=None)
+        if first is not None:
+            self._first[key] = first
 
 
 def visible(noderole: NodeRole, proposal: int) -> bool:
-    """Whether a binding in deployment `proposal` may build on it: it is committed, or proposed there."""
-    return noderole.state is not PROPOSED or noderole.deployment_id == proposal
+    """Whether a binding in deployment `proposal` may build on it: it is committed to stay, or proposed there."""
+    return not noderole.doomed and (noderole.state is not PROPOSED or noderole.deployment_id == proposal)
 
 
 def _reach(ids: Iterable[int], step: dict[int, list[int]]) -> set[int]:

@@ -67,6 +67,6 @@ def _peer_stays(graph: Graph, catalogue: Catalogue, parent: int, child: int, lea
         peer = graph.noderoles[other]
         same = peer.role == member.role and peer.deployment_id == member.deployment_id
         stands = peer.state is not PROPOSED or graph.noderoles[child].state is PROPOSED
-        if same and stands and other not in leaving:
+        if same and stands and not peer.doomed and other not in leaving:
             return True
     return False

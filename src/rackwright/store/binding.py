@@ -96,21 +96,7 @@ async def _work_out(
     missing = nodes - graph.nodes.keys()
     if missing:
         raise NotFound("node", min(missing))
-    await _check_doomed(session, requests, stored)
     return bind(graph, stored.catalogue, deployment_id, requests, state=state), graph, stored
-
-
-async def _check_doomed(session: Session, requests: Sequence[Request], stored: StoredCatalogue) -> None:
-    doomed = await session.row(
-        "SELECT n.name AS node, r.name AS role FROM node_roles nr JOIN nodes n ON n.id = nr.node_id"
-        " JOIN roles r ON r.id = nr.role_id WHERE nr.doomed AND nr.node_id = ANY (:nodes) LIMIT 1",
-        nodes=list({node_id for node_id, _ in requests}),
-    )
-    if doomed is not None:
-        raise Conflict(
-            Rule.BUSY,
-            f"{doomed.role} on {doomed.node} is being removed and its last run is not over. Wait for it, or cancel it.",
-        )
 
 
 async def _with_ids(session: Session, plan: BindPlan) -> BindPlan:
