@@ -143,6 +143,14 @@ async def erase(session: Session, ids: Collection[int]) -> None:
     session.touch(row.node_id for row in gone)
 
 
+async def erase_doomed(session: Session, ids: Collection[int]) -> None:
+    """Those of `ids` that only waited for their run to end go now that it has."""
+    doomed = await session.rows(
+        "SELECT id FROM node_roles WHERE id = ANY (:ids) AND doomed AND run_id IS NULL", ids=list(ids)
+    )
+    await erase(session, [row.id for row in doomed])
+
+
 async def counts_by_state(session: Session) -> dict[NodeRoleState, int]:
     found = await session.rows("SELECT state, count(*) AS n FROM node_roles GROUP BY state")
     return {NodeRoleState(row.state): row.n for row in found}

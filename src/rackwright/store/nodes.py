@@ -13,7 +13,7 @@ from rackwright.store.binding import bind_committed
 from rackwright.store.deployments import SYSTEM, DeploymentRecord, get_deployment, key_id
 from rackwright.store.events import emit
 from rackwright.store.graph import bump_graph
-from rackwright.store.noderoles import deletable, remove
+from rackwright.store.noderoles import deletable, erase_doomed, remove
 from rackwright.store.session import Session
 from rackwright.store.slots import add_slots
 from rackwright.store.transitions import dirty, move
@@ -212,14 +212,15 @@ async def boot_node(session: Session, node_id: int, boot_id: str, observed_boote
         id=node_id,
     )
     owning = {row.node_role_id for row in accepted}
-    await _fail_running(session, node_id)
-    ids = [id for id in await _noderoles_of(session, node_id) if id not in owning]
+    spoilt = await _fail_running(session, node_id)
+    ids = [id for id in await _noderoles_of(session, node_id) if id not in owning and id not in spoilt]
     await move(session, Trigger.REBOOT, ids)
+    await erase_doomed(session, ids)
     return True
 
 
-async def _fail_running(session: Session, node_id: int) -> None:
-    """What was running there died with the machine. A destructive run must not start again by itself."""
+async def _fail_running(session: Session, node_id: int) -> set[int]:
+    """What was running there died with the machine. A destructive run must not start again by itself: gives those."""
     ended = await session.rows(
         """
         UPDATE runs SET state = 'failed', ended_at = now(), error = 'node rebooted'
@@ -231,7 +232,10 @@ async def _fail_running(session: Session, node_id: int) -> None:
         "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id WHERE nr.id = ANY (:ids) AND r.destructive",
         ids=[row.node_role_id for row in ended],
     )
-    await move(session, Trigger.FAIL, [row.id for row in destructive], error="node rebooted")
+    spoilt = {row.id for row in destructive}
+    await move(session, Trigger.FAIL, spoilt, error="node rebooted")
+    await erase_doomed(session, spoilt)
+    return spoilt
 
 
 async def move_node(session: Session, name_or_id: str | int, deployment: str | int) -> None:
