@@ -229,7 +229,7 @@ WITH given AS (
                      ELSE before.after_success END,
         run_id = CASE WHEN ended.refresh THEN nr.run_id END,
         error = CASE WHEN ended.refresh THEN nr.error ELSE ended.error END,
-        hash = CASE WHEN ended.state = 'succeeded' THEN ended.hash ELSE nr.hash END,
+        hash = CASE WHEN ended.state = 'succeeded' THEN ended.hash WHEN ended.refresh THEN nr.hash END,
         wall = CASE WHEN ended.state = 'succeeded' THEN ended.wall ELSE nr.wall END,
         forced = nr.forced AND ended.state <> 'succeeded',
         attempts = CASE WHEN ended.state = 'succeeded' THEN 0 ELSE nr.attempts END

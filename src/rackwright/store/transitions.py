@@ -35,6 +35,7 @@ async def move(session: Session, trigger: Trigger, ids: Collection[int], *, erro
         target=None if transition.target is None else int(transition.target),
         spares=transition.spares_destructive,
         forces=transition.forces,
+        forgets=transition.forgets,
         error=error,
     )
     session.touch(row.node_id for row in moved if TODO in (row.was, row.now) or row.was == TRANSITION)
@@ -65,6 +66,7 @@ WITH before AS (
     UPDATE node_roles nr
     SET state = coalesce(CAST(:target AS smallint), CASE WHEN nr.unmet > 0 THEN {int(BLOCKED)} ELSE {int(TODO)} END),
         forced = nr.forced OR :forces,
+        hash = CASE WHEN NOT :forgets THEN nr.hash END,
         run_id = CASE WHEN CAST(:target AS smallint) = {int(TRANSITION)} THEN nr.run_id END,
         error = :error
     FROM before WHERE nr.id = before.id
