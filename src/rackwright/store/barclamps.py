@@ -29,7 +29,7 @@ async def import_barclamps(session: Session, barclamps: Sequence[Barclamp]) -> N
         await _drop_what_left(session, barclamp)
     await session.run("UPDATE graph SET catalogue_version = catalogue_version + 1")
     await bump_graph(session)
-    session.forget_catalogue()
+    session.changed_catalogue()
     after = await session.catalogue()
     after.catalogue.check()
     await _check_bound(session, before, after)

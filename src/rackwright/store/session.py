@@ -48,6 +48,7 @@ class Session:
         self.moved: list[tuple[int, int]] = []
         """(noderole, state) of every change of state in this transaction, in order."""
         self._catalogue: StoredCatalogue | None = None
+        self._imports = False
 
     def touch(self, nodes: Iterable[int]) -> None:
         self.touched.update(nodes)
@@ -94,12 +95,12 @@ class Session:
     async def catalogue(self) -> StoredCatalogue:
         """What is imported, as of this transaction."""
         if self._catalogue is None:
-            self._catalogue = await self.store.catalogue(self)
+            self._catalogue = await (load_catalogue(self, -1) if self._imports else self.store.catalogue(self))
         return self._catalogue
 
-    def forget_catalogue(self) -> None:
-        """This transaction changed it."""
-        self._catalogue = None
+    def changed_catalogue(self) -> None:
+        """This transaction imported; what it sees now nobody else may keep until it is committed."""
+        self._catalogue, self._imports = None, True
 
     async def new_ids(self, table: str, count: int) -> list[int]:
         """Ids drawn ahead, for rows that refer to each other before they are written."""
