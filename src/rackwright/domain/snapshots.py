@@ -12,7 +12,7 @@ from enum import StrEnum
 from rackwright.domain.catalogue import Catalogue, Flag, JsonObject
 from rackwright.domain.graph import Graph, NodeRole
 from rackwright.domain.removal import removal
-from rackwright.domain.states import ACTIVE, NodeRoleState
+from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState
 
 
 class SnapshotState(StrEnum):
@@ -108,7 +108,9 @@ def _touched_clusters(
     catalogue: Catalogue, graph: Graph, proposal: Proposal, gone: set[int]
 ) -> dict[tuple[int, str], str]:
     """Clusters that gain or lose a member, as (deployment, role)."""
-    members = [*proposal.created, *(graph.noderoles[id] for id in gone)]
+    # One that is only proposed, elsewhere, was no member yet.
+    leaving = (graph.noderoles[id] for id in gone if graph.noderoles[id].state is not PROPOSED)
+    members = [*proposal.created, *leaving]
     return {
         (member.deployment_id, member.role): f"cluster {member.role} changes its members"
         for member in members
