@@ -16,7 +16,7 @@ from rackwright.store.graph import bump_graph
 from rackwright.store.noderoles import deletable, erase_doomed, remove
 from rackwright.store.session import Session
 from rackwright.store.slots import add_slots
-from rackwright.store.transitions import dirty, move
+from rackwright.store.transitions import dirty, move, regroup
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,9 @@ async def delete_node(session: Session, name_or_id: str | int) -> None:
     if int(TRANSITION) in node.states:
         raise Conflict(Rule.BUSY, f"{node.name} has a run under way. Wait for it to end, or cancel it.")
     own = await _noderoles_of(session, node.id, list(NodeRoleState))
-    await remove(session, await deletable(session, own))
+    going = await deletable(session, own)
+    await regroup(session, going)
+    await remove(session, going)
     await emit(session, "node.deleted", node.id, node_id=node.id, data={"name": node.name})
     await session.run("DELETE FROM nodes WHERE id = :id", id=node.id)
     await bump_graph(session)
