@@ -216,13 +216,14 @@ async def adopt(session: Session, edges: Sequence[tuple[int, int]]) -> None:
 
 async def push_cohorts(session: Session, cohorts: dict[int, int]) -> None:
     if cohorts:
-        await session.run(
+        pushed = await session.rows(
             "UPDATE node_roles nr SET cohort = given.cohort"
             " FROM unnest(CAST(:ids AS bigint[]), CAST(:cohorts AS int[])) AS given (id, cohort)"
-            " WHERE nr.id = given.id",
+            " WHERE nr.id = given.id RETURNING nr.node_id",
             ids=list(cohorts),
             cohorts=list(cohorts.values()),
         )
+        session.touch(row.node_id for row in pushed)
 
 
 async def announce(session: Session, ids: Collection[int]) -> None:
