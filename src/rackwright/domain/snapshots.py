@@ -136,6 +136,10 @@ def _reruns(
             because[id] = f"data of deployment-role {noderole.role} changed"
         elif (noderole.deployment_id, noderole.role) in touched:
             because[id] = touched[noderole.deployment_id, noderole.role]
+    for id, source in _below_members(graph, proposal, gone, touched):
+        if id not in because and id not in gone and id not in created and graph.noderoles[id].state is ACTIVE:
+            if not _never_again(catalogue, graph.noderoles[id]):
+                because[id] = f"it takes inputs from {graph.title(source)}"
     for source, takers in proposal.takers.items():
         for id in takers:
             if id in because or id in gone or id in created or _never_again(catalogue, graph.noderoles[id]):
@@ -143,6 +147,19 @@ def _reruns(
             if graph.noderoles[id].state is ACTIVE:
                 because[id] = f"it takes inputs from {graph.title(source)}"
     return because
+
+
+def _below_members(
+    graph: Graph, proposal: Proposal, gone: set[int], touched: Mapping[tuple[int, str], str]
+) -> Iterable[tuple[int, int]]:
+    """What stands, on its own node, below a member of a cluster that comes or goes; and that member."""
+    for key in touched:
+        members = graph.of_role(*key)
+        below = sorted(graph.descendants(member.id for member in members))
+        created = {noderole.id for noderole in proposal.created}
+        for member in members:
+            if member.id in created or member.id in gone:
+                yield from ((id, member.id) for id in below if graph.noderoles[id].node_id == member.node_id)
 
 
 def _held_back(

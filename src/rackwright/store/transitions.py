@@ -234,3 +234,6 @@ async def regroup(session: Session, members: Collection[int]) -> None:
     await dirty(session, ids, Trigger.CHANGE)
     children = await session.rows("SELECT DISTINCT child_id FROM node_role_edges WHERE parent_id = ANY (:ids)", ids=ids)
     await move(session, Trigger.REGROUP, [row.child_id for row in children])
+    # What comes or goes above others on its own node changes their inputs, however far below they stand.
+    taking = await takers(session, members)
+    await dirty(session, {taker for found in taking.values() for taker in found} - set(members))
