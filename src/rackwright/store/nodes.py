@@ -8,11 +8,11 @@ from psycopg.types.json import Jsonb
 from rackwright.domain.catalogue import Flag, Json, JsonObject
 from rackwright.domain.errors import Conflict, Invalid, NotFound, Rule
 from rackwright.domain.names import check_mac, check_node_name, check_uuid
-from rackwright.domain.states import COMMITTED, TRANSITION, NodeRoleState, Trigger, worst
+from rackwright.domain.states import COMMITTED, PROPOSED, TRANSITION, NodeRoleState, Trigger, worst
 from rackwright.store.binding import bind_committed
-from rackwright.store.deployments import SYSTEM, DeploymentRecord, get_deployment, key_id
+from rackwright.store.deployments import SYSTEM, get_deployment, key_id
 from rackwright.store.events import emit
-from rackwright.store.graph import bump_graph
+from rackwright.store.graph import bump_graph, load_path
 from rackwright.store.noderoles import deletable, erase_doomed, remove
 from rackwright.store.session import Session
 from rackwright.store.slots import add_slots
@@ -246,31 +246,25 @@ async def move_node(session: Session, name_or_id: str | int, deployment: str | i
         return
     if node.system:
         raise Conflict(Rule.PHANTOM, f"{node.name} belongs to its deployment and cannot be moved.")
-    if not await _is_below(session, target, node.deployment_id):
-        bound = await session.value(
-            "SELECT r.name FROM node_roles nr JOIN roles r ON r.id = nr.role_id"
-            " WHERE nr.node_id = :id AND nr.deployment_id = :deployment ORDER BY r.name LIMIT 1",
-            id=node.id,
-            deployment=node.deployment_id,
+    path = [one.id for one in await load_path(session, target.id)]
+    bound = await session.row(
+        "SELECT r.name AS role, d.name AS deployment FROM node_roles nr JOIN roles r ON r.id = nr.role_id"
+        " JOIN deployments d ON d.id = nr.deployment_id WHERE nr.node_id = :id AND nr.deployment_id <> ALL (:path)"
+        " AND (nr.state <> :proposed OR nr.deployment_id = :old) ORDER BY r.name LIMIT 1",
+        id=node.id,
+        path=path,
+        old=node.deployment_id,
+        proposed=int(PROPOSED),
+    )
+    if bound is not None:
+        raise Conflict(
+            Rule.BOUND,
+            f"{node.name} has {bound.role!r} bound in {bound.deployment!r}, and {target.name!r} is not below that. "
+            "Unbind it first.",
         )
-        if bound is not None:
-            raise Conflict(
-                Rule.BOUND,
-                f"{node.name} has {bound!r} bound in {node.deployment!r}, and {target.name!r} is not below that. "
-                "Unbind it first.",
-            )
     await session.run("UPDATE nodes SET deployment_id = :to WHERE id = :id", to=target.id, id=node.id)
     await bump_graph(session)
     await emit(session, "node.updated", node.id, node_id=node.id, data={"changed": ["deployment"]})
-
-
-async def _is_below(session: Session, deployment: DeploymentRecord, ancestor_id: int) -> bool:
-    at = deployment.parent_id
-    while at is not None:
-        if at == ancestor_id:
-            return True
-        at = await session.value("SELECT parent_id FROM deployments WHERE id = :id", id=at)
-    return False
 
 
 async def delete_node(session: Session, name_or_id: str | int) -> None:
