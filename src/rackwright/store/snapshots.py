@@ -216,6 +216,14 @@ async def unbind(session: Session, deployment: DeploymentRecord, noderole_ids: S
     What was only proposed is gone at once; what is committed goes when the proposal is committed.
     """
     snapshot_id = await require_proposal(session, deployment)
+    own = await session.rows(
+        "SELECT id FROM node_roles WHERE id = ANY (:ids) AND deployment_id = :deployment",
+        ids=list(noderole_ids),
+        deployment=deployment.id,
+    )
+    foreign = set(noderole_ids) - {row.id for row in own}
+    if foreign:
+        raise NotFound(f"noderole in deployment {deployment.name!r}:", min(foreign))
     going = await deletable(session, noderole_ids)
     proposed = await session.rows(
         "SELECT id FROM node_roles WHERE id = ANY (:ids) AND state = :proposed AND deployment_id = :deployment",
