@@ -16,7 +16,7 @@ from rackwright.store.graph import bump_graph, load_path
 from rackwright.store.noderoles import deletable, erase_doomed, remove
 from rackwright.store.session import Session
 from rackwright.store.slots import add_slots
-from rackwright.store.transitions import dirty, move, regroup
+from rackwright.store.transitions import dirty, dirty_peers, move, regroup
 
 
 @dataclass(frozen=True)
@@ -181,6 +181,9 @@ async def update_node(session: Session, name_or_id: str | int, changes: dict[str
         session.touch([node.id])
     if changed.keys() & {"hint", "discovery", "quirks"}:
         await dirty(session, await _noderoles_of(session, node.id))
+    found = changed.get("discovery")
+    if isinstance(found, dict) and node.discovery.get("address") != found.get("address"):
+        await dirty_peers(session, node.id)
     return await get_node(session, node.id)
 
 

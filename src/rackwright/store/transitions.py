@@ -214,6 +214,20 @@ async def takers(session: Session, ids: Collection[int]) -> dict[int, list[int]]
 # --- clusters
 
 
+async def dirty_peers(session: Session, node_id: int) -> None:
+    """The address of a node changed, which is an input of the peers of every cluster member on it."""
+    peers = await session.rows(
+        """
+        SELECT DISTINCT peer.id FROM node_roles member JOIN roles r ON r.id = member.role_id AND r.cluster
+        JOIN node_roles peer ON peer.role_id = member.role_id AND peer.deployment_id = member.deployment_id
+        WHERE member.node_id = :node_id AND member.state <> :proposed AND peer.state <> :proposed
+        """,
+        node_id=node_id,
+        proposed=int(PROPOSED),
+    )
+    await dirty(session, [row.id for row in peers])
+
+
 async def regroup(session: Session, members: Collection[int]) -> None:
     """These members of clusters came or are about to go: their peers run again, and whoever stands on them waits.
 
