@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from psycopg.types.json import Jsonb
 
-from rackwright.domain.catalogue import Attrib, Barclamp, Flag, Role
+from rackwright.domain.catalogue import Barclamp, Catalogue, Flag, Role
 from rackwright.domain.errors import Conflict, Rule
 from rackwright.store.catalogue import StoredCatalogue
 from rackwright.store.events import emit
@@ -260,11 +260,13 @@ def _with_new_values(before: StoredCatalogue, after: StoredCatalogue) -> list[in
     """Roles whose noderoles may be handed other inputs than before."""
     old, new = before.catalogue, after.catalogue
 
-    def inputs(role: Role, attribs: Iterable[Attrib]) -> object:
+    def inputs(catalogue: Catalogue, role: Role) -> object:
+        wanted = [catalogue.attribs[want] for want in role.wants if want in catalogue.attribs]
+        attribs = [*catalogue.attribs_of(role.name), *wanted]
         return (role.template, role.wants, role.jig, [(one.map, one.default, one.has_default) for one in attribs])
 
     return [
         after.role_ids[name]
         for name, role in new.roles.items()
-        if name in old.roles and inputs(old.roles[name], old.attribs_of(name)) != inputs(role, new.attribs_of(name))
+        if name in old.roles and inputs(old, old.roles[name]) != inputs(new, role)
     ]

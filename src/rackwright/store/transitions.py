@@ -131,10 +131,12 @@ async def step_children(session: Session, steps: Iterable[tuple[int, int]]) -> N
 
 
 async def dirty_roles(session: Session, role_ids: Collection[int]) -> None:
-    """Every noderole of these roles may be handed other inputs than before."""
+    """Every noderole of these roles may be handed, and hand on, other values than before."""
     if role_ids:
         found = await session.rows("SELECT id FROM node_roles WHERE role_id = ANY (:ids)", ids=list(role_ids))
-        await dirty(session, [row.id for row in found])
+        ids = {row.id for row in found}
+        taking = await takers(session, ids)
+        await dirty(session, ids.union(*taking.values()))
 
 
 async def dirty(session: Session, ids: Collection[int], trigger: Trigger = Trigger.DIRTY) -> list[Move]:
