@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rackwright.domain.catalogue import Catalogue, Flag, JsonObject
+from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.graph import Graph, NodeRole
 from rackwright.domain.removal import removal
 from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState
@@ -75,6 +76,7 @@ def plan_commit(catalogue: Catalogue, graph: Graph, proposal: Proposal) -> Commi
     `graph` holds the created noderoles, and for what is dropped, changed or in a touched cluster all that stands on it.
     """
     gone = removal(graph, catalogue, proposal.dropped) if proposal.dropped else set()
+    _check_kept(graph, proposal, gone)
     touched = _touched_clusters(catalogue, graph, proposal, gone)
     rerun = _reruns(catalogue, graph, proposal, gone, touched)
     held_back = _held_back(catalogue, graph, proposal, gone, touched, rerun)
@@ -102,6 +104,18 @@ def plan_commit(catalogue: Catalogue, graph: Graph, proposal: Proposal) -> Commi
         wiped=wiped_names,
         digest=_digest(proposal, parts, moved, wiped_names),
     )
+
+
+def _check_kept(graph: Graph, proposal: Proposal, gone: set[int]) -> None:
+    """What the proposal still binds may not go along with what it leaves out: a commit does what the snapshot says."""
+    for id in sorted(gone - proposal.dropped):
+        noderole = graph.noderoles[id]
+        if noderole.deployment_id == proposal.deployment_id and not noderole.doomed:
+            raise Conflict(
+                Rule.ORPHANS,
+                f"{graph.title(id)} is bound in this proposal, but stands on something that the proposal takes out. "
+                "Unbind it too, or bind again what it stands on.",
+            )
 
 
 def _touched_clusters(
