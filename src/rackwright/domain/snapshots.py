@@ -150,16 +150,12 @@ def _reruns(
             because[id] = f"data of deployment-role {noderole.role} changed"
         elif (noderole.deployment_id, noderole.role) in touched:
             because[id] = touched[noderole.deployment_id, noderole.role]
-    for id, source in _below_members(graph, proposal, gone, touched):
-        if id not in because and id not in gone and id not in created and graph.noderoles[id].state is ACTIVE:
-            if not _never_again(catalogue, graph.noderoles[id]):
-                because[id] = f"it takes inputs from {graph.title(source)}"
-    for source, takers in proposal.takers.items():
-        for id in takers:
-            if id in because or id in gone or id in created or _never_again(catalogue, graph.noderoles[id]):
-                continue
-            if graph.noderoles[id].state is ACTIVE:
-                because[id] = f"it takes inputs from {graph.title(source)}"
+    taking = [(id, source) for source, takers in proposal.takers.items() for id in takers]
+    for id, source in [*_below_members(graph, proposal, gone, touched), *taking]:
+        noderole = graph.noderoles[id]
+        passed_over = id in because or id in gone or id in created or _never_again(catalogue, noderole)
+        if noderole.state is ACTIVE and not passed_over:
+            because[id] = f"it takes inputs from {graph.title(source)}"
     return because
 
 

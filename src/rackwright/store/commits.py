@@ -62,8 +62,7 @@ async def _work_out_again(
     Returns what only a commit may do: edges to, and cohorts of, noderoles that are committed already.
     """
     proposed = await session.rows(
-        "SELECT id, node_id, role_id FROM node_roles WHERE deployment_id = :id AND state = :proposed"
-        " ORDER BY id",
+        "SELECT id, node_id, role_id FROM node_roles WHERE deployment_id = :id AND state = :proposed ORDER BY id",
         id=deployment.id,
         proposed=int(PROPOSED),
     )
