@@ -68,6 +68,21 @@ def check_value(attrib: Attrib, value: Json) -> None:
         raise Invalid(f"Attrib {attrib.name!r}: {shown} does not fit its schema.", pointer)
 
 
+def check_data(catalogue: Catalogue, role: str, values: JsonObject) -> None:
+    """Refuse data of a role that says something an attrib it answers for may not be: its own, or a provided role's.
+
+    The pointer leads into `values`. What lies at no attrib's place is the role's own business.
+    """
+    for attrib in catalogue.attribs_of(role):
+        value = read(values, attrib.map)
+        if value is MISSING:
+            continue
+        try:
+            check_value(attrib, value)  # type: ignore[arg-type]  # MISSING is ruled out
+        except Invalid as wrong:
+            raise Invalid(wrong.message, "".join(f"/{key}" for key in attrib.map) + wrong.pointer) from None
+
+
 @dataclass(frozen=True)
 class Layers:
     """What the data of one noderole is made of, lowest first."""

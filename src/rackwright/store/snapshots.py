@@ -6,6 +6,7 @@ from datetime import datetime
 
 from psycopg.types.json import Jsonb
 
+from rackwright.domain.attributes import check_data
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.snapshots import Difference, Intent, diff
@@ -181,6 +182,7 @@ async def add_role(session: Session, deployment: DeploymentRecord, role: str) ->
 async def set_role_data(session: Session, deployment: DeploymentRecord, role: str, data: JsonObject) -> None:
     """What the deployment-role should say once committed."""
     snapshot_id = await require_proposal(session, deployment)
+    check_data((await session.catalogue()).catalogue, role, data)
     changed = await session.run(
         "UPDATE snapshot_roles SET data = :data WHERE snapshot_id = :snapshot_id AND role_name = :role",
         data=Jsonb(data),
@@ -197,6 +199,7 @@ async def set_binding_data(
 ) -> None:
     """What a person wants of this one noderole, once committed."""
     snapshot_id = await require_proposal(session, deployment)
+    check_data((await session.catalogue()).catalogue, role, data)
     changed = await session.run(
         "UPDATE snapshot_bindings SET data = :data"
         " WHERE snapshot_id = :snapshot_id AND node_id = :node_id AND role_name = :role",
