@@ -8,6 +8,7 @@ from rackwright.domain.snapshots import ShownState, shown_state
 from rackwright.domain.states import TRANSITION, NodeRoleState
 from rackwright.store.events import emit
 from rackwright.store.graph import bump_graph
+from rackwright.store.noderoles import erase
 from rackwright.store.session import Session
 
 SYSTEM = "system"
@@ -137,7 +138,8 @@ async def delete_deployment(session: Session, name_or_id: str | int) -> None:
             f"Deployment {deployment.name!r} has {deployment.counts[TRANSITION]} noderoles in transition. "
             "Wait for their runs to end, or cancel them.",
         )
-    await session.run("DELETE FROM node_roles WHERE deployment_id = :id", id=deployment.id)
+    own = await session.rows("SELECT id FROM node_roles WHERE deployment_id = :id", id=deployment.id)
+    await erase(session, [row.id for row in own])
     await session.run(
         "UPDATE nodes SET deployment_id = :parent WHERE deployment_id = :id AND NOT system",
         parent=deployment.parent_id,
