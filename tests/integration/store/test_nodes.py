@@ -141,6 +141,16 @@ async def test_node_cannot_leave_its_noderoles_behind_in_two_steps(rack: Rack) -
     await rack.do(lambda session: move_node(session, "n1.rack.example", "web"))
 
 
+async def test_proposal_elsewhere_does_not_tie_a_node(rack: Rack) -> None:
+    await rack.deployment("web")
+    await rack.deployment("other")
+    await rack.node("n1")
+    await rack.bind("web", ("n1", "test-milestone"))
+    await rack.do(lambda session: move_node(session, "n1.rack.example", "other"))
+    with refused(Rule.NODE_ELSEWHERE, "n1.rack.example", "other", "web"):
+        await rack.commit("web")
+
+
 async def test_node_without_noderoles_may_move_anywhere(rack: Rack) -> None:
     await rack.deployment("web")
     await rack.deployment("other")
