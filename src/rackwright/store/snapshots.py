@@ -48,6 +48,9 @@ async def list_snapshots(session: Session, deployment_id: int) -> list[SnapshotR
 
 async def propose(session: Session, deployment: DeploymentRecord) -> int:
     """Open a copy of head for editing; what runs goes on."""
+    # Of two at once the second waits here, and then sees the first one's.
+    await session.run("SELECT FROM deployments WHERE id = :id FOR UPDATE", id=deployment.id)
+    deployment = await get_deployment(session, deployment.id)
     _check_proposable(deployment)
     id: int = await session.value(
         "INSERT INTO snapshots (deployment_id, state, base_id, worked_out_at)"
