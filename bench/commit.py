@@ -232,9 +232,7 @@ def generate(connection: psycopg.Connection, nodes: int) -> None:
         " SELECT 'n' || i || '.bench.example', true, true, (SELECT id FROM deployments WHERE parent_id IS NULL)"
         f" FROM generate_series(0, {nodes - 1}) AS i"
     )
-    run(
-        "CREATE TEMP TABLE place AS SELECT (row_number() OVER (ORDER BY id) - 1)::int AS i, id FROM nodes WHERE name ~ '^n'"
-    )
+    run("CREATE TEMP TABLE place AS SELECT row_number() OVER (ORDER BY id) - 1 AS i, id FROM nodes WHERE name ~ '^n'")
     run("CREATE TEMP TABLE kind AS SELECT split_part(name, '-', 2)::int AS i, id FROM roles WHERE name LIKE 'bench-%'")
     unmet = ", ".join(str(len(parents_of(role))) for role in range(ROLES))
     every = nodes // (SETTLES + WARM_UP)
