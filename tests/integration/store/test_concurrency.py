@@ -7,7 +7,7 @@ waits for it, or is through.
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
 import psycopg
@@ -24,6 +24,7 @@ from rackwright.store.barclamps import import_barclamps
 from rackwright.store.binding import bind_proposed
 from rackwright.store.deployments import get_deployment
 from rackwright.store.events import Cursor, Event, emit, read_events
+from rackwright.store.graph import lock_parents
 from rackwright.store.nodes import NewNode, create_node
 from rackwright.store.runs import Finished, settle
 from rackwright.store.session import Session, Store
@@ -45,23 +46,29 @@ class Gate:
     def behind(self, work: Work[T]) -> Work[T]:
         async def then_stop(session: Session) -> T:
             done = await work(session)
-            self.reached.set()
-            await asyncio.wait_for(self.opened.wait(), DEADLINE)
+            await self.stop()
             return done
 
         return then_stop
 
+    async def stop(self) -> None:
+        self.reached.set()
+        await asyncio.wait_for(self.opened.wait(), DEADLINE)
+
 
 async def overtake(
-    rack: Rack, first: Work[object], second: Work[object], *, graph: bool = True
+    rack: Rack, first: Work[object], second: Work[object], *, graph: bool = True, gate: Gate | None = None
 ) -> tuple[object, object]:
-    """Let `second` run into `first`, which has done its work and not committed. Returns what each gave or raised."""
-    gate = Gate()
-    one = asyncio.create_task(rack.store.change(gate.behind(first), graph=graph))
-    await asyncio.wait_for(gate.reached.wait(), DEADLINE)
+    """Let `second` run into `first`, which stops before its commit, or at the gate given, already somewhere in it.
+
+    Returns what each gave or raised.
+    """
+    stop = gate or Gate()
+    one = asyncio.create_task(rack.store.change(first if gate else stop.behind(first), graph=graph))
+    await asyncio.wait_for(stop.reached.wait(), DEADLINE)
     two = asyncio.create_task(rack.store.change(second, graph=graph))
     await blocked_or_done(rack, two)
-    gate.opened.set()
+    stop.opened.set()
     return await asyncio.wait_for(asyncio.gather(one, two, return_exceptions=True), DEADLINE)
 
 
@@ -127,6 +134,25 @@ async def test_settle_and_discovery_of_a_child_lose_no_unblock(rack: Rack, bind_
     assert not [one for one in results if isinstance(one, BaseException)]
     await unbroken(rack)
     assert await rack.states(("second", "shared"), ("n1", "discovered")) == [ACTIVE, TODO]
+
+
+async def test_settle_just_before_bind_writes_its_edges_loses_no_unblock(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish, bind = await a_parent_under_way(rack)
+    gate = Gate()
+
+    async def lock_then_stop(session: Session, ids: Collection[int]) -> set[int]:
+        active = await lock_parents(session, ids)
+        await gate.stop()
+        return active
+
+    monkeypatch.setattr("rackwright.store.binding.lock_parents", lock_then_stop)
+    results = await overtake(rack, bind, finish, graph=False, gate=gate)
+    assert not [one for one in results if isinstance(one, BaseException)]
+    await unbroken(rack)
+    await rack.commit("web")
+    assert await rack.states(("n1", "test-parent"), ("n2", "test-child")) == [ACTIVE, TODO]
 
 
 # --- two of the same at once
