@@ -205,7 +205,7 @@ async def settle_in_graphs_of(home: Path, sizes: Sequence[int]) -> list[float]:
         took: list[list[float]] = [[] for _ in sizes]
         for turn in range(SETTLES + WARM_UP):
             for store, seconds in zip(stores, took, strict=True):
-                seconds.append(await settle_one(store, Finished(turn + 1, 1, ok=True)))
+                seconds.append(await settle_one(store, Finished(turn + 1)))
         for database in databases:
             with psycopg.connect(plain(database)) as connection:
                 unblocked = connection.execute(f"SELECT count(*) FROM node_roles WHERE state = {int(TODO)}".encode())

@@ -24,7 +24,7 @@ from rackwright.store.binding import bind_proposed
 from rackwright.store.deployments import DeploymentRecord, create_deployment, get_deployment
 from rackwright.store.noderoles import NodeRoleRecord, parents_of, select_noderoles
 from rackwright.store.nodes import NewNode, create_node, get_node
-from rackwright.store.runs import Finished, claim, settle
+from rackwright.store.runs import Claimant, Finished, Pass, claim, settle
 from rackwright.store.session import Session, Store
 from rackwright.store.staging import stage_noderoles
 
@@ -145,10 +145,16 @@ class Rack:
     # --- work
 
     async def claim(self, limit: int = 100) -> list[Run]:
-        return (await self.do(lambda session: claim(session, "tester", limit))).started
+        """Start up to `limit` more runs."""
+
+        async def work(session: Session) -> Pass:
+            running = await session.value("SELECT count(*) FROM runs WHERE state = 'running'")
+            return await claim(session, Claimant("tester"), cap=running + limit)
+
+        return (await self.do(work)).started
 
     async def finish(self, *runs: Run, ok: bool = True, wall: JsonObject | None = None) -> None:
-        ended = [Finished(run.id, run.token, ok=ok, error="" if ok else "broken", wall=wall or {}) for run in runs]
+        ended = [Finished(run.id, ok, error="" if ok else "broken", wall=wall or {}) for run in runs]
         await self.do(lambda session: settle(session, ended))
 
     async def anneal(self) -> list[tuple[str, str]]:
@@ -191,7 +197,7 @@ class Rack:
         """What the noderole would be handed if it ran now."""
         noderole = await self.at(node, role)
         async with self.store.read() as session:
-            return (await stage_noderoles(session, [noderole.id]))[noderole.id].input
+            return (await stage_noderoles(session, [noderole.id]))[noderole.id].staged.input
 
     async def value(self, node: str, role: str, path: str) -> object:
         """What the noderole would be handed at this place if it ran now."""

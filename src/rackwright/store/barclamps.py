@@ -19,7 +19,6 @@ STRUCTURE = frozenset({Flag.IMPLICIT, Flag.CLUSTER, Flag.SERVICE, Flag.ABSTRACT,
 async def import_barclamps(session: Session, barclamps: Sequence[Barclamp]) -> None:
     """Make the catalogue say what these barclamps say; others stay as they are. Needs the graph lock."""
     before = await session.catalogue()
-    session.imports = True
     for barclamp in barclamps:
         barclamp_id = await _barclamp(session, barclamp)
         await _jigs_and_hammers(session, barclamp, barclamp_id)

@@ -139,8 +139,10 @@ class Store:
                     result = await work(session)
                     await session.settle_slots()
                     return result
-            except DBAPIError as error:
-                if not isinstance(error.orig, DeadlockDetected | SerializationFailure) or attempt == ATTEMPTS:
+            # SQLAlchemy wraps the driver's errors; those of a COPY come as they are.
+            except (DBAPIError, DeadlockDetected, SerializationFailure) as error:
+                cause = error.orig if isinstance(error, DBAPIError) else error
+                if not isinstance(cause, DeadlockDetected | SerializationFailure) or attempt == ATTEMPTS:
                     raise
             await asyncio.sleep(random.uniform(0, 0.01 * 2**attempt))  # noqa: S311  # jitter, no secret
         raise AssertionError("unreachable: the last attempt returns or raises")

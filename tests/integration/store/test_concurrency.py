@@ -105,7 +105,7 @@ async def a_parent_under_way(rack: Rack) -> tuple[Work[object], Work[object]]:
     async def bind(session: Session) -> object:
         return await bind_proposed(session, await get_deployment(session, "web"), [(n2, "test-child")])
 
-    return (lambda session: settle(session, [Finished(run.id, run.token, ok=True)])), bind
+    return (lambda session: settle(session, [Finished(run.id)])), bind
 
 
 @pytest.mark.parametrize("bind_first", [True, False])
@@ -127,7 +127,7 @@ async def test_settle_and_discovery_of_a_child_lose_no_unblock(rack: Rack, bind_
     while (runs := await rack.claim()) and not [run for run in runs if run.role == "shared"]:
         await rack.finish(*runs)
     [run] = [run for run in runs if run.role == "shared"]
-    finish: Work[object] = lambda session: settle(session, [Finished(run.id, run.token, ok=True)])  # noqa: E731
+    finish: Work[object] = lambda session: settle(session, [Finished(run.id)])  # noqa: E731
     discover: Work[object] = lambda session: create_node(session, NewNode("n1.rack.example"))  # noqa: E731
     order = (discover, finish) if bind_first else (finish, discover)
     results = await overtake(rack, *order, graph=False)

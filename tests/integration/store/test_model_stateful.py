@@ -40,7 +40,7 @@ from rackwright.store.bootstrap import first_start
 from rackwright.store.deployments import create_deployment, delete_deployment, get_deployment
 from rackwright.store.noderoles import retry
 from rackwright.store.nodes import NewNode, boot_node, create_node, delete_node, move_node, update_node
-from rackwright.store.runs import Finished, claim, settle
+from rackwright.store.runs import Claimant, Finished, claim, settle
 from rackwright.store.session import Session, Store
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class Both(RuleBasedStateMachine):
         self.world = naive.World()
         self.numbers = count(1)
         self.plans: dict[str, tuple[str, naive.Plan]] = {}
-        self.runs: dict[Key, tuple[int, int]] = {}
+        self.runs: dict[Key, int] = {}
         self.committed: dict[int, object] = {}
         self.seen = Seen()
         self.said = Declared()
@@ -363,7 +363,7 @@ class Both(RuleBasedStateMachine):
     @rule(limit=st.integers(1, 6))
     def claim(self, limit: int) -> None:
         runnable = self.world.runnable()
-        work = self.really(lambda session: claim(session, "test", limit))
+        work = self.really(lambda session: claim(session, Claimant("test"), limit + len(self.running())))
         keys = {one.id: key for key, one in self.seen.noderoles.items()}
         started = {keys[run.node_role_id]: run for run in work.started}
         settled = {keys[id] for id in work.unchanged}
@@ -375,7 +375,7 @@ class Both(RuleBasedStateMachine):
         assert settled == {key for key in [*started, *settled] if self.world.unchanged(key)}
         for key, run in started.items():
             assert run.input == staged(self.world, key, wall=True)
-            self.runs[key] = (run.id, run.token)
+            self.runs[key] = run.id
         for key in [*started, *settled]:
             self.world.claim(key)
         self.seen = self.loop.run_until_complete(look(self.store))
@@ -390,21 +390,20 @@ class Both(RuleBasedStateMachine):
         self.do_settle(key, ok, wall)
 
     def do_settle(self, key: Key, ok: bool, wall: dict[str, Any]) -> None:
-        run_id, token = self.runs[key]
+        run_id = self.runs[key]
         self.both(
-            lambda session: settle(session, [Finished(run_id, token, ok, wall=wall)]),
+            lambda session: settle(session, [Finished(run_id, ok, wall=wall)]),
             lambda: self.world.settle(key, ok, wall),
         )
 
     @precondition(lambda self: self.runs)
     @rule(data=st.data())
     def settle_too_late(self, data: st.DataObject) -> None:
-        """A run that is over, or an older token: nothing happens."""
+        """A run that is over: nothing happens."""
         key = data.draw(st.sampled_from(sorted(self.runs)), "noderole")
-        run_id, token = self.runs[key]
-        if key in self.running():
-            token -= 1
-        self.both(lambda session: settle(session, [Finished(run_id, token, True, wall={"late": 1})]), lambda: None)
+        if key not in self.running():
+            run_id = self.runs[key]
+            self.both(lambda session: settle(session, [Finished(run_id, wall={"late": 1})]), lambda: None)
 
     @rule(rounds=st.integers(1, 8))
     def work(self, rounds: int) -> None:
