@@ -9,6 +9,8 @@ from rackwright.domain.errors import Conflict, Rule
 from rackwright.store.catalogue import StoredCatalogue
 from rackwright.store.events import emit
 from rackwright.store.graph import bump_graph
+from rackwright.store.hook_calls import queue_jig_active
+from rackwright.store.hook_queue import drop_orphans
 from rackwright.store.session import Session
 from rackwright.store.transitions import dirty_roles
 
@@ -34,6 +36,11 @@ async def import_barclamps(session: Session, barclamps: Sequence[Barclamp]) -> N
     after.catalogue.check()
     await _check_bound(session, before, after)
     await dirty_roles(session, _with_new_values(before, after))
+    await drop_orphans(session)
+    known = {jig.name for jig in before.catalogue.jigs.values() if jig.active}
+    for jig in after.catalogue.jigs.values():
+        if jig.active and jig.name not in known:
+            await queue_jig_active(session, jig.name)
     for barclamp in barclamps:
         await emit(session, "barclamp.imported", data={"name": barclamp.name, "version": barclamp.version})
 
@@ -115,13 +122,13 @@ async def _roles(session: Session, barclamp: Barclamp, barclamp_id: int) -> None
         await session.run(
             """
             INSERT INTO roles (name, barclamp_id, jig, description, requires, attaches, wants, provides, conflicts,
-                               flags, template, deadline)
+                               flags, template, deadline, hooks)
             VALUES (:name, :barclamp_id, :jig, :description, :requires, :attaches, :wants, :provides, :conflicts,
-                    :flags, :template, :deadline)
+                    :flags, :template, :deadline, :hooks)
             ON CONFLICT (name) DO UPDATE SET jig = excluded.jig, description = excluded.description,
                 requires = excluded.requires, attaches = excluded.attaches, wants = excluded.wants,
                 provides = excluded.provides, conflicts = excluded.conflicts, flags = excluded.flags,
-                template = excluded.template, deadline = excluded.deadline
+                template = excluded.template, deadline = excluded.deadline, hooks = excluded.hooks
             """,
             name=role.name,
             barclamp_id=barclamp_id,
@@ -135,6 +142,7 @@ async def _roles(session: Session, barclamp: Barclamp, barclamp_id: int) -> None
             flags=[str(flag) for flag in Flag if role.has(flag)],
             template=Jsonb(role.template),
             deadline=role.deadline,
+            hooks=sorted(role.hooks),
         )
 
 

@@ -11,6 +11,7 @@ from rackwright.domain.states import BLOCKED, PROPOSED, TODO, NodeRoleState
 from rackwright.store.catalogue import StoredCatalogue
 from rackwright.store.deployments import DeploymentRecord
 from rackwright.store.graph import bump_graph, graph_version, load_for_binding, lock_parents
+from rackwright.store.hook_calls import ask_deployment_roles, ask_noderoles
 from rackwright.store.session import Session
 from rackwright.store.slots import add_slots
 from rackwright.store.transitions import LABELS, regroup, step_children
@@ -54,6 +55,7 @@ async def bind_proposed(session: Session, deployment: DeploymentRecord, requests
     await _write(session, stored, graph, plan)
     await _into_snapshot(session, stored, snapshot_id, plan, asked=plan.bound)
     await add_deployment_roles(session, stored, deployment.id, {noderole.role for noderole in plan.created})
+    await ask_noderoles(session, "on_node_bind", [noderole.id for noderole in plan.created], new=True)
     return plan
 
 
@@ -69,6 +71,8 @@ async def rebind_proposed(
     await _write(session, stored, graph, plan, present)
     await _into_snapshot(session, stored, snapshot_id, plan, asked=())
     await add_deployment_roles(session, stored, deployment.id, {noderole.role for noderole in plan.created})
+    added = [noderole.id for noderole in plan.created if noderole.id not in present]
+    await ask_noderoles(session, "on_node_bind", added, new=True)
     return plan
 
 
@@ -79,6 +83,8 @@ async def bind_committed(session: Session, deployment_id: int, requests: Sequenc
     await _write(session, stored, graph, plan)
     await add_deployment_roles(session, stored, deployment_id, {noderole.role for noderole in plan.created})
     if plan.created:
+        for hook in ("on_node_bind", "on_commit"):
+            await ask_noderoles(session, hook, [noderole.id for noderole in plan.created], new=True)
         await regroup(session, {noderole.id for noderole in plan.created})
         await bump_graph(session)
     return plan
@@ -251,6 +257,7 @@ async def add_deployment_roles(
         " FROM deployment_roles dr JOIN roles r ON r.id = dr.role_id WHERE dr.id = ANY (:ids)",
         ids=[row.id for row in made],
     )
+    await ask_deployment_roles(session, "on_deployment_create", [row.id for row in made])
 
 
 async def _into_snapshot(

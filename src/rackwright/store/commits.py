@@ -17,6 +17,7 @@ from rackwright.store.catalogue import StoredCatalogue
 from rackwright.store.deployments import DeploymentRecord
 from rackwright.store.events import emit
 from rackwright.store.graph import bump_graph, graph_version, load_for_binding, load_nodes, load_with_descendants
+from rackwright.store.hook_calls import ask_noderoles, queue_node_updated
 from rackwright.store.noderoles import remove
 from rackwright.store.session import Session
 from rackwright.store.snapshots import drop_unused_roles, release
@@ -223,20 +224,23 @@ async def _apply(
 ) -> None:
     removed = {line.id for line in planned.removed}
     created = [noderole.id for noderole in proposal.created if noderole.id not in removed]
+    changed = {*proposal.changed, *await _of_changed_roles(session, stored, proposal)} - removed
     await _take_data(session, deployment, snapshot_id)
+    await ask_noderoles(session, "on_commit", {*created, *changed})
     await move(session, Trigger.COMMIT, created)
     await adopt(session, adopted.edges)
     await push_cohorts(session, adopted.recohorted)
-    changed = {*proposal.changed, *await _of_changed_roles(session, stored, proposal)} - removed
     await dirty(session, changed, Trigger.CHANGE)
     await regroup(session, {*created, *removed})
     taking = {id for ids in proposal.takers.values() for id in ids} - removed - changed
     await dirty(session, taking)
-    await session.run(
-        "UPDATE nodes SET deployment_id = :deployment WHERE id = ANY (:ids) AND deployment_id <> :deployment",
+    moved = await session.rows(
+        "UPDATE nodes n SET deployment_id = :deployment FROM nodes old JOIN deployments d ON d.id = old.deployment_id"
+        " WHERE n.id = ANY (:ids) AND n.deployment_id <> :deployment AND old.id = n.id RETURNING n.id, d.name",
         deployment=deployment.id,
         ids=list({noderole.node_id for noderole in proposal.created}),
     )
+    await queue_node_updated(session, {row.id: {"deployment": row.name} for row in moved})
     await remove(session, removed)
 
 

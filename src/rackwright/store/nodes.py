@@ -13,6 +13,7 @@ from rackwright.store.binding import bind_committed
 from rackwright.store.deployments import SYSTEM, get_deployment, key_id
 from rackwright.store.events import emit
 from rackwright.store.graph import bump_graph, load_path
+from rackwright.store.hook_calls import queue_node_created, queue_node_deleted, queue_node_updated
 from rackwright.store.noderoles import deletable, erase_doomed, remove
 from rackwright.store.session import Session
 from rackwright.store.slots import add_slots
@@ -138,6 +139,7 @@ async def create_node(session: Session, new: NewNode) -> int:
     for mac in dict.fromkeys(check_mac(mac) for mac in new.macs):
         await session.run("INSERT INTO node_macs (mac, node_id) VALUES (CAST(:mac AS macaddr), :id)", mac=mac, id=id)
     await emit(session, "node.created", id, node_id=id, deployment_id=system.id, data={"name": name})
+    await queue_node_created(session, id)
     stored = await session.catalogue()
     flag = Flag.BOOTSTRAP if new.admin else Flag.DISCOVERY
     await bind_committed(session, system.id, [(id, role) for role in stored.catalogue.flagged(flag)])
@@ -177,6 +179,7 @@ async def update_node(session: Session, name_or_id: str | int, changes: dict[str
     sets = ", ".join(f"{name} = :{name}" for name in changed)
     await session.run(f"UPDATE nodes SET {sets} WHERE id = :id", id=node.id, **values)
     await emit(session, "node.updated", node.id, node_id=node.id, data={"changed": [*sorted(changed)]})
+    await queue_node_updated(session, {node.id: {name: getattr(node, name) for name in changed}})
     if changed.keys() & {"alive", "available"}:
         session.touch([node.id])
     if changed.keys() & {"hint", "discovery", "quirks"}:
@@ -198,7 +201,9 @@ async def _noderoles_of(session: Session, node_id: int, states: Collection[NodeR
 
 async def boot_node(session: Session, node_id: int, boot_id: str, observed_bootenv: str = "") -> bool:
     """A machine reported a boot. A new boot id makes its noderoles run again; an old one changes nothing."""
-    node = await session.row("SELECT id, boot_id, system FROM nodes WHERE id = :id FOR UPDATE", id=node_id)
+    node = await session.row(
+        "SELECT id, boot_id, observed_bootenv, alive, system FROM nodes WHERE id = :id FOR UPDATE", id=node_id
+    )
     if node is None or node.system:
         raise NotFound("node", node_id)
     if node.boot_id == boot_id:
@@ -210,6 +215,10 @@ async def boot_node(session: Session, node_id: int, boot_id: str, observed_boote
         id=node_id,
     )
     await emit(session, "node.booted", node_id, node_id=node_id, data={"boot_id": boot_id, "bootenv": observed_bootenv})
+    now = {"boot_id": boot_id, "observed_bootenv": observed_bootenv, "alive": True}
+    await queue_node_updated(
+        session, {node_id: {name: old for name, value in now.items() if (old := getattr(node, name)) != value}}
+    )
     accepted = await session.rows(
         "SELECT node_role_id FROM runs WHERE slot = :id AND state IN ('accepted', 'running') AND state = 'accepted'",
         id=node_id,
@@ -268,6 +277,7 @@ async def move_node(session: Session, name_or_id: str | int, deployment: str | i
     await session.run("UPDATE nodes SET deployment_id = :to WHERE id = :id", to=target.id, id=node.id)
     await bump_graph(session)
     await emit(session, "node.updated", node.id, node_id=node.id, data={"changed": ["deployment"]})
+    await queue_node_updated(session, {node.id: {"deployment": node.deployment}})
 
 
 async def delete_node(session: Session, name_or_id: str | int) -> None:
@@ -280,6 +290,8 @@ async def delete_node(session: Session, name_or_id: str | int) -> None:
         raise Conflict(Rule.LAST_ADMIN, f"{node.name} is the last admin node and cannot be deleted.")
     if int(TRANSITION) in node.states:
         raise Conflict(Rule.BUSY, f"{node.name} has a run under way. Wait for it to end, or cancel it.")
+    await session.run("SELECT FROM nodes WHERE id = :id FOR UPDATE", id=node.id)
+    await queue_node_deleted(session, node.id)
     own = await _noderoles_of(session, node.id, list(NodeRoleState))
     going = await deletable(session, own)
     await regroup(session, going)

@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from rackwright.store.catalogue import StoredCatalogue, load_catalogue
+from rackwright.store.hook_calls import Unjudged, Verdicts, queue_moves
 from rackwright.store.locks import GRAPH_LOCK
 from rackwright.store.slots import WORK_CHANNEL, refresh_slots
 
@@ -47,6 +48,8 @@ class Session:
         """Nodes on which something else may run next than before this transaction."""
         self.moved: list[tuple[int, int]] = []
         """(noderole, state) of every change of state in this transaction, in order."""
+        self.verdicts: Verdicts | None = None
+        """What hooks that may refuse said of this change; None: nobody can be refused, they are told afterwards."""
         self._catalogue: StoredCatalogue | None = None
         self._imports = False
 
@@ -55,6 +58,8 @@ class Session:
 
     async def settle_slots(self, *, notify: bool = True) -> None:
         """Work out anew what runs next on the touched nodes, and wake annealers if something can."""
+        moved, self.moved = self.moved, []
+        await queue_moves(self, moved)
         if self.touched and await refresh_slots(self, self.touched) and notify:
             await self.run(f"NOTIFY {WORK_CHANNEL}")
         self.touched.clear()
@@ -125,6 +130,7 @@ class Store:
         trace: str = "",
         graph: bool = False,
         lock: int | None = None,
+        verdicts: Verdicts | None = None,
     ) -> T:
         """Run `work` in one transaction, again after a deadlock. `graph`: it may add or remove noderoles or edges.
 
@@ -135,8 +141,11 @@ class Store:
             try:
                 async with self.engine.begin() as connection:
                     session = Session(connection, self, actor)
+                    session.verdicts = verdicts
                     await session.run(_BEGIN, actor=actor, trace=trace, lock=GRAPH_LOCK if graph else lock)
                     result = await work(session)
+                    if verdicts is not None and verdicts.missing:
+                        raise Unjudged(verdicts.missing)
                     await session.settle_slots()
                     return result
             # SQLAlchemy wraps the driver's errors; those of a COPY come as they are.

@@ -14,6 +14,7 @@ from rackwright.domain.states import PROPOSED, TODO
 from rackwright.store.binding import add_deployment_roles, bind_proposed, require_proposal, touch
 from rackwright.store.deployments import DeploymentRecord, get_deployment
 from rackwright.store.events import emit
+from rackwright.store.hook_calls import ask_deployment_roles
 from rackwright.store.noderoles import deletable, erase
 from rackwright.store.session import Session
 
@@ -145,20 +146,29 @@ async def discard(session: Session, deployment: DeploymentRecord) -> None:
 
 async def drop_unused_roles(session: Session, deployment_id: int) -> None:
     """Deployment-roles that neither head, proposal nor a noderole knows any more go."""
+    going = await session.rows(
+        """
+        SELECT dr.id FROM deployment_roles dr WHERE dr.deployment_id = :id
+          AND NOT EXISTS (SELECT FROM snapshots s JOIN snapshot_roles sr ON sr.snapshot_id = s.id
+              WHERE s.deployment_id = :id AND s.state IN ('head', 'proposed') AND sr.role_id = dr.role_id)
+          AND NOT EXISTS (SELECT FROM node_roles nr
+              WHERE nr.deployment_id = :id AND nr.role_id = dr.role_id)
+        FOR UPDATE
+        """,
+        id=deployment_id,
+    )
+    if not going:
+        return
+    ids = [row.id for row in going]
+    await ask_deployment_roles(session, "on_deployment_delete", ids)
     await session.run(
         """
-        WITH gone AS (
-            DELETE FROM deployment_roles dr WHERE dr.deployment_id = :id
-              AND NOT EXISTS (SELECT FROM snapshots s JOIN snapshot_roles sr ON sr.snapshot_id = s.id
-                  WHERE s.deployment_id = :id AND s.state IN ('head', 'proposed') AND sr.role_id = dr.role_id)
-              AND NOT EXISTS (SELECT FROM node_roles nr
-                  WHERE nr.deployment_id = :id AND nr.role_id = dr.role_id)
-            RETURNING id, role_id
-        )
+        WITH gone AS (DELETE FROM deployment_roles WHERE id = ANY (:ids) RETURNING id, role_id)
         INSERT INTO events (kind, subject_id, deployment_id, data)
         SELECT 'deployment_role.deleted', gone.id, :id, jsonb_build_object('role', r.name)
         FROM gone JOIN roles r ON r.id = gone.role_id
         """,
+        ids=ids,
         id=deployment_id,
     )
 

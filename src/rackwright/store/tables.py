@@ -147,6 +147,7 @@ roles = Table(
     _words("provides"),
     _words("conflicts"),
     _words("flags"),
+    _words("hooks"),
     _json("template"),
     Column("deadline", Double),
     Column("destructive", Boolean, Computed("'destructive' = ANY (flags)", persisted=True), nullable=False),
@@ -443,6 +444,41 @@ run_logs = Table(
     _now("at"),
     Column("text", Text, nullable=False),
     PrimaryKeyConstraint("run_id", "seq"),
+)
+
+# Calls of hooks and of jigs' node methods that are still to be made, and those that were given up. What is done goes.
+# A call that `blocks` keeps work from starting on its node and among the children of its noderole.
+hook_calls = Table(
+    "hook_calls",
+    metadata,
+    _id(),
+    Column("kind", Text, nullable=False),
+    Column("handler", Text, nullable=False),
+    Column("hook", Text, nullable=False),
+    # No foreign keys: what a call is about may be gone, and the call is made all the same.
+    Column("subject", Text, nullable=False),
+    Column("subject_id", BigInteger, nullable=False),
+    Column("node_id", BigInteger),
+    _flag("blocks"),
+    _json("view"),
+    Column("state", Text, nullable=False, server_default=text("'waiting'")),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
+    Column("not_before", DateTime(timezone=True)),
+    Column("worker", Text),
+    Column("lease_until", DateTime(timezone=True)),
+    _line("error"),
+    _now("queued_at"),
+    Column("trace", Text, server_default=text("current_setting('rackwright.trace', true)")),
+    CheckConstraint("kind IN ('role', 'jig')", name="kind"),
+    CheckConstraint("subject IN ('node', 'noderole', 'deployment')", name="subject"),
+    CheckConstraint("state IN ('waiting', 'running', 'failed')", name="state"),
+    CheckConstraint("NOT (blocks AND state = 'failed')", name="given_up_blocks_nothing"),
+    CheckConstraint("NOT blocks OR subject = 'noderole'", name="only_noderole_hooks_block"),
+    Index("hook_calls_order_idx", "subject_id", "subject", "handler", "id"),
+    Index("hook_calls_queue_idx", "id", postgresql_where=text("state <> 'failed'")),
+    Index("hook_calls_blocks_node_idx", "node_id", postgresql_where=text("blocks")),
+    Index("hook_calls_blocks_node_role_idx", "subject_id", postgresql_where=text("blocks")),
+    postgresql_with={"fillfactor": "70"},
 )
 
 # --- what happened

@@ -11,7 +11,9 @@ LONGEST = 100
 _SITUATION = """
 SELECT nr.id, r.name AS role, n.name AS node, d.name AS deployment, nr.state, nr.error, d.held, n.alive, n.available,
        r.jig, coalesce(j.active, false) AS jig_active, nr.run_id, slot_run.id AS slot_run,
-       holder.name AS slot_role, s.candidate_id, first.name AS first_role
+       holder.name AS slot_role, s.candidate_id, first.name AS first_role,
+       (SELECT count(*) FROM hook_calls h WHERE h.blocks AND (h.node_id = nr.node_id OR h.subject_id IN (
+            SELECT e.parent_id FROM node_role_edges e WHERE e.child_id = nr.id))) AS pending_hooks
 FROM node_roles nr JOIN roles r ON r.id = nr.role_id JOIN nodes n ON n.id = nr.node_id
 JOIN deployments d ON d.id = nr.deployment_id LEFT JOIN jigs j ON j.name = r.jig
 LEFT JOIN slots s ON s.slot = CASE WHEN n.system THEN -nr.id ELSE n.id END
@@ -63,6 +65,7 @@ async def _situation(session: Session, id: int, cap: int | None) -> Situation:
         slot_run=row.slot_run,
         slot_title=row.slot_role or "",
         run_id=row.run_id,
+        pending_hooks=row.pending_hooks,
         ahead=row.first_role if row.candidate_id not in (None, id) else "",
         cap_full=cap is not None and running >= cap,
         parents=tuple((parent.id, parent.title, NodeRoleState(parent.state)) for parent in parents),
