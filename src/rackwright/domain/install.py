@@ -11,6 +11,8 @@ from enum import StrEnum
 class Stage(StrEnum):
     """How far an attempt has come. Only append."""
 
+    WAITING = "waiting"
+    """As many installs as may run at once are under way."""
     PUBLISHING = "publishing"
     """The wanted boot is written down; every boot provider must serve it before the machine is touched."""
     REBOOTING = "rebooting"
@@ -71,8 +73,11 @@ class Step:
     """Why the message changed nothing."""
 
 
-def begin(boot_id: str | None) -> Step:
-    return Step(Attempt(Stage.PUBLISHING, boot_id), (Act.PUBLISH_INSTALLER,))
+def begin(attempt: Attempt) -> Step:
+    """There is room for it."""
+    if attempt.stage is not Stage.WAITING:
+        return _refuse(attempt, f"the attempt is already {attempt.stage}")
+    return Step(replace(attempt, stage=Stage.PUBLISHING), (Act.PUBLISH_INSTALLER,))
 
 
 def published(attempt: Attempt) -> Step:
@@ -86,7 +91,7 @@ def fetched(attempt: Attempt, source: str) -> Step:
     """Somebody fetched the secret. Once is the installer; twice is an alarm, and the end of the attempt."""
     if attempt.over:
         return _refuse(attempt, "the attempt is over")
-    if attempt.stage is Stage.PUBLISHING:
+    if attempt.stage in (Stage.WAITING, Stage.PUBLISHING):
         return _refuse(attempt, "the machine has not been told to boot its installer yet")
     if attempt.stage is not Stage.REBOOTING:
         failed = replace(
@@ -147,7 +152,8 @@ def expired(attempt: Attempt, why: str) -> Step:
     if attempt.over:
         return _refuse(attempt, "the attempt is over")
     failed = replace(attempt, stage=Stage.FAILED, error=f"{why} (it had come as far as {attempt.stage})")
-    acts = (Act.FAIL,) if attempt.stage in (Stage.BOOTING, Stage.PROBING) else (Act.PUBLISH_SLEDGEHAMMER, Act.FAIL)
+    untouched = attempt.stage in (Stage.WAITING, Stage.BOOTING, Stage.PROBING)
+    acts = (Act.FAIL,) if untouched else (Act.PUBLISH_SLEDGEHAMMER, Act.FAIL)
     return Step(failed, acts)
 
 

@@ -183,14 +183,14 @@ async def update_node(session: Session, name_or_id: str | int, changes: dict[str
     if changed.keys() & {"alive", "available"}:
         session.touch([node.id])
     if changed.keys() & {"hint", "discovery", "quirks"}:
-        await dirty(session, await _noderoles_of(session, node.id))
+        await dirty(session, await noderoles_of(session, node.id))
     found = changed.get("discovery")
     if isinstance(found, dict) and node.discovery.get("address") != found.get("address"):
         await dirty_peers(session, node.id)
     return await get_node(session, node.id)
 
 
-async def _noderoles_of(session: Session, node_id: int, states: Collection[NodeRoleState] = COMMITTED) -> list[int]:
+async def noderoles_of(session: Session, node_id: int, states: Collection[NodeRoleState] = COMMITTED) -> list[int]:
     found = await session.rows(
         "SELECT id FROM node_roles WHERE node_id = :id AND state = ANY (:states)",
         id=node_id,
@@ -199,8 +199,13 @@ async def _noderoles_of(session: Session, node_id: int, states: Collection[NodeR
     return [row.id for row in found]
 
 
-async def boot_node(session: Session, node_id: int, boot_id: str, observed_bootenv: str = "") -> bool:
-    """A machine reported a boot. A new boot id makes its noderoles run again; an old one changes nothing."""
+async def boot_node(
+    session: Session, node_id: int, boot_id: str, observed_bootenv: str = "", *, installing: bool = False
+) -> bool:
+    """A machine reported a boot. A new boot id makes its noderoles run again; an old one changes nothing.
+
+    While it is being installed the boot is only noted: the install says when the node is alive again.
+    """
     node = await session.row(
         "SELECT id, boot_id, observed_bootenv, alive, system FROM nodes WHERE id = :id FOR UPDATE", id=node_id
     )
@@ -209,23 +214,27 @@ async def boot_node(session: Session, node_id: int, boot_id: str, observed_boote
     if node.boot_id == boot_id:
         return False
     await session.run(
-        "UPDATE nodes SET boot_id = :boot_id, observed_bootenv = :bootenv, alive = true WHERE id = :id",
+        "UPDATE nodes SET boot_id = :boot_id, observed_bootenv = :bootenv, alive = :alive WHERE id = :id",
         boot_id=boot_id,
         bootenv=observed_bootenv,
+        alive=node.alive if installing else True,
         id=node_id,
     )
     await emit(session, "node.booted", node_id, node_id=node_id, data={"boot_id": boot_id, "bootenv": observed_bootenv})
-    now = {"boot_id": boot_id, "observed_bootenv": observed_bootenv, "alive": True}
+    now = {"boot_id": boot_id, "observed_bootenv": observed_bootenv, "alive": node.alive if installing else True}
     await queue_node_updated(
         session, {node_id: {name: old for name, value in now.items() if (old := getattr(node, name)) != value}}
     )
+    if installing:
+        return True
+    session.touch([node_id])
     accepted = await session.rows(
         "SELECT node_role_id FROM runs WHERE slot = :id AND state IN ('accepted', 'running') AND state = 'accepted'",
         id=node_id,
     )
     owning = {row.node_role_id for row in accepted}
     spoilt = await _fail_running(session, node_id)
-    ids = [id for id in await _noderoles_of(session, node_id) if id not in owning and id not in spoilt]
+    ids = [id for id in await noderoles_of(session, node_id) if id not in owning and id not in spoilt]
     await move(session, Trigger.REBOOT, ids)
     await erase_doomed(session, ids)
     return True
@@ -292,7 +301,7 @@ async def delete_node(session: Session, name_or_id: str | int) -> None:
         raise Conflict(Rule.BUSY, f"{node.name} has a run under way. Wait for it to end, or cancel it.")
     await session.run("SELECT FROM nodes WHERE id = :id FOR UPDATE", id=node.id)
     await queue_node_deleted(session, node.id)
-    own = await _noderoles_of(session, node.id, list(NodeRoleState))
+    own = await noderoles_of(session, node.id, list(NodeRoleState))
     going = await deletable(session, own)
     await regroup(session, going)
     await remove(session, going)

@@ -33,6 +33,8 @@ from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.types import UserDefinedType
 
 from rackwright.domain.catalogue import EXCLUDES, Flag
+from rackwright.domain.install import ENDED as STAGES_ENDED
+from rackwright.domain.install import Stage
 from rackwright.domain.runs import ENDED, HOLDS_SLOT, RunState
 from rackwright.domain.states import BLOCKED, PROPOSED, TODO, TRANSITION, NodeRoleState
 
@@ -205,6 +207,10 @@ nodes = Table(
     _json("hint"),
     _words("quirks"),
     _flag("stay_on"),
+    Column("boot_generation", BigInteger, nullable=False, server_default=text("0")),
+    Column("token_hash", LargeBinary, unique=True),
+    _flag("may_rekey"),
+    Column("seen_at", DateTime(timezone=True)),
     _now("created_at"),
     CheckConstraint("name = lower(name)", name="name_is_lower_case"),
     CheckConstraint("NOT system OR (alive AND available AND NOT admin)", name="phantom_is_always_there"),
@@ -479,6 +485,44 @@ hook_calls = Table(
     Index("hook_calls_blocks_node_idx", "node_id", postgresql_where=text("blocks")),
     Index("hook_calls_blocks_node_role_idx", "subject_id", postgresql_where=text("blocks")),
     postgresql_with={"fillfactor": "70"},
+)
+
+# --- installs
+
+# One row: what boot providers should serve, counted. Whoever changes what a node boots takes the next number under the
+# row's lock, so that numbers appear in the order of commits and "served up to N" leaves nothing below N out.
+boot_state = Table(
+    "boot_state",
+    metadata,
+    Column("single", Boolean, primary_key=True, server_default=text("true")),
+    Column("generation", BigInteger, nullable=False, server_default=text("0")),
+    CheckConstraint("single", name="single"),
+)
+
+install_attempts = Table(
+    "install_attempts",
+    metadata,
+    _id(),
+    _refers("node_id", "nodes.id", index=True, ondelete="CASCADE"),
+    Column("node_role_id", BigInteger, nullable=False),
+    Column("run_id", BigInteger, nullable=False, unique=True),
+    Column("stage", Text, nullable=False),
+    Column("target_os", Text, nullable=False),
+    _json("frozen"),
+    Column("generation", BigInteger),
+    Column("secret_hash", LargeBinary, unique=True),
+    Column("source", Text),
+    Column("boot_id", Text),
+    Column("installer_boot_id", Text),
+    _json("progress"),
+    _line("error"),
+    Column("acting_until", DateTime(timezone=True)),
+    Column("rebooted_at", DateTime(timezone=True)),
+    _now("created_at"),
+    Column("ended_at", DateTime(timezone=True)),
+    CheckConstraint(f"stage IN ({_quoted(Stage)})", name="stage"),
+    CheckConstraint(f"(stage IN ({_quoted(STAGES_ENDED)})) = (ended_at IS NOT NULL)", name="ended_at"),
+    Index("install_attempts_one_a_node", "node_id", unique=True, postgresql_where=text("ended_at IS NULL")),
 )
 
 # --- what happened
