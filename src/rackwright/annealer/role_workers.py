@@ -45,7 +45,7 @@ class RoleCall:
     view: JsonObject
 
 
-@dataclass
+@dataclass(eq=False)
 class _Worker:
     process: asyncio.subprocess.Process
     reader: asyncio.StreamReader

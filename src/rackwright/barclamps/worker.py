@@ -59,7 +59,7 @@ def serve(stream: IO[str]) -> None:
         except (Faulty, Invalid) as error:
             answer = {"error": str(error)}
         except Exception as error:  # noqa: BLE001  # somebody else's code: whatever it raises is its answer
-            answer = {"error": _shown(error)}
+            answer = {"error": _shown(error), "line": _line(error, str(asked["path"]))}
         except SystemExit as error:
             answer = {"error": f"it called exit({error.code!r})"}
         stream.write(json.dumps(answer, allow_nan=False) + "\n")
@@ -136,6 +136,14 @@ def describe(folder: Path, roles: list[str]) -> JsonObject:
             raise Faulty(f"Class {one.__name__} is the second of role {one.role!r}; a role has one.")
         found[one.role] = [*sorted(implemented(one))]
     return found
+
+
+def _line(error: Exception, path: str) -> int | None:
+    """The line of `roles.py` where it went wrong, if it did there."""
+    if isinstance(error, SyntaxError):
+        return error.lineno
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == f"{path}/{ROLES_FILE}"]
+    return frames[-1].lineno if frames else None
 
 
 def _shown(error: BaseException) -> str:
