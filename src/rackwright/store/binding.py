@@ -268,7 +268,8 @@ async def _into_snapshot(
     await session.run(
         """
         INSERT INTO snapshot_bindings (snapshot_id, node_id, role_id, node_name, role_name, asked, data)
-        SELECT :snapshot_id, nr.node_id, nr.role_id, n.name, r.name, nr.id = ANY (:asked), nr.user_data
+        SELECT :snapshot_id, nr.node_id, nr.role_id, n.name, r.name,
+               nr.id IN (SELECT unnest(CAST(:asked AS bigint[]))), nr.user_data
         FROM node_roles nr JOIN nodes n ON n.id = nr.node_id JOIN roles r ON r.id = nr.role_id
         JOIN snapshots s ON s.id = :snapshot_id AND s.deployment_id = nr.deployment_id
         WHERE nr.id = ANY (:ids)

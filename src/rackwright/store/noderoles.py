@@ -116,7 +116,8 @@ async def erase(session: Session, ids: Collection[int]) -> None:
         return
     waiting = await session.rows(
         "SELECT e.child_id FROM node_role_edges e JOIN node_roles p ON p.id = e.parent_id"
-        " WHERE e.parent_id = ANY (:ids) AND p.state <> :active AND e.child_id <> ALL (:ids)",
+        " WHERE e.parent_id = ANY (:ids) AND p.state <> :active"
+        " AND e.child_id NOT IN (SELECT unnest(CAST(:ids AS bigint[])))",
         ids=list(ids),
         active=int(ACTIVE),
     )

@@ -109,8 +109,11 @@ class Session:
 
     async def new_ids(self, table: str, count: int) -> list[int]:
         """Ids drawn ahead, for rows that refer to each other before they are written."""
+        # The name is looked up once, in a subquery, and not for each id.
         found = await self.rows(
-            f"SELECT nextval(pg_get_serial_sequence('{table}', 'id')) FROM generate_series(1, :count)", count=count
+            f"SELECT nextval((SELECT CAST(pg_get_serial_sequence('{table}', 'id') AS regclass)))"
+            " FROM generate_series(1, :count)",
+            count=count,
         )
         return [row[0] for row in found]
 

@@ -239,7 +239,8 @@ async def regroup(session: Session, members: Collection[int]) -> None:
         """
         SELECT DISTINCT peer.id FROM node_roles member JOIN roles r ON r.id = member.role_id AND r.cluster
         JOIN node_roles peer ON peer.role_id = member.role_id AND peer.deployment_id = member.deployment_id
-        WHERE member.id = ANY (:ids) AND member.state <> :proposed AND peer.id <> ALL (:ids) AND peer.state <> :proposed
+        WHERE member.id = ANY (:ids) AND member.state <> :proposed AND peer.state <> :proposed
+          AND peer.id NOT IN (SELECT unnest(CAST(:ids AS bigint[])))
         """,
         ids=list(members),
         proposed=int(PROPOSED),
