@@ -157,8 +157,9 @@ WITH chosen AS (
     FROM node_role_links l JOIN node_roles gone ON gone.id = l.parent_id
     JOIN node_role_edges e ON e.child_id = l.child_id
     JOIN node_roles peer ON peer.id = e.parent_id AND peer.role_id = gone.role_id
-        AND peer.deployment_id = gone.deployment_id AND NOT peer.doomed AND peer.id <> ALL (:ids)
-    WHERE l.parent_id = ANY (:ids) AND l.child_id <> ALL (:ids)
+        AND peer.deployment_id = gone.deployment_id AND NOT peer.doomed
+    WHERE l.parent_id = ANY (:ids) AND peer.id NOT IN (SELECT unnest(CAST(:ids AS bigint[])))
+      AND l.child_id NOT IN (SELECT unnest(CAST(:ids AS bigint[])))
     ORDER BY l.child_id, l.attrib_id, peer.cohort, peer.id
 )
 UPDATE node_role_links l SET parent_id = chosen.peer_id
