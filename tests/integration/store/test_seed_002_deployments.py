@@ -312,6 +312,17 @@ async def test_commit_works_bindings_out_again_where_the_graph_moved_on(rack: Ra
     await unbroken(rack)
 
 
+async def test_plan_stays_good_where_another_commit_changed_nothing_for_it(rack: Rack) -> None:
+    await web(rack, "n1", "n2")
+    await rack.deployment("other")
+    await rack.bind("web", ("n1", "test-grandchild"))
+    seen = await rack.plan("web")
+    await rack.deploy("other", ("n2", "test-milestone"))
+    assert (await rack.plan("web")).digest == seen.digest
+    await rack.commit("web", seen.digest)
+    await unbroken(rack)
+
+
 async def test_commit_for_a_node_that_another_deployment_took_meanwhile_is_refused(rack: Rack) -> None:
     await web(rack, "n1")
     await rack.deployment("other")
