@@ -6,7 +6,8 @@ from typing import Any
 from tests.integration.store.naive_graph import Key
 
 from rackwright.domain.states import NodeRoleState
-from rackwright.store.session import Session, Store
+from rackwright.store.session import Store
+from rackwright.store.slots import check_slots
 
 
 @dataclass
@@ -35,60 +36,60 @@ class Seen:
     snapshots: dict[str, list[SeenSnapshot]] = field(default_factory=dict)
     """Of each deployment, oldest first."""
     wrong_counters: list[Any] = field(default_factory=list)
+    wrong_slots: list[int] = field(default_factory=list)
 
 
-_WRONG_COUNTERS = """
-SELECT nr.id, nr.unmet, count(p.id) AS counted FROM node_roles nr
-LEFT JOIN node_role_edges e ON e.child_id = nr.id LEFT JOIN node_roles p ON p.id = e.parent_id AND p.state <> 0
-GROUP BY nr.id HAVING nr.unmet <> count(p.id)
+# One query, because this is asked after every step.
+_LOOK = """
+SELECT json_build_object(
+    'deployments', (SELECT json_agg(json_build_array(name, held)) FROM deployments),
+    'nodes', (SELECT json_agg(json_build_array(n.name, n.id, d.name))
+              FROM nodes n JOIN deployments d ON d.id = n.deployment_id),
+    'noderoles', (SELECT json_agg(json_build_array(nr.id, n.name, r.name, d.name, nr.state, nr.cohort, nr.doomed))
+                  FROM node_roles nr JOIN nodes n ON n.id = nr.node_id JOIN roles r ON r.id = nr.role_id
+                  JOIN deployments d ON d.id = nr.deployment_id),
+    'edges', (SELECT json_agg(json_build_array(parent_id, child_id)) FROM node_role_edges),
+    'links', (SELECT json_agg(json_build_array(l.child_id, a.name, l.parent_id))
+              FROM node_role_links l JOIN attribs a ON a.id = l.attrib_id),
+    'snapshots', (SELECT json_agg(json_build_array(s.id, d.name, s.state) ORDER BY s.id)
+                  FROM snapshots s JOIN deployments d ON d.id = s.deployment_id),
+    'roles', (SELECT json_agg(json_build_array(snapshot_id, role_name, data)) FROM snapshot_roles),
+    'bindings', (SELECT json_agg(json_build_array(snapshot_id, node_name, role_name, data)) FROM snapshot_bindings),
+    'wrong_counters', (SELECT json_agg(json_build_array(id, unmet, counted)) FROM (
+        SELECT nr.id, nr.unmet, count(p.id) AS counted FROM node_roles nr
+        LEFT JOIN node_role_edges e ON e.child_id = nr.id
+        LEFT JOIN node_roles p ON p.id = e.parent_id AND p.state <> 0
+        GROUP BY nr.id HAVING nr.unmet <> count(p.id)) counters)
+)
 """
 
 
 async def look(store: Store) -> Seen:
     async with store.read() as session:
-        return await _look(session)
-
-
-async def _look(session: Session) -> Seen:
-    seen = Seen()
-    for row in await session.rows("SELECT id, name, held FROM deployments"):
-        seen.snapshots[row.name] = []
-        if row.held:
-            seen.held.add(row.name)
-    deployments = "JOIN deployments d ON d.id = "
-    for row in await session.rows(f"SELECT n.id, n.name, d.name AS home FROM nodes n {deployments} n.deployment_id"):
-        seen.node_ids[row.name] = row.id
-        seen.homes[row.name] = row.home
+        rows: dict[str, list[list[Any]] | None] = await session.value(_LOOK)
+        _, wrong_slots = await check_slots(session, -(1 << 62), 1000)
+    found = {name: value or [] for name, value in rows.items()}
+    seen = Seen(
+        node_ids={node: id for node, id, _ in found["nodes"]},
+        homes={node: home for node, _, home in found["nodes"]},
+        held={name for name, held in found["deployments"] if held},
+        snapshots={name: [] for name, _ in found["deployments"]},
+        wrong_counters=found["wrong_counters"],
+        wrong_slots=wrong_slots,
+    )
     keys: dict[int, Key] = {}
-    for row in await session.rows(
-        "SELECT nr.id, n.name AS node, r.name AS role, d.name AS deployment, nr.state, nr.cohort, nr.doomed"
-        f" FROM node_roles nr JOIN nodes n ON n.id = nr.node_id JOIN roles r ON r.id = nr.role_id {deployments}"
-        " nr.deployment_id"
-    ):
-        state = NodeRoleState(row.state).label
-        keys[row.id] = (row.node, row.role)
-        seen.noderoles[row.node, row.role] = SeenNodeRole(
-            row.id, state, (row.deployment, state, row.cohort, row.doomed)
-        )
-    for row in await session.rows("SELECT parent_id, child_id FROM node_role_edges"):
-        seen.edges.add((keys[row.parent_id], keys[row.child_id]))
-    for row in await session.rows(
-        "SELECT l.child_id, a.name, l.parent_id FROM node_role_links l JOIN attribs a ON a.id = l.attrib_id"
-    ):
-        seen.links.add((keys[row.child_id], row.name, keys[row.parent_id]))
-    await _look_at_snapshots(session, seen)
-    seen.wrong_counters = [tuple(row) for row in await session.rows(_WRONG_COUNTERS)]
+    for id, node, role, deployment, number, cohort, doomed in found["noderoles"]:
+        state = NodeRoleState(number).label
+        keys[id] = (node, role)
+        seen.noderoles[node, role] = SeenNodeRole(id, state, (deployment, state, cohort, doomed))
+    seen.edges = {(keys[parent], keys[child]) for parent, child in found["edges"]}
+    seen.links = {(keys[child], attrib, keys[parent]) for child, attrib, parent in found["links"]}
+    snapshots: dict[int, SeenSnapshot] = {}
+    for id, deployment, state in found["snapshots"]:
+        snapshots[id] = SeenSnapshot(id, state)
+        seen.snapshots[deployment].append(snapshots[id])
+    for id, role, data in found["roles"]:
+        snapshots[id].roles[role] = data
+    for id, node, role, data in found["bindings"]:
+        snapshots[id].bindings[node, role] = data
     return seen
-
-
-async def _look_at_snapshots(session: Session, seen: Seen) -> None:
-    found: dict[int, SeenSnapshot] = {}
-    for row in await session.rows(
-        "SELECT s.id, d.name, s.state FROM snapshots s JOIN deployments d ON d.id = s.deployment_id ORDER BY s.id"
-    ):
-        found[row.id] = SeenSnapshot(row.id, row.state)
-        seen.snapshots[row.name].append(found[row.id])
-    for row in await session.rows("SELECT snapshot_id, role_name, data FROM snapshot_roles"):
-        found[row.snapshot_id].roles[row.role_name] = row.data
-    for row in await session.rows("SELECT snapshot_id, node_name, role_name, data FROM snapshot_bindings"):
-        found[row.snapshot_id].bindings[row.node_name, row.role_name] = row.data

@@ -210,10 +210,13 @@ class World(NaiveGraph):
         if any(key in proposal.bindings and self.noderoles[key].deployment == deployment for key in gone):
             raise Refused("orphans-dependant")
         changed = self._changed(deployment, proposal)
-        touched = self._touched(created | gone)
+        touched = self._touched(deployment, created | gone)
         members = {one.key for one in self.noderoles.values() if (one.deployment, one.role) in touched}
         again = changed | {key for key in members - created if self._still_bound(key)}
-        again |= {t for key in changed for t in self.takers(key) if self.noderoles[t].state == ACTIVE}
+        taking = {taker for key in changed for taker in self.takers(key)}
+        for key in members & (created | gone):
+            taking |= {low for one in members for low in self.descendants(one) if low[0] == key[0]}
+        again |= {taker for taker in taking if self.noderoles[taker].state == ACTIVE}
         rerun = {key for key in again - gone - created if not self.spared(key)}
         held_back = {
             child
@@ -237,9 +240,14 @@ class World(NaiveGraph):
         roles = {role for role, data in proposal.roles.items() if data != self.role_data(deployment, role)}
         return own | {key for key in committed if key[1] in roles}
 
-    def _touched(self, coming_or_going: Collection[Key]) -> set[tuple[str, str]]:
+    def _touched(self, deployment: str, coming_or_going: Collection[Key]) -> set[tuple[str, str]]:
         """Clusters that gain or lose a member. One proposed elsewhere was none yet."""
-        return {(self.noderoles[key].deployment, key[1]) for key in coming_or_going if self.flag(key[1], "cluster")}
+        return {
+            (self.noderoles[key].deployment, key[1])
+            for key in coming_or_going
+            if self.flag(key[1], "cluster")
+            if self.noderoles[key].state != PROPOSED or self.noderoles[key].deployment == deployment
+        }
 
     @atomic
     def commit(self, deployment: str, seen: Plan | None) -> Plan:
@@ -343,13 +351,15 @@ class World(NaiveGraph):
 
     def set_node(self, name: str, changes: dict[str, Json]) -> None:
         node = self.nodes[name]
+        address = node.discovery.get("address")
         changed = {field: value for field, value in changes.items() if getattr(node, field) != value}
         for field, value in changed.items():
             setattr(node, field, value)
         if changed.keys() & {"hint", "discovery"}:
             own = {one.key for one in self.noderoles.values() if one.node == name}
-            clusters = {key for key in own if self.flag(key[1], "cluster")} if "discovery" in changed else set()
-            self.dirty(own | {peer for key in clusters for peer in self.peers(key)})
+            members = {k for k in own if self.flag(k[1], "cluster") and self.noderoles[k].state != PROPOSED}
+            moved_house = node.discovery.get("address") != address
+            self.dirty(own | {peer for key in members for peer in self.peers(key) if moved_house})
 
     def boot(self, name: str) -> None:
         self.nodes[name].alive = True
@@ -398,7 +408,18 @@ class World(NaiveGraph):
             one.succeeded_with, one.forced = one.running_with, False
             one.state = WAITING if one.stale else ACTIVE
             if before != wall:
-                self.dirty(self.takers(key))
+                self._dirty_takers(key)
+
+    def _dirty_takers(self, source: Key) -> None:
+        """The sixth time that one cause makes a noderole run again, it is taken out of the circle."""
+        for key in self.takers(source):
+            one = self.noderoles[key]
+            again = one.state == TRANSITION or (one.state == ACTIVE and not self.destroys(key))
+            self.dirty({key})
+            if again:
+                one.dirtied = (source, one.dirtied[1] + 1 if one.dirtied[0] == source else 1)
+                if one.dirtied[1] > 5 and one.state == WAITING:
+                    one.state = ERROR
 
     @atomic
     def retry(self, key: Key, reinstall: bool) -> None:
@@ -446,4 +467,5 @@ class World(NaiveGraph):
     def _own_values(self, name: str) -> object:
         role = self.roles[name]
         answered = [a for a in self.attribs.values() if a.role in {name, *role.provides}]
-        return (role.template, role.wants, role.jig, [(a.map, a.default, a.has_default) for a in answered])
+        wanted = [self.attribs[want] for want in role.wants if want in self.attribs]
+        return (role.template, role.wants, role.jig, [(a.map, a.default, a.has_default) for a in answered + wanted])

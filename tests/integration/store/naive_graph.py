@@ -102,6 +102,8 @@ class NodeRole:
     """An input changed while it ran."""
     forced: bool = False
     doomed: bool = False
+    dirtied: tuple[Key | None, int] = (None, 0)
+    """Whose data last made it run again, and how often in a row."""
 
     @property
     def key(self) -> Key:
@@ -117,7 +119,7 @@ def atomic(work: Callable[Concatenate[W, P], T]) -> Callable[Concatenate[W, P], 
     """All of it or, when refused, nothing."""
 
     @wraps(work)
-    def whole(world: W, *args: P.args, **kwargs: P.kwargs) -> T:
+    def whole(world: W, /, *args: P.args, **kwargs: P.kwargs) -> T:
         before = copy.deepcopy(world.__dict__)
         try:
             return work(world, *args, **kwargs)
@@ -409,6 +411,7 @@ class NaiveGraph:
                     left = gone[source]
                     peers = [p for p in other.parents if p[1] == left.role]
                     peers = [p for p in peers if self.noderoles[p].deployment == left.deployment]
+                    peers = [p for p in peers if not self.noderoles[p].doomed]
                     other.links[attrib] = min(peers, key=self.rank)
                     self.dirty({other.key})
 

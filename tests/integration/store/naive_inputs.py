@@ -35,7 +35,8 @@ def staged(world: "World", key: Key, *, wall: bool) -> dict[str, Json]:
 def own_data(world: "World", key: Key, *, wall: bool) -> dict[str, Json]:
     one = world.noderoles[key]
     data = over(world.roles[one.role].template, world.role_data(one.deployment, one.role))
-    return over(over(data, one.wall if wall else {}), world.user_data(key))
+    data = over(over(data, one.wall if wall else {}), world.user_data(key))
+    return dict(data)
 
 
 def members(world: "World", key: Key) -> list[Json]:
