@@ -38,7 +38,7 @@ def _lines(path: str, value: Json) -> Iterator[str]:
             for index, child in enumerate(value):
                 yield from _lines(f"{path}/{index}", child)
         case _:
-            yield f"{path}\tj\t{_compact(value)}"
+            yield f"{path}\tp\t{_compact(value)}"
 
 
 def _compact(value: Json) -> str:

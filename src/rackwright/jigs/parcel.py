@@ -1,7 +1,7 @@
 """What the script jig sends to a node: one command, and one archive on its standard input.
 
-The archive holds the wrapper, the helpers, the role's scripts and the attributes, so that a run costs one round trip. The
-node's half is in `node/`.
+The archive holds the wrapper, the helpers, the role's scripts and the attributes, so that a run costs one round
+trip. The node's half is in `node/`.
 """
 
 import io
@@ -76,7 +76,7 @@ def _read_scripts(scripts: Sequence[Path]) -> list[tuple[str, bytes]]:
             raise BadParcel(f"Two scripts of one role have the same name: {path} and {other}. Rename one.")
         if not SCRIPT_NAME.fullmatch(name):
             raise BadParcel(
-                f"Script {path} has a name that is not sent to nodes; use letters, digits and _ . + - only."
+                f"Script {path} has an unsafe name; use letters, digits and _ . + - only."
             )
     return [(name, path.read_bytes()) for name, path in named]
 
@@ -96,7 +96,8 @@ def _command(token: int, nonce: str, places: Places, size: int) -> str:
     locks, work = places.locks, places.work
     folder = f"{work}/run-{token}-{nonce}"
     line = (
-        f"umask 077; trap 'cd /; rm -rf {folder}; exit 1' HUP INT TERM; cd / && mkdir -p {locks} {work} && mkdir {folder}"
+        f"umask 077; trap 'cd /; rm -rf {folder}; exit 1' HUP INT TERM;"
+        f" cd / && mkdir -p {locks} {work} && mkdir {folder}"
         f" && head -c {size} | tar -x -o -m -f - -C {folder}"
         f" && exec sh {folder}/lib/supervise {token} {nonce} {locks} {work} {folder};"
         f" rm -rf {folder}; echo @{nonce} broken unpack >&2; exit 1"

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -75,7 +76,8 @@ class ScriptJig:
             parcel = pack(run, scripts, target.places, secrets.token_hex(8))
             talk = Conversation(parcel.nonce, log)
             async with self._line(run, target, parcel, talk) as line:
-                line.write(parcel.archive)
+                with contextlib.suppress(OSError):  # a line that broke already says so in the conversation
+                    line.write(parcel.archive)
                 in_time = await self._follow(run, talk, line)
         except (Unreachable, BadParcel) as error:
             return Outcome.failure(f"{run.node}: {error}")
@@ -118,7 +120,8 @@ class ScriptJig:
 
 
 async def _end(talk: Conversation, line: Line) -> bool:
-    line.write_eof()
+    with contextlib.suppress(OSError):
+        line.write_eof()
     ended = await talk.wait_closed(STOPPING_SECONDS)
     if not ended:
         line.abort()
@@ -156,7 +159,9 @@ def _judge(run: Run, talk: Conversation) -> Outcome:
             )
         case Verdict.ENDED if talk.answer.detail != "0":
             return Outcome.failure(
-                _with_tail(f"{_script(run, talk)} failed on {run.node} with exit status {talk.answer.detail}.", talk)
+                _with_tail(
+                    f"{_begin(_script(run, talk))} failed on {run.node} with exit status {talk.answer.detail}.", talk
+                )
             )
         case Verdict.ENDED:
             return _succeeded(run, talk)
@@ -166,18 +171,13 @@ def _succeeded(run: Run, talk: Conversation) -> Outcome:
     try:
         return Outcome.success(wall_from(talk.written.decode(errors="replace"), run.input))
     except BadAttribute as error:
-        return Outcome.failure(
-            f"The scripts of role {run.role} on {run.node} ended well but wrote no attribute: {error}"
-        )
+        return Outcome.failure(f"The scripts of role {run.role} on {run.node} ended well, but: {error}")
 
 
 def _late(run: Run, talk: Conversation, deadline: float) -> Outcome:
+    what = f"{_begin(_script(run, talk))} on {run.node} did not end within its deadline of {deadline:g} s."
     gone = "It was ended there." if talk.answer is not None else "The node did not confirm that it was ended there."
-    return Outcome.failure(
-        _with_tail(
-            f"{_script(run, talk)} on {run.node} did not end within its deadline of {deadline:g} s. {gone}", talk
-        )
-    )
+    return Outcome.failure(_with_tail(f"{what} {gone}", talk))
 
 
 def _lost(run: Run, talk: Conversation) -> str:
@@ -191,8 +191,8 @@ def _refused(run: Run, detail: str) -> str:
     if reason == "same":
         return f"{run.node} refused the run: it was given the same one before (token {token}). No script was started."
     return (
-        f"{run.node} refused the run: its token {run.token} is older than {token}, which it saw already. No script was started."
-        " If the server's database was restored from a backup, reboot the node or remove its claims."
+        f"{run.node} refused the run: its token {run.token} is older than {token}, which it saw already."
+        " No script was started. If the server's database was restored from a backup, reboot the node."
     )
 
 
@@ -204,16 +204,17 @@ def _broken(run: Run, detail: str) -> str:
             return f"The scripts of role {run.role} on {run.node} wrote more attributes than can be taken back."
         case ("claim", _, _):
             return f"{run.node} cannot record the run in its lock folder. Is that disk full or read-only?"
-    return (
-        f"{run.node} could not unpack the scripts. It needs sh, mkdir, head, tar, awk and setsid, and room on the disk."
-    )
+    return f"{run.node} could not unpack the scripts. It needs head, tar, awk and setsid, and room on its disk."
 
 
 def _script(run: Run, talk: Conversation) -> str:
     return f"script {talk.script} of role {run.role}" if talk.script else f"role {run.role}"
 
 
+def _begin(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
 def _with_tail(message: str, talk: Conversation) -> str:
-    message = message[:1].upper() + message[1:]
     tail = talk.output.tail()
     return f"{message} Last lines:\n{tail}" if tail else message

@@ -11,8 +11,16 @@ import asyncssh
 
 from rackwright.jigs.parcel import Places
 
-KEEPALIVE_SECONDS = 15
 KEEPALIVE_MISSES = 3
+HOST_KEY_ALGORITHMS = [
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "rsa-sha2-512",
+    "rsa-sha2-256",
+]
+"""All but those that are no longer safe."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,8 @@ class HostKeyWatch:
 
 @dataclass
 class _Kept:
-    target: Target | None = None
+    to: tuple[str, ...] = ()
+    """Whom it reaches."""
     connection: asyncssh.SSHClientConnection | None = None
     users: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -57,16 +66,28 @@ class _Kept:
 
 
 class Connections:
-    """At most one connection a node. `limit` bounds those kept idle; the ones in use are bounded by who uses them."""
+    """At most one connection a node. `limit` bounds those kept idle; the ones in use are bounded by who uses them.
+
+    Seconds: an `idle` one is closed after that; `deadline` is for connecting and for starting a command; a node that
+    does not answer `KEEPALIVE_MISSES` times in a row, asked every `keepalive`, is lost.
+    """
 
     def __init__(
-        self, key: asyncssh.SSHKey, watch: HostKeyWatch, limit: int = 256, idle: float = 300.0, deadline: float = 20.0
+        self,
+        key: asyncssh.SSHKey,
+        watch: HostKeyWatch,
+        *,
+        limit: int = 256,
+        idle: float = 300.0,
+        deadline: float = 20.0,
+        keepalive: float = 15.0,
     ) -> None:
         self._key = key
         self._watch = watch
         self._limit = limit
         self._idle = idle
         self._deadline = deadline
+        self._keepalive = keepalive
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
 
     @asynccontextmanager
@@ -109,7 +130,7 @@ class Connections:
         session: Callable[[], asyncssh.SSHClientSession[bytes]],
     ) -> asyncssh.SSHClientChannel[bytes]:
         async with kept.lock:
-            if kept.target != target or kept.connection is None or kept.connection.is_closed():
+            if kept.to != _identity(target, target.host_key) or kept.connection is None or kept.connection.is_closed():
                 await self._reconnect(kept, node_id, target)
             else:
                 with contextlib.suppress(OSError, TimeoutError, asyncssh.Error):
@@ -155,7 +176,7 @@ class Connections:
             raise Unreachable(
                 f"{_where(target)} cannot be reached over SSH ({_why(error)}). Look whether it is up and runs sshd."
             ) from error
-        kept.target = target
+        kept.to = _identity(target, client.offered)
         if target.host_key is None:
             await self._pin(kept, node_id, client.offered)
 
@@ -185,15 +206,17 @@ class Connections:
             gss_auth=False,
             gss_kex=False,
             compression_algs=None,
-            keepalive_interval=KEEPALIVE_SECONDS,
+            keepalive_interval=self._keepalive,
             keepalive_count_max=KEEPALIVE_MISSES,
         )
 
     def _rest(self, node_id: int, kept: _Kept) -> None:
         """Keep what nobody uses now for a while."""
-        if kept.users or self._kept.get(node_id) is not kept:
+        if kept.users:
             return
-        if kept.connection is None or kept.connection.is_closed():
+        if self._kept.get(node_id) is not kept:
+            _close(kept)  # dropped while it was used
+        elif kept.connection is None or kept.connection.is_closed():
             self.drop(node_id)
         else:
             kept.timer = asyncio.get_running_loop().call_later(self._idle, self.drop, node_id)
@@ -213,11 +236,11 @@ class _Client(asyncssh.SSHClient):
         self.offered = ""
 
     @property
-    def algorithms(self) -> list[str] | str:
-        """The pinned key's, so that a node with several keys shows that one."""
-        if self._pinned is None:
-            return ["ssh-ed25519", "ecdsa-sha2-nistp256", "rsa-sha2-512", "rsa-sha2-256"]
-        return [name.decode() for name in self._pinned.sig_algorithms if name != b"ssh-rsa"]
+    def algorithms(self) -> list[str]:
+        """The pinned key's first, so that a node with several keys shows that one; and a node without it another."""
+        pinned = [] if self._pinned is None else [name.decode() for name in self._pinned.sig_algorithms]
+        wanted = [name for name in pinned if name in HOST_KEY_ALGORITHMS]
+        return wanted + [name for name in HOST_KEY_ALGORITHMS if name not in wanted]
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         self.offered = key.export_public_key().decode().strip()
@@ -229,10 +252,10 @@ class _Client(asyncssh.SSHClient):
         shown = asyncssh.import_public_key(self.offered).get_fingerprint()
         where = _where(self._target)
         if self._pinned is None:
-            return f"{where} shows host key {shown}, and none is pinned for it. Nothing was sent. Check the key, then pin it."
+            return f"{where} shows host key {shown}, and none is pinned. Nothing was sent. Check the key, then pin it."
         return (
-            f"{where} shows host key {shown}, but {self._pinned.get_fingerprint()} is pinned. Nothing was sent. If the machine"
-            " got a new key on purpose, pin that one; if not, something else answers at its address."
+            f"{where} shows host key {shown}, but {self._pinned.get_fingerprint()} is pinned. Nothing was sent. If the"
+            " machine got a new key on purpose, pin that one; if not, something else answers at its address."
         )
 
 
@@ -243,6 +266,11 @@ def _close(kept: _Kept) -> None:
     if kept.connection is not None:
         kept.connection.abort()
         kept.connection = None
+
+
+def _identity(target: Target, host_key: str | None) -> tuple[str, ...]:
+    """Two targets with the same one are the same; the comment after a key says nothing."""
+    return (target.address, str(target.port), target.user, *(host_key or "").split()[:2])
 
 
 def _where(target: Target) -> str:
