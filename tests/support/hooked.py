@@ -1,4 +1,4 @@
-"""Barclamps with hooks, made for one test: a `roles.py` that notes every call in a file, and a dispatcher to call it."""
+"""Barclamps with hooks, made for one test: a `roles.py` that notes every call in a file, and a dispatcher for it."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,9 @@ class Hooked:
     def write(self, roles: str, code: str) -> None:
         """The barclamp's two files; `roles` is YAML below the key `roles:`, indented by two."""
         self.folder.mkdir(exist_ok=True)
-        (self.folder / "barclamp.yml").write_text(f"name: hooked\nroles:\n{textwrap.indent(textwrap.dedent(roles), '  ')}")
+        (self.folder / "barclamp.yml").write_text(
+            f"name: hooked\nroles:\n{textwrap.indent(textwrap.dedent(roles), '  ')}"
+        )
         (self.folder / "roles.py").write_text(PRELUDE.format(notes=str(self.notes)) + textwrap.dedent(code))
 
     async def load(self, roles: str, code: str) -> None:

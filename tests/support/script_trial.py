@@ -42,7 +42,7 @@ class Trial:
 
     async def run(self, attributes: JsonObject | None = None, token: int | None = None) -> Outcome:
         number = next(self._tokens) if token is None else token
-        run = Run(number, 1, 1, "n1.example", "test", "script", "script", number, attributes or {})
+        run = Run(number, 1, 1, "n1.example", "test", "script", "script", attributes or {}, deadline=3600.0)
         return await self.jig.run(run, self.log.append)
 
     async def _target(self, node_id: int) -> Target:

@@ -75,9 +75,7 @@ def _read_scripts(scripts: Sequence[Path]) -> list[tuple[str, bytes]]:
         if name == following:
             raise BadParcel(f"Two scripts of one role have the same name: {path} and {other}. Rename one.")
         if not SCRIPT_NAME.fullmatch(name):
-            raise BadParcel(
-                f"Script {path} has an unsafe name; use letters, digits and _ . + - only."
-            )
+            raise BadParcel(f"Script {path} has an unsafe name; use letters, digits and _ . + - only.")
     return [(name, path.read_bytes()) for name, path in named]
 
 

@@ -1,4 +1,4 @@
-"""Hooks in real worker processes, on a real PostgreSQL: who is called when, with what, and what becomes of the answer."""
+"""Hooks in real worker processes, on a real PostgreSQL: who is called when, with what, and what follows from it."""
 
 from tests.support.hooked import Hooked
 
