@@ -29,15 +29,17 @@ ROLES = "roles.py"
 LOOK_TIME = 30.0
 """Seconds that the import of a `roles.py` may take."""
 HERE = Path(__file__).parent
-TEST = "test"
-"""The built-in barclamp that only tests and labs ask for."""
 
 
-def built_in(test: bool = False) -> list[Barclamp]:
-    """The barclamps that come with Rackwright, core first; with `test`, also the one that shows every rule."""
+def built_in(test: bool = False, lab: bool = False) -> list[Barclamp]:
+    """The barclamps that come with Rackwright, core first.
+
+    On request: `test`, which shows every rule, and `lab`, a workload for simulated machines.
+    """
+    left_out = {name for name, wanted in (("test", test), ("lab", lab)) if not wanted}
     names = sorted(folder.parent.name for folder in HERE.glob(f"*/{FILE}"))
     names.sort(key=lambda name: name != "core")
-    return [load_folder(HERE / name) for name in names if test or name != TEST]
+    return [load_folder(HERE / name) for name in names if name not in left_out]
 
 
 def load_folder(path: Path) -> Barclamp:
