@@ -10,7 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psycopg
 from sqlalchemy.exc import DBAPIError
@@ -155,7 +155,8 @@ class Annealer:
             return Outcome.failure(f"This server has no jig of kind {run.kind!r}.")
         try:
             async with asyncio.timeout(run.deadline):
-                return await jig.run(run, self.logs.writer(run.id))
+                opened = replace(run, input=self.store.vault.open_input(run.input))
+                return await jig.run(opened, self.logs.writer(run.id))
         except TimeoutError:
             return Outcome.failure(f"not finished within {run.deadline:g} s")
         except Exception as error:  # a jig's own fault becomes the run's error, which people see

@@ -1,7 +1,7 @@
 """One pass of the annealer, by hand: claim what is runnable, let the jigs do it, settle what became of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from rackwright.domain.runs import Answer, Outcome, Run
@@ -32,7 +32,8 @@ async def step(
     claimed = await store.change(lambda session: claim(session, claimant, cap, only), actor=actor, lock=CAP_LOCK)
     ran: list[Stepped] = []
     for run in claimed.started:
-        outcome = await jigs[run.kind].run(run, lambda _: None)
+        opened = replace(run, input=store.vault.open_input(run.input))
+        outcome = await jigs[run.kind].run(opened, lambda _: None)
         await store.change(partial(settle, finished=[finished(run, outcome)]), actor=actor)
         ran.append(Stepped(run, outcome))
     return StepReport(ran, claimed.unchanged)
@@ -46,4 +47,5 @@ def finished(run: Run, outcome: Outcome) -> Finished:
         error=outcome.error,
         wall=outcome.wall,
         accepted=outcome.answer is Answer.ACCEPTED,
+        role=run.role,
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from rackwright.domain.catalogue import Attrib, Catalogue, Json, JsonObject
 from rackwright.domain.errors import Invalid
+from rackwright.domain.sealed import fingerprinted, is_sealed
 
 MISSING = object()
 
@@ -76,7 +77,7 @@ def check_data(catalogue: Catalogue, role: str, values: JsonObject) -> None:
     """
     for attrib in catalogue.attribs_of(role):
         value = read(values, attrib.map)
-        if value is MISSING:
+        if value is MISSING or (attrib.secret and is_sealed(value)):
             continue
         try:
             check_value(attrib, value)  # type: ignore[arg-type]  # MISSING is ruled out
@@ -174,5 +175,5 @@ def _at_their_places(pairs: Iterable[tuple[Attrib, JsonObject]]) -> Iterable[Jso
 
 def digest(value: Json) -> bytes:
     """The hash of a JSON value, the same for any order of its keys."""
-    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    canonical = json.dumps(fingerprinted(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode()).digest()

@@ -43,6 +43,8 @@ class Finished:
     error: str = ""
     wall: JsonObject = field(default_factory=dict)
     accepted: bool = False
+    role: str = ""
+    """Whose secrets, if any, are in the wall."""
 
     @property
     def answer(self) -> Answer:
@@ -257,10 +259,14 @@ async def settle(session: Session, finished: Sequence[Finished]) -> list[int]:
     """
     if not finished:
         return []
+    walls = await _sealed_walls(session, finished)
     rows = await session.rows(
         _SETTLE,
         given=Jsonb(
-            [{"id": one.run_id, "answer": one.answer, "error": one.error, "wall": one.wall} for one in finished]
+            [
+                {"id": one.run_id, "answer": one.answer, "error": one.error, "wall": wall}
+                for one, wall in zip(finished, walls, strict=True)
+            ]
         ),
     )
     moved = [row for row in rows if row.id is not None]
@@ -273,6 +279,15 @@ async def settle(session: Session, finished: Sequence[Finished]) -> list[int]:
     if failed:
         await _retry_later(session, failed)
     return [row.run_id for row in rows]
+
+
+async def _sealed_walls(session: Session, finished: Sequence[Finished]) -> list[JsonObject]:
+    catalogue = (await session.catalogue()).catalogue
+    vault = session.store.vault
+    return [
+        vault.seal_secrets(catalogue.attribs_of(one.role), one.wall) if one.wall and one.role else one.wall
+        for one in finished
+    ]
 
 
 async def _retry_later(session: Session, run_ids: Sequence[int]) -> None:

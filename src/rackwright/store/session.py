@@ -21,6 +21,7 @@ from rackwright.store.catalogue import StoredCatalogue, load_catalogue
 from rackwright.store.hook_calls import Unjudged, Verdicts, queue_moves
 from rackwright.store.locks import GRAPH_LOCK
 from rackwright.store.slots import WORK_CHANNEL, refresh_slots
+from rackwright.store.vault import Vault
 
 T = TypeVar("T")
 
@@ -121,8 +122,10 @@ class Session:
 class Store:
     """The way to the database: `change` for writes, `read` for questions."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, vault: Vault | None = None) -> None:
         self.engine = engine
+        self.vault = vault or Vault.fresh()
+        """Seals secrets. Without the server's own keys, what was sealed before cannot be opened."""
         self._catalogue: StoredCatalogue | None = None
 
     async def change(

@@ -192,10 +192,17 @@ async def add_role(session: Session, deployment: DeploymentRecord, role: str) ->
     await touch(session, snapshot_id)
 
 
+async def _checked(session: Session, role: str, data: JsonObject) -> JsonObject:
+    """What a person says of a role: fit for its attribs, and its secrets sealed before they are stored."""
+    catalogue = (await session.catalogue()).catalogue
+    check_data(catalogue, role, data)
+    return session.store.vault.seal_secrets(catalogue.attribs_of(role), data)
+
+
 async def set_role_data(session: Session, deployment: DeploymentRecord, role: str, data: JsonObject) -> None:
     """What the deployment-role should say once committed."""
     snapshot_id = await require_proposal(session, deployment)
-    check_data((await session.catalogue()).catalogue, role, data)
+    data = await _checked(session, role, data)
     changed = await session.run(
         "UPDATE snapshot_roles SET data = :data WHERE snapshot_id = :snapshot_id AND role_name = :role",
         data=Jsonb(data),
@@ -212,7 +219,7 @@ async def set_binding_data(
 ) -> None:
     """What a person wants of this one noderole, once committed."""
     snapshot_id = await require_proposal(session, deployment)
-    check_data((await session.catalogue()).catalogue, role, data)
+    data = await _checked(session, role, data)
     changed = await session.run(
         "UPDATE snapshot_bindings SET data = :data"
         " WHERE snapshot_id = :snapshot_id AND node_id = :node_id AND role_name = :role",
