@@ -1,4 +1,4 @@
-"""Barclamps with hooks, made for one test: a `roles.py` that notes every call in a file, and a dispatcher for it."""
+"""Barclamps with hooks, made for one test: a `roles.py` that notes its calls in a file, and a dispatcher."""
 
 import asyncio
 import contextlib

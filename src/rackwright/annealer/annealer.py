@@ -10,15 +10,15 @@ import contextlib
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import psycopg
 from sqlalchemy.exc import DBAPIError
 
 from rackwright.annealer.cap import CapControl
 from rackwright.annealer.logs import RunLogs
-from rackwright.annealer.step import finished
-from rackwright.domain.runs import Outcome, Run
+from rackwright.annealer.step import finished, outcome_of
+from rackwright.domain.runs import Run
 from rackwright.jigs.base import Jig
 from rackwright.store import run_life
 from rackwright.store.locks import CAP_LOCK
@@ -144,24 +144,9 @@ class Annealer:
         task.add_done_callback(lambda _: self._tasks.pop(run.id, None))
 
     async def _execute(self, run: Run) -> None:
-        outcome = await self._outcome(run)
+        outcome = await outcome_of(self.store, self.jigs, run, self.logs.writer(run.id))
         self._finished.append(finished(run, outcome))
         self._wake.set()
-
-    async def _outcome(self, run: Run) -> Outcome:
-        """What the jig says; a jig that breaks has failed, and never takes the annealer with it."""
-        jig = self.jigs.get(run.kind)
-        if jig is None:
-            return Outcome.failure(f"This server has no jig of kind {run.kind!r}.")
-        try:
-            async with asyncio.timeout(run.deadline):
-                opened = replace(run, input=self.store.vault.open_input(run.input))
-                return await jig.run(opened, self.logs.writer(run.id))
-        except TimeoutError:
-            return Outcome.failure(f"not finished within {run.deadline:g} s")
-        except Exception as error:  # a jig's own fault becomes the run's error, which people see
-            log.exception("jig %s broke on run %s", run.jig, run.id)
-            return Outcome.failure(f"jig {run.jig} broke: {type(error).__name__}: {error}")
 
     async def _hand_back(self) -> None:
         """Cancel what still runs and give it up, so that another server need not wait for the lease."""

@@ -6,6 +6,7 @@ what it prints is read only up to a limit. Which hook is called when is decided 
 """
 
 import asyncio
+import codecs
 import contextlib
 import json
 import os
@@ -15,6 +16,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from rackwright.barclamps.worker import END_OF_OUTPUT
 from rackwright.domain.catalogue import Json, JsonObject
 
 MAX_ANSWER = 1024 * 1024
@@ -23,6 +25,7 @@ MAX_OUTPUT = 64 * 1024
 """Bytes that are read of what a hook prints; beyond it, the pipe fills and the hook waits for its end."""
 START_TIME = 30.0
 """Seconds until a new process has loaded the barclamp's code. A busy machine is slow at this, a hook must not be."""
+DRAIN_TIME = 1.0
 KEEP = 4
 """Idle processes that are kept."""
 
@@ -56,6 +59,8 @@ class _Worker:
     printed: int = 0
     limit: int | None = MAX_OUTPUT
     more: asyncio.Event = field(default_factory=asyncio.Event)
+    drained: asyncio.Event = field(default_factory=asyncio.Event)
+    """All that the call printed was read."""
     pump: asyncio.Task[None] | None = None
 
 
@@ -91,7 +96,7 @@ class RoleWorkers:
         except BaseException:
             await self._end(worker)
             raise
-        await self._give_back(worker)
+        await self._finish(worker)
         if "error" in answer:
             raise CallFailed(f"{answer['error']}{_tail(printed)}")
         return answer.get("answer")
@@ -119,6 +124,7 @@ class RoleWorkers:
             try:
                 async with asyncio.timeout(self.start_time):
                     answer = await _ask(worker, {"path": call.path})
+                    await worker.drained.wait()
             except TimeoutError:
                 await self._end(worker)
                 raise CallFailed(f"{call.path}/roles.py was not loaded within {self.start_time:g} s") from None
@@ -157,7 +163,19 @@ class RoleWorkers:
         self._all.add(worker)
         return worker
 
-    async def _give_back(self, worker: _Worker) -> None:
+    async def _finish(self, worker: _Worker) -> None:
+        """Read the rest of what was printed, and keep the process for the next call."""
+        worker.limit = None
+        worker.more.set()
+        try:
+            async with asyncio.timeout(DRAIN_TIME):
+                await worker.drained.wait()
+        except TimeoutError:
+            await self._end(worker)  # something it started holds its output, and still prints
+            return
+        except BaseException:
+            await self._end(worker)
+            raise
         worker.output = None
         if self._closed or len(self._idle) >= KEEP:
             await self._end(worker)
@@ -179,6 +197,7 @@ class RoleWorkers:
 
 
 async def _ask(worker: _Worker, asked: JsonObject) -> JsonObject:
+    worker.drained.clear()
     try:
         worker.writer.write(json.dumps(asked).encode() + b"\n")
         await worker.writer.drain()
@@ -199,11 +218,13 @@ async def _pump(worker: _Worker) -> None:
     """Read what the process prints; what nobody asked for is dropped."""
     stream = worker.process.stdout
     assert stream is not None
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     while chunk := await stream.read(16 * 1024):
-        if worker.output is None:
-            continue
-        worker.output(chunk.decode(errors="replace"))
         worker.printed += len(chunk)
+        if worker.output is not None:
+            worker.output(decoder.decode(chunk.replace(END_OF_OUTPUT, b"")))
+        if END_OF_OUTPUT in chunk:
+            worker.drained.set()
         while worker.limit is not None and worker.printed >= worker.limit:
             worker.more.clear()
             await worker.more.wait()

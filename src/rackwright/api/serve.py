@@ -1,5 +1,6 @@
 """A running server: database, first start, application, and a clean end of all of it."""
 
+import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -9,10 +10,15 @@ from pathlib import Path
 
 import uvicorn
 
+from rackwright.annealer.annealer import Annealer
+from rackwright.annealer.hooks import HookDispatcher
+from rackwright.annealer.judged import Judge
+from rackwright.annealer.role_workers import RoleWorkers
+from rackwright.annealer.transitions import RoleTransitions
 from rackwright.api.app import create_app
 from rackwright.api.context import Server
 from rackwright.barclamps.loader import built_in
-from rackwright.jigs.noop import NoopJig
+from rackwright.jigs.registry import all_jigs
 from rackwright.store.bootstrap import first_start
 from rackwright.store.database import open_database
 from rackwright.store.people import ensure_admin
@@ -29,6 +35,8 @@ class Options:
     host: str = "127.0.0.1"
     port: int = 8090
     test_barclamp: bool = False
+    manual: bool = False
+    """Without annealer: nothing runs and no hook is called but by a pass by hand."""
 
 
 @asynccontextmanager
@@ -40,7 +48,45 @@ async def running(options: Options) -> AsyncIterator[Server]:
         token = await store.change(ensure_admin, actor="first start")
         if token is not None:
             keep_secret(options.home / TOKEN_FILE, token)
-        yield Server(store=store, jigs={"noop": NoopJig()}, claimant=Claimant(f"{host_name()}:{os.getpid()}"))
+        async with _parts(store) as server:
+            if options.manual:
+                yield server
+            else:
+                async with _annealing(server):
+                    yield server
+
+
+@asynccontextmanager
+async def _parts(store: Store) -> AsyncIterator[Server]:
+    workers = RoleWorkers()
+    claimant = Claimant(f"{host_name()}:{os.getpid()}", await _own_node(store))
+    jigs = all_jigs(RoleTransitions(store, workers))
+    hooks = HookDispatcher(store, workers, jigs, claimant.worker)
+    try:
+        yield Server(store, jigs, claimant, Judge(store, workers), hooks)
+    finally:
+        await workers.close()
+
+
+@asynccontextmanager
+async def _annealing(server: Server) -> AsyncIterator[None]:
+    """The annealer and the hook dispatcher at work; if one of them breaks, so does the server."""
+    annealer = Annealer(server.store, server.jigs, server.claimant)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(annealer.run(), name="annealer")
+        group.create_task(server.hooks.run(), name="hooks")
+        try:
+            yield
+        finally:
+            annealer.stop()
+            server.hooks.stop()
+
+
+async def _own_node(store: Store) -> int | None:
+    """The admin node that this host is."""
+    async with store.read() as session:
+        found: int | None = await session.value("SELECT id FROM nodes WHERE admin AND name = :name", name=host_name())
+    return found
 
 
 async def serve(options: Options) -> None:

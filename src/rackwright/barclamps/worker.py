@@ -26,6 +26,8 @@ from rackwright.domain.hooks import ALIASES, DO_TRANSITION, RoleHooks, fault, im
 
 ROLES_FILE = "roles.py"
 MAX_TRACE = 2000
+END_OF_OUTPUT = b"\0"
+"""Follows on the ordinary output after each answer: all that was printed before it belongs to that call."""
 PR_SET_PDEATHSIG = 1
 
 
@@ -55,15 +57,18 @@ def serve(stream: IO[str]) -> None:
     for line in stream:
         asked: JsonObject = json.loads(line)
         try:
-            answer = respond(loaded, asked)
+            answer = json.dumps(respond(loaded, asked), allow_nan=False)
         except (Faulty, Invalid) as error:
-            answer = {"error": str(error)}
+            answer = json.dumps({"error": str(error)})
         except Exception as error:  # noqa: BLE001  # somebody else's code: whatever it raises is its answer
-            answer = {"error": _shown(error), "line": _line(error, str(asked["path"]))}
+            answer = json.dumps({"error": _shown(error), "line": _line(error, str(asked["path"]))})
         except SystemExit as error:
-            answer = {"error": f"it called exit({error.code!r})"}
-        stream.write(json.dumps(answer, allow_nan=False) + "\n")
+            answer = json.dumps({"error": f"it called exit({error.code!r})"})
+        sys.stdout.flush()
+        sys.stderr.flush()
+        stream.write(answer + "\n")
         stream.flush()
+        os.write(1, END_OF_OUTPUT)
 
 
 def respond(loaded: dict[str, dict[str, RoleHooks]], asked: JsonObject) -> JsonObject:
@@ -94,7 +99,6 @@ def call(hooks: RoleHooks, hook: str, view: JsonObject) -> Json:
     if inspect.iscoroutinefunction(method):
         raise Faulty(f"{type(hooks).__name__}.{overridden[0]} is async; hooks are plain functions.")
     returned = method(view_from_json(hook, view))
-    sys.stdout.flush()
     return outcome_to_json(returned) if hook == DO_TRANSITION else list(effects_to_json(returned))
 
 

@@ -26,10 +26,13 @@ def server(
         typer.Option(envvar="RACKWRIGHT_DATABASE_URL", help="A PostgreSQL of yours, instead of the embedded one."),
     ] = None,
     test_barclamp: Annotated[bool, typer.Option(help="Also import the barclamp that tries every flag.")] = False,
+    manual: Annotated[
+        bool, typer.Option(help="Without annealer: nothing runs but by hand, with `rackwright anneal step`.")
+    ] = False,
 ) -> None:
     """Run the server."""
     from rackwright.api.serve import TOKEN_FILE, Options, serve
 
-    options = Options(home or default_home(), database_url, host, port, test_barclamp)
+    options = Options(home or default_home(), database_url, host, port, test_barclamp, manual)
     print(f"Rackwright on http://{host}:{port}; admin's token in {options.home / TOKEN_FILE}", file=sys.stderr)
     asyncio.run(serve(options))

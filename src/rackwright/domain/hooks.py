@@ -89,6 +89,8 @@ class NodeRoleView:
     wall: JsonObject = field(default_factory=dict)
     sysdata: JsonObject = field(default_factory=dict)
     user_data: JsonObject = field(default_factory=dict)
+    input: JsonObject = field(default_factory=dict)
+    """For do_transition: all that the run was staged with. Empty for hooks."""
 
     @property
     def data(self) -> JsonObject:

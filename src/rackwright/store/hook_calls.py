@@ -124,6 +124,14 @@ async def queue_moves(session: "Session", moved: Sequence[tuple[int, int]]) -> N
         await session.run(f"NOTIFY {HOOK_CHANNEL}")
 
 
+async def noderole_view(session: "Session", id: int) -> JsonObject | None:
+    """A noderole as its hooks see it, now."""
+    view: JsonObject | None = await session.value(
+        f"SELECT {NODEROLE_VIEW} AS view FROM {_NODEROLES} WHERE nr.id = :id", id=id
+    )
+    return view
+
+
 # --- nodes
 
 
