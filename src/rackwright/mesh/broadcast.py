@@ -1,8 +1,11 @@
 """The gossip queue: the newest update about each member, sent on a bounded number of times, least-sent first."""
 
 import math
+from collections.abc import Iterator
 
 from rackwright.mesh.messages import MAX_UPDATES, Update
+
+_MAX_TAKEN = MAX_UPDATES - 2  # a message adds at most two of its own
 
 
 def retransmit_limit(multiplier: int, members: int) -> int:
@@ -42,22 +45,27 @@ class BroadcastQueue:
         if not self._tier_of:
             return ()
         chosen: list[tuple[Update, int]] = []
-        for sent, tier in enumerate(self._tiers):
-            for update in reversed(tier.values()):
-                size = len(update.wire)
-                if chosen and size > budget:
-                    continue
-                budget -= size
-                chosen.append((update, sent))
-                if budget <= 0 or len(chosen) == MAX_UPDATES - 2:
-                    break
-            if budget <= 0 or len(chosen) == MAX_UPDATES - 2:
+        for update, sent in self._least_sent_first():
+            size = len(update.wire)
+            if chosen and (size > budget or len(chosen) == _MAX_TAKEN):
                 break
+            budget -= size
+            chosen.append((update, sent))
         for update, sent in chosen:
             self.discard(update.name)
             if sent + 1 < transmits:
                 self._place(update, sent + 1)
         return tuple(update for update, _ in chosen)
+
+    def clear(self) -> None:
+        self._tiers.clear()
+        self._tier_of.clear()
+
+    def _least_sent_first(self) -> Iterator[tuple[Update, int]]:
+        """Of those sent equally often, the newest first."""
+        for sent, tier in enumerate(self._tiers):
+            for update in reversed(tier.values()):
+                yield update, sent
 
     def _place(self, update: Update, tier: int) -> None:
         while len(self._tiers) <= tier:

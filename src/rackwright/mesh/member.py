@@ -69,7 +69,7 @@ class MemberRecord:
         _check_labels(self.name, self.labels)
 
     def at(self, incarnation: int) -> "MemberRecord":
-        return replace(self, incarnation=incarnation)
+        return self if incarnation == self.incarnation else replace(self, incarnation=incarnation)
 
 
 @dataclass(frozen=True, slots=True)

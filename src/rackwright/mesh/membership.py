@@ -130,7 +130,11 @@ class Membership:
         if not len(self.queue):
             return
         self._last_gossip = self.now
-        for entry in self.table.sample(self.config.gossip_nodes, self.rng, self._hears_gossip):
+        listeners = self.table.sample(self.config.gossip_nodes, self.rng, self._hears_gossip)
+        if not listeners:
+            # Alone. Whoever comes later compares tables first.
+            self.queue.clear()
+        for entry in listeners:
             if len(self.queue):
                 self.send(entry.name, Gossip())
         if len(self.queue):
@@ -173,7 +177,8 @@ class Membership:
             self._add(update)
             return
         if record.address != entry.record.address and entry.state in LIVE:
-            if record.session != entry.record.session or record.incarnation > entry.incarnation:
+            # Moved, or a second process under the same name: the first must be dead before its name is free.
+            if record.incarnation >= entry.incarnation:
                 self._conflict(record)
             return
         if record.incarnation <= entry.incarnation:
@@ -238,7 +243,7 @@ class Membership:
         self.emit(EventKind.SUSPECT, record)
         self.timers.at(suspicion.deadline, self._suspicion_over, update.name, suspicion)
         if update.accuser != self.me.name and self.rng.random() * members < config.second_opinions:
-            self._second_opinion.append(update.name)
+            self.look_soon(update.name)
 
     def _suspicion_over(self, name: str, suspicion: Suspicion) -> None:
         if self._suspicions.get(name) is not suspicion:
@@ -251,7 +256,7 @@ class Membership:
             self.dead(Dead(name, entry.incarnation, self.me.name), self.me.name)
 
     def next_opinion(self) -> str | None:
-        """A suspect this member should look at before its turn."""
+        """A member to look at before its turn."""
         return self._second_opinion.pop() if self._second_opinion else None
 
     def look_soon(self, name: str) -> None:
@@ -298,8 +303,9 @@ class Membership:
             return
         if incarnation < self.me.incarnation:
             # Refuted already, but this source has not heard of it.
-            if len(self._owed) < _MAX_REMEMBERED:
-                self._owed[source] = Alive(self.me)
+            if len(self._owed) >= _MAX_REMEMBERED:
+                del self._owed[next(iter(self._owed))]
+            self._owed[source] = Alive(self.me)
             return
         self._refute(incarnation)
 

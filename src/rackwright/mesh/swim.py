@@ -50,7 +50,11 @@ __all__ = [
 
 
 class Swim:
-    """One member's view of all. `me.session` must be higher than at any earlier start of this member."""
+    """One member's view of all.
+
+    `me.session` must be higher than at any earlier start of this member: keep it on disk, and take the larger of that
+    plus one and the wall clock in nanoseconds. Others take a lower one for a replay.
+    """
 
     __slots__ = ("_handlers", "_inquirer", "_membership", "_prober", "_replay", "_shift", "_started", "_syncer")
 
@@ -101,6 +105,10 @@ class Swim:
     def live(self) -> int:
         """How many are alive or only suspected, this member among them."""
         return self._membership.table.live
+
+    @property
+    def has_left(self) -> bool:
+        return self._membership.leaving
 
     @property
     def has_said_goodbye(self) -> bool:
@@ -158,8 +166,6 @@ class Swim:
             membership.table.put(Entry(membership.me, State.LEFT, membership.now))
             membership.broadcast(Dead(membership.me.name, membership.me.incarnation, membership.me.name))
             membership.emit(EventKind.LEFT, membership.me)
-            if membership.table.live == 0:
-                membership.queue.discard(membership.me.name)
         return self._leave_with()
 
     def set_metadata(self, now: float, metadata: bytes) -> list[Output]:
