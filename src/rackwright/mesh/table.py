@@ -29,12 +29,13 @@ def entry_digest(entry: Entry) -> int:
 class Base:
     """A member list many tables start from. Never changed."""
 
-    __slots__ = ("buckets", "digests", "entries", "live", "names")
+    __slots__ = ("buckets", "digests", "entries", "gone", "live", "names")
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self.entries = {entry.name: entry for entry in entries}
         self.names = tuple(self.entries)
-        self.live = sum(entry.state in LIVE for entry in self.entries.values())
+        self.gone = {entry.name: None for entry in self.entries.values() if entry.state not in LIVE}
+        self.live = len(self.entries) - len(self.gone)
         self.digests = [0] * SYNC_BUCKETS
         self.buckets: list[list[str]] = [[] for _ in range(SYNC_BUCKETS)]
         for entry in self.entries.values():
@@ -57,7 +58,7 @@ class MemberTable:
         self._order_at = 0
         self._order_swaps: dict[int, int] = {}
         self.live = base.live
-        self.gone: dict[str, None] = {name: None for name, entry in base.entries.items() if entry.state not in LIVE}
+        self.gone: dict[str, None] = dict(base.gone)
 
     def get(self, name: str) -> Entry | None:
         if name in self._changed:
