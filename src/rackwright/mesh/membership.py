@@ -154,6 +154,9 @@ class Membership:
     def others_alive(self, entry: Entry) -> bool:
         return entry.state is State.ALIVE and entry.name != self.me.name
 
+    def others_live(self, entry: Entry) -> bool:
+        return entry.state in LIVE and entry.name != self.me.name
+
     # -- updates -------------------------------------------------------------------------------------------------------
 
     def apply(self, update: Update, source: str) -> None:

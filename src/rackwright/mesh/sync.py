@@ -69,7 +69,7 @@ class Syncer:
         if self._settled or membership.leaving:
             return
         membership.timers.at(membership.now + membership.config.sync_retry, self._until_settled)
-        if not self._with_one(membership.others_alive):
+        if not self._with_one(membership.others_live):
             self._with_one(self._is_dead)
 
     def _reconnect(self) -> None:
