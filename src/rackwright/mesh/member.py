@@ -15,7 +15,7 @@ MAX_METADATA = 512
 MAX_LABELS = 32
 MAX_LABEL_TEXT = 63
 MAX_INCARNATION = 2**62
-MAX_SESSION = 2**63 - 1
+MAX_SESSION = 2**56
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _ADDRESS = re.compile(r"[A-Za-z0-9.:_%\[\]-]+:[0-9]{1,5}")
@@ -44,7 +44,7 @@ class MemberRecord:
     """What a member says of itself. Only the member raises its `incarnation`, and does so with every change.
 
     `session` numbers the starts of its process and must grow with each of them (the agent keeps it on disk): a message
-    or a record of an earlier session is history, not news.
+    of an earlier session is a replay, not news.
     """
 
     name: str

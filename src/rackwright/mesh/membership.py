@@ -61,13 +61,14 @@ class Membership:
         "queue",
         "removed",
         "rng",
+        "settled",
         "table",
         "timers",
     )
 
     def __init__(self, config: SwimConfig, me: MemberRecord, rng: random.Random, base: Base | None) -> None:
         self.config = config
-        self.me = me
+        self.me = me if me.incarnation >= me.session else me.at(me.session)
         self.rng = rng
         self.now = 0.0
         self.out: list[Output] = []
@@ -78,6 +79,7 @@ class Membership:
         self.counters = Counters()
         self.nonces = itertools.count(rng.getrandbits(32))
         self.leaving = False
+        self.settled = True  # not so after a join or a pause, until someone has compared tables with us
         self.removed: set[str] = set()
         self._sequence = 0
         self._last_gossip = -config.gossip_interval
@@ -86,8 +88,9 @@ class Membership:
         self._suspicions: dict[str, Suspicion] = {}
         self._conflicts: dict[str, float] = {}
         self._second_opinion: list[str] = []
-        if self.table.get(me.name) is None:
-            self.table.put(Entry(me, State.ALIVE, 0.0))
+        known = self.table.get(me.name)
+        if known is None or known.record != self.me:
+            self.table.put(Entry(self.me, State.ALIVE, 0.0))
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
@@ -100,7 +103,10 @@ class Membership:
         entry = self.table.get(to)
         if entry is not None and entry.state is not State.ALIVE:
             updates = (self._accusation(entry), *updates)
-        if self._owed and to in self._owed:
+        if not self.settled:
+            # Who does not know us, or not at this address, could not answer.
+            updates = (Alive(self.me), *updates)
+        elif self._owed and to in self._owed:
             updates = (self._owed.pop(to), *updates)
         self._sequence += 1
         self.counters.sent += 1
@@ -167,8 +173,11 @@ class Membership:
             self.alive(update)
         elif isinstance(update, Suspect):
             self.suspect(update, source)
-        else:
+        elif self.settled or update.left:
             self.dead(update, source)
+        else:
+            # We were away: this may have lain in a buffer for long, and be refuted by now.
+            self.suspect(Suspect(update.name, update.incarnation, update.accuser), source)
 
     def alive(self, update: Alive) -> None:
         record = update.record
@@ -183,6 +192,7 @@ class Membership:
             # Moved, or a second process under the same name: the first must be dead before its name is free.
             if record.incarnation >= entry.incarnation:
                 self._conflict(record)
+                self.look_soon(record.name)
             return
         if record.incarnation <= entry.incarnation:
             return

@@ -20,6 +20,7 @@ from rackwright.mesh.table import Base
 _GIVE_UP = 10.0  # seconds after which a transport stops to retry a reliable message
 _FIRST_RETRY = 0.2
 _INBOX = 10_000
+_AFTERMATH = 15.0  # what is believed this soon after a fault is the fault's doing
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Sighting:
 class Host:
     """One simulated server: its machine, and what is wrong with it."""
 
-    __slots__ = ("clock_step", "inbox", "killed", "name", "paused", "silent", "slowness", "swim", "wake")
+    __slots__ = ("clock_step", "inbox", "killed", "name", "paused", "silent", "slowness", "swim", "troubled", "wake")
 
     def __init__(self, name: str, swim: Swim) -> None:
         self.name = name
@@ -53,6 +54,7 @@ class Host:
         self.killed = False  # the process is gone; its kernel refuses connections
         self.paused = False
         self.slowness = 0.0
+        self.troubled = -math.inf  # when its last fault ended
         self.clock_step = 0.0
         self.inbox: list[Message] = []
 
@@ -78,13 +80,17 @@ class Simulator:
         self._rng = random.Random(seed)  # noqa: S311 - a simulation must be repeatable, not secret
         self._heap: list[tuple[float, int, str, _Happening]] = []
         self._serial = itertools.count()
+        self._moved: set[str] = set()
         self._side: dict[str, int] = {}  # which side of a partition; empty when there is none
 
     # -- building ------------------------------------------------------------------------------------------------------
 
     def start_joined(self, count: int) -> None:
         """`count` members that know each other already; their tables share all that is equal."""
-        records = [MemberRecord(f"n{number}", f"10.0.0.0:{number % 65536}", session=1) for number in range(count)]
+        records = [
+            MemberRecord(f"n{number}", f"10.0.0.0:{number % 65536}", incarnation=1, session=1)
+            for number in range(count)
+        ]
         base = Base(Entry(record, State.ALIVE, 0.0) for record in records)
         for record in records:
             self._boot(record, base, ())
@@ -94,6 +100,8 @@ class Simulator:
         before = self.hosts.get(name)
         if address is None:
             address = before.swim.me.address if before is not None else f"10.1.0.0:{len(self.hosts)}"
+        elif before is not None and before.swim.me.address != address:
+            self._moved.add(name)
         session = before.swim.me.session + 1 if before is not None else 1
         self._boot(MemberRecord(name, address, session=session), None, (self.hosts[through].swim.me,))
 
@@ -126,6 +134,8 @@ class Simulator:
         """What came in meanwhile lies in the socket, and the timers are all late."""
         host = self.hosts[name]
         host.paused = False
+        host.troubled = self.now
+        host.wake = math.inf
         inbox, host.inbox = host.inbox, []
         self._do(host, host.swim.tick(self.now + host.clock_step))
         for message in inbox:
@@ -142,11 +152,14 @@ class Simulator:
         self._plan_wake(host)
 
     def partition(self, *sides: Iterable[str]) -> None:
-        """Hosts named in no side keep talking to each other only."""
+        """Hosts named in no side are one more side."""
         self._side = {name: number for number, side in enumerate(sides, start=1) for name in side}
 
     def heal(self) -> None:
-        self._side = {}
+        if self._side:
+            self._side = {}
+            for host in self.hosts.values():
+                host.troubled = self.now
 
     def leave(self, name: str) -> None:
         host = self.hosts[name]
@@ -230,7 +243,7 @@ class Simulator:
     def _carry(self, host: Host, send: Send) -> None:
         self.messages += 1
         self.bytes += encoded_size(send.message)
-        target = self.hosts.get(send.to)
+        target = self._at_known_address(host, send.to)
         if target is None or (self._side and not self._reaches(host.name, send.to)):
             return
         weather, chance = self.weather, self._rng.random
@@ -252,7 +265,7 @@ class Simulator:
         return total
 
     def _dial(self, host: Host, dial: Dial) -> None:
-        target = self.hosts.get(dial.peer)
+        target = self._at_known_address(host, dial.peer)
         if target is None or target.silent or not self._reaches(host.name, dial.peer):
             return
         # A stopped process still has a kernel that accepts for it.
@@ -267,15 +280,30 @@ class Simulator:
         sighting = Sighting(self.now, host.name, event)
         self.sightings.append(sighting)
         if event.kind is EventKind.DEAD:
-            accused = self.hosts[event.member.name]
-            if accused.running and not accused.paused:
+            accused = self.hosts.get(event.member.name)
+            if accused is not None and not self._has_a_reason(accused, host):
                 self.false_deaths.append(sighting)
+
+    def _has_a_reason(self, accused: Host, observer: Host) -> bool:
+        """Whether a fault, now or just before, explains that it was taken for dead."""
+        if not accused.running or accused.paused or not self._reaches(accused.name, observer.name):
+            return True
+        return self.now - max(accused.troubled, observer.troubled) < _AFTERMATH
 
     def _later(self, delay: float, name: str, action: _Action) -> None:
         heapq.heappush(self._heap, (self.now + delay, next(self._serial), name, action))
 
     def _delay(self) -> float:
         return self.weather.fastest + self._rng.random() * (self.weather.slowest - self.weather.fastest)
+
+    def _at_known_address(self, host: Host, name: str) -> Host | None:
+        """The transport goes to the address the sender knows; one that moved is not there."""
+        target = self.hosts.get(name)
+        if name in self._moved and target is not None:
+            known = host.swim.member(name)
+            if known is not None and known.record.address != target.swim.me.address:
+                return None
+        return target
 
     def _reaches(self, one: str, other: str) -> bool:
         return self._side.get(one) == self._side.get(other)

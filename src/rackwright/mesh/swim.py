@@ -52,8 +52,9 @@ __all__ = [
 class Swim:
     """One member's view of all.
 
-    `me.session` must be higher than at any earlier start of this member: keep it on disk, and take the larger of that
-    plus one and the wall clock in nanoseconds. Others take a lower one for a replay.
+    `me.session` must be higher than at any earlier start of this member, or others take its messages for replays:
+    keep it on disk, and take the larger of that plus one and the wall clock in microseconds. The incarnation starts
+    there too, so that a member that comes back outbids whatever is told of its past, even before anyone can reach it.
     """
 
     __slots__ = ("_handlers", "_inquirer", "_membership", "_prober", "_replay", "_shift", "_started", "_syncer")

@@ -33,11 +33,10 @@ def sync_scale(interval: float, members: int) -> float:
 
 
 class Syncer:
-    __slots__ = ("_answered", "_answered_since", "_membership", "_settled")
+    __slots__ = ("_answered", "_answered_since", "_membership")
 
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
-        self._settled = True
         self._answered = 0
         self._answered_since = 0.0
 
@@ -60,13 +59,13 @@ class Syncer:
 
     def soon(self) -> None:
         """After a join or a pause: compare now, and again every second until someone has answered."""
-        if self._settled:
-            self._settled = False
+        if self._membership.settled:
+            self._membership.settled = False
             self._until_settled()
 
     def _until_settled(self) -> None:
         membership = self._membership
-        if self._settled or membership.leaving:
+        if membership.settled or membership.leaving:
             return
         membership.timers.at(membership.now + membership.config.sync_retry, self._until_settled)
         if not self._with_one(membership.others_live):
@@ -108,9 +107,13 @@ class Syncer:
         self._send_pages(source, differing, answer=True)
 
     def state(self, source: str, body: SyncState) -> None:
-        self._settled = True
+        membership = self._membership
         for state, record in body.entries:
             self._merge(state, record, source)
+        if not membership.settled:
+            # Now that we know more than the one we came by, all shall hear of us.
+            membership.settled = True
+            membership.broadcast(Alive(membership.me))
         if body.answer and body.buckets:
             self._send_pages(source, body.buckets, answer=False)
 

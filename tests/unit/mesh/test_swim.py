@@ -30,7 +30,7 @@ from rackwright.mesh.messages import (
 )
 from rackwright.mesh.swim import Dial, Event, Output, Send, Swim, SwimConfig
 
-ME = MemberRecord("me", "10.0.0.1:1", incarnation=3, session=5)
+ME = MemberRecord("me", "10.0.0.1:1", incarnation=3, session=2)
 
 
 def _record(name: str, incarnation: int = 1, address: str = "10.0.0.9:1", session: int = 1) -> MemberRecord:
@@ -443,9 +443,9 @@ def test_a_lone_member_leaves_at_once() -> None:
 
 def test_a_member_that_comes_back_outbids_its_own_past() -> None:
     member = Member("a")
-    member.hear("a", SyncState(1, False, ((State.DEAD, replace(ME, incarnation=40, session=4)),)))
+    member.hear("a", SyncState(1, False, ((State.DEAD, replace(ME, incarnation=40, session=1)),)))
     assert member.swim.me.incarnation == 41
-    member.hear("a", Gossip(), Alive(replace(ME, incarnation=60, session=4)))
+    member.hear("a", Gossip(), Alive(replace(ME, incarnation=60, session=1)))
     assert member.swim.me.incarnation == 61
     assert member.kinds("me") == []
 
