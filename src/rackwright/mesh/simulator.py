@@ -153,6 +153,7 @@ class Simulator:
 
     def partition(self, *sides: Iterable[str]) -> None:
         """Hosts named in no side are one more side."""
+        self.heal()
         self._side = {name: number for number, side in enumerate(sides, start=1) for name in side}
 
     def heal(self) -> None:

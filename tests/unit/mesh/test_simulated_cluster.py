@@ -290,7 +290,6 @@ class AnyHistory(RuleBasedStateMachine):
         # A join is done when the joiner knows more than the one it came by; one that never is, is an operator's matter.
         if self.simulator.run_until(lambda: joiner.live > 2, limit=10.0) == math.inf:
             self.simulator.power_off(name)
-            del self.simulator.hosts[name]
 
     @rule(number=st.integers(0, 99), metadata=st.binary(max_size=8))
     def someone_changes_its_metadata(self, number: int, metadata: bytes) -> None:
