@@ -1,0 +1,134 @@
+"""How the membership machine behaves at size: simulated clusters, 1 % of all packets lost, hosts that fall silent.
+
+For each size: seconds from a host's power cut to the first that holds it dead, and to the last; deaths nobody died;
+messages and bytes a second and node (as encoded, without the transport's own), in the quiet before the first cut and
+over all; wall time. One seed is one history: only the wall time differs between two runs.
+"""
+
+import argparse
+import gc
+import math
+import resource
+import statistics
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from rackwright.mesh.config import SwimConfig
+from rackwright.mesh.outputs import EventKind
+from rackwright.mesh.simulator import Simulator, Weather
+from rackwright.mesh.suspicion import suspicion_timeout
+from report import Goal, at_most, emit
+
+
+@dataclass(frozen=True)
+class Plan:
+    nodes: int
+    seconds: float
+    quiet: float
+    every: float  # seconds between two power cuts
+    settle: float = 30.0  # at the end, for the last one to be known
+
+
+FULL = [Plan(100, 3600, 300, 60), Plan(1000, 600, 60, 30), Plan(10_000, 120, 30, 6)]
+QUICK = [Plan(50, 300, 60, 15), Plan(200, 120, 30, 6)]
+
+
+def memberlist_median(nodes: int, config: SwimConfig) -> float:
+    """What memberlist's rules give in the median.
+
+    Every second each member probes one of the others, so a given member is probed once a second in the mean, at random
+    times: the wait for the first probe has the median ln 2. Its failure is certain at the end of the probe interval,
+    and the suspicion, confirmed, lasts its shortest time.
+    """
+    shortest = suspicion_timeout(config.suspicion_multiplier, nodes, config.probe_interval)
+    return (math.log(2) + 1) * config.probe_interval + shortest
+
+
+def run(plan: Plan, seed: int) -> dict[str, Any]:
+    started = time.perf_counter()
+    simulator = Simulator(seed, weather=Weather(loss=0.01))
+    simulator.start_joined(plan.nodes)
+    simulator.run_for(plan.quiet)
+    quiet_messages, quiet_bytes = simulator.messages, simulator.bytes
+    cuts = cut_one_after_another(simulator, plan)
+    simulator.run_for(plan.seconds - simulator.now)
+    first, everyone = detection(simulator, cuts)
+    node_seconds = plan.nodes * plan.seconds
+    return {
+        "nodes": plan.nodes,
+        "virtual_seconds": plan.seconds,
+        "power_cuts": len(cuts),
+        "first_detection_median_s": round(statistics.median(first), 3),
+        "first_detection_worst_s": round(max(first), 3),
+        "everyone_knows_median_s": round(statistics.median(everyone), 3),
+        "everyone_knows_worst_s": round(max(everyone), 3),
+        "memberlist_formula_median_s": round(memberlist_median(plan.nodes, simulator.config), 3),
+        "false_deaths": len(simulator.false_deaths),
+        "suspicions_refuted": sum(sighting.event.kind is EventKind.ALIVE for sighting in simulator.sightings),
+        "quiet_messages_per_node_s": round(quiet_messages / plan.nodes / plan.quiet, 3),
+        "quiet_bytes_per_node_s": round(quiet_bytes / plan.nodes / plan.quiet, 1),
+        "messages_per_node_s": round(simulator.messages / node_seconds, 3),
+        "bytes_per_node_s": round(simulator.bytes / node_seconds, 1),
+        "messages": simulator.messages,
+        "wall_s": round(time.perf_counter() - started, 1),
+        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+    }
+
+
+def cut_one_after_another(simulator: Simulator, plan: Plan) -> dict[str, float]:
+    """Another host each time; those cut stay away, and never more than a fifth of all."""
+    cuts: dict[str, float] = {}
+    at_most_cut = plan.nodes // 5
+    while simulator.now + plan.every + plan.settle <= plan.seconds and len(cuts) < at_most_cut:
+        simulator.run_for(plan.every)
+        # Off the beat of the probes, which all have the same period.
+        simulator.run_for(0.37 * (len(cuts) % 5) / 5)
+        name = f"n{len(cuts)}"
+        simulator.power_off(name)
+        cuts[name] = simulator.now
+    return cuts
+
+
+def detection(simulator: Simulator, cuts: dict[str, float]) -> tuple[list[float], list[float]]:
+    deaths: dict[str, dict[str, float]] = {name: {} for name in cuts}
+    for sighting in simulator.sightings:
+        if sighting.event.kind is EventKind.DEAD and sighting.event.member.name in cuts:
+            deaths[sighting.event.member.name].setdefault(sighting.observer, sighting.time)
+    running = {name for name, host in simulator.hosts.items() if host.running}
+    first, everyone = [], []
+    for name, cut_at in cuts.items():
+        seen = deaths[name]
+        first.append(min(seen.values(), default=math.inf) - cut_at)
+        missing = running - seen.keys()
+        everyone.append(math.inf if missing else max(seen[observer] for observer in running) - cut_at)
+    return first, everyone
+
+
+def goals(runs: list[dict[str, Any]]) -> list[Goal]:
+    smallest, largest = runs[0], runs[-1]
+    found = [at_most("false deaths, all sizes", sum(figures["false_deaths"] for figures in runs), 0)]
+    for figures in runs:
+        name = f"{figures['nodes']} nodes: median seconds to first detection, against memberlist's formula"
+        found.append(at_most(name, figures["first_detection_median_s"], figures["memberlist_formula_median_s"]))
+    for unit in ("messages", "bytes"):
+        ratio = largest[f"quiet_{unit}_per_node_s"] / smallest[f"quiet_{unit}_per_node_s"]
+        found.append(
+            at_most(f"{unit} a second and node, {largest['nodes']} nodes against {smallest['nodes']}", ratio, 1.1)
+        )
+    return found
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--quick", action="store_true", help="small clusters, a few seconds")
+    arguments.add_argument("--seed", type=int, default=1)
+    chosen = arguments.parse_args()
+    # Millions of short-lived tuples, no cycles to speak of: the collector would only walk the tables again and again.
+    gc.disable()
+    runs = [run(plan, chosen.seed) for plan in (QUICK if chosen.quick else FULL)]
+    emit("swim", {"loss": 0.01, "seed": chosen.seed, "runs": runs}, goals(runs))
+
+
+if __name__ == "__main__":
+    main()
