@@ -77,6 +77,7 @@ class Simulator:
         self.false_deaths: list[Sighting] = []
         self.messages = 0
         self.bytes = 0
+        self.tap: Callable[[float, Send], None] | None = None  # told of every message sent, for who measures
         self._rng = random.Random(seed)  # noqa: S311 - a simulation must be repeatable, not secret
         self._heap: list[tuple[float, int, str, _Happening]] = []
         self._serial = itertools.count()
@@ -244,6 +245,8 @@ class Simulator:
     def _carry(self, host: Host, send: Send) -> None:
         self.messages += 1
         self.bytes += encoded_size(send.message)
+        if self.tap is not None:
+            self.tap(self.now, send)
         target = self._at_known_address(host, send.to)
         if target is None or (self._side and not self._reaches(host.name, send.to)):
             return

@@ -68,6 +68,10 @@ class Reader:
             raise BadMessage(f"{length} bytes of metadata, at most {MAX_BLOB} are read")
         return self.take(length)
 
+    @property
+    def at_end(self) -> bool:
+        return self._at == len(self._encoded)
+
     def end(self) -> None:
-        if self._at != len(self._encoded):
+        if not self.at_end:
             raise BadMessage(f"{len(self._encoded) - self._at} bytes too many after the message")
