@@ -68,7 +68,8 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
     cut_one_after_another(simulator, plan, cuts)
     simulator.run_for(plan.seconds - simulator.now)
     first, everyone = detection(simulator, cuts)
-    node_seconds = plan.nodes * plan.seconds
+    node_seconds = plan.nodes * plan.seconds - sum(plan.seconds - cut_at for cut_at in cuts.values())
+    in_quiet = quiet_messages / plan.nodes / plan.quiet
     return {
         "nodes": plan.nodes,
         "virtual_seconds": plan.seconds,
@@ -80,12 +81,12 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
         "memberlist_rules_median_s": round(statistics.median(first_probes.memberlist(plan.nodes, simulator.config)), 3),
         "false_deaths": len(simulator.false_deaths),
         "suspicions_refuted": sum(sighting.event.kind is EventKind.ALIVE for sighting in simulator.sightings),
-        "quiet_messages_per_node_s": round(quiet_messages / plan.nodes / plan.quiet, 3),
+        "quiet_messages_per_node_s": round(in_quiet, 3),
         "quiet_bytes_per_node_s": round(quiet_bytes / plan.nodes / plan.quiet, 1),
         "messages_per_node_s": round(simulator.messages / node_seconds, 3),
         "bytes_per_node_s": round(simulator.bytes / node_seconds, 1),
         "messages_per_node_and_death": round(
-            (simulator.messages - quiet_messages * plan.seconds / plan.quiet) / plan.nodes / len(cuts), 1
+            (simulator.messages - in_quiet * node_seconds) / plan.nodes / len(cuts), 1
         ),
         "messages": simulator.messages,
         "wall_s": round(time.perf_counter() - started, 1),

@@ -43,6 +43,7 @@ class Counters:
 
 class Membership:
     __slots__ = (
+        "_armed",
         "_conflicts",
         "_gossip_due",
         "_last_gossip",
@@ -86,6 +87,7 @@ class Membership:
         self._gossip_due = False
         self._owed: dict[str, Update] = {}
         self._suspicions: dict[str, Suspicion] = {}
+        self._armed: dict[str, float] = {}
         self._conflicts: dict[str, float] = {}
         self._second_opinion: list[str] = []
         known = self.table.get(me.name)
@@ -231,7 +233,7 @@ class Membership:
         if running is not None:
             if running.confirm(update.accuser):
                 self.broadcast(update)
-                self.timers.at(running.deadline, self._suspicion_over, update.name, running)
+                self._arm(update.name, running.deadline)
             return
         if entry.state is not State.ALIVE:
             return
@@ -254,18 +256,27 @@ class Membership:
         self.counters.suspicions += 1
         self.broadcast(update)
         self.emit(EventKind.SUSPECT, record)
-        self.timers.at(suspicion.deadline, self._suspicion_over, update.name, suspicion)
+        self._arm(update.name, suspicion.deadline)
         if update.accuser != self.me.name and self.rng.random() * members < config.second_opinions:
             self.look_soon(update.name)
 
-    def _suspicion_over(self, name: str, suspicion: Suspicion) -> None:
-        if self._suspicions.get(name) is not suspicion:
+    def _arm(self, name: str, deadline: float) -> None:
+        """One timer a member, unless an earlier one is needed: who flips between two states must not fill the heap."""
+        armed = self._armed.get(name)
+        if armed is None or deadline < armed:
+            self._armed[name] = deadline
+            self.timers.at(deadline, self._suspicion_due, name, deadline)
+
+    def _suspicion_due(self, name: str, deadline: float) -> None:
+        if self._armed.get(name) != deadline:
+            return
+        del self._armed[name]
+        suspicion, entry = self._suspicions.get(name), self.table.get(name)
+        if suspicion is None or entry is None:
             return
         if suspicion.deadline > self.now:
-            self.timers.at(suspicion.deadline, self._suspicion_over, name, suspicion)
-            return
-        entry = self.table.get(name)
-        if entry is not None:
+            self._arm(name, suspicion.deadline)
+        else:
             self.dead(Dead(name, entry.incarnation, self.me.name), self.me.name)
 
     def next_opinion(self) -> str | None:
@@ -359,8 +370,10 @@ class Membership:
 
     def was_paused(self, seconds: float) -> None:
         """We did not run: every suspicion gets the time back in which its refutation could not be heard."""
-        for suspicion in self._suspicions.values():
+        self._armed.clear()
+        for name, suspicion in self._suspicions.items():
             suspicion.start += seconds
+            self._arm(name, suspicion.deadline)
 
     def remove(self, name: str) -> None:
         """Shut out by decision, not by observation: nothing said by it or about it counts until it is readmitted."""

@@ -25,6 +25,9 @@ class Timers:
     def next(self) -> float:
         return self._heap[0][0] if self._heap else math.inf
 
+    def __len__(self) -> int:
+        return len(self._heap)
+
     def run(self, now: float) -> None:
         heap = self._heap
         while heap and heap[0][0] <= now:

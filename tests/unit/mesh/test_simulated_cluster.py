@@ -220,6 +220,14 @@ def test_a_member_that_leaves_is_gone_for_all_and_dead_to_none() -> None:
     assert _times(simulator, EventKind.DEAD, "n1", 0.0) == []
 
 
+def test_a_member_that_left_and_came_back_is_alive_to_all() -> None:
+    simulator = _cluster(5, seed=9)
+    simulator.leave("n1")
+    simulator.run_for(5.0)
+    simulator.join("n1", through="n0")
+    assert simulator.run_until(simulator.agreed, limit=3.0) < math.inf
+
+
 def test_metadata_reaches_everyone_within_a_second() -> None:
     simulator = _cluster(50, seed=10, weather=Weather(loss=0.01))
     simulator.set_metadata("n7", b"etcd down")

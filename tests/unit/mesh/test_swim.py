@@ -304,6 +304,16 @@ def test_a_dead_member_that_pings_hears_that_it_is_held_for_dead() -> None:
     assert member.sent[-1].message.updates[0] == Dead("b", 1, "me")
 
 
+def test_a_member_that_flips_for_ever_does_not_fill_the_memory() -> None:
+    member = Member("a", "b", "c", "d", "x")
+    for incarnation in range(1, 3000):
+        member.hear("a", Gossip(), Suspect("x", incarnation, "a"), Suspect("x", incarnation, "b"))
+        member.hear("a", Gossip(), Alive(_record("x", incarnation + 1)))
+        member.run(0.001)
+    assert len(member.swim._membership.timers) < 50
+    assert member.state("x") is State.ALIVE
+
+
 # -- tables ----------------------------------------------------------------------------------------------------------
 
 
