@@ -703,6 +703,17 @@ def test_after_a_stop_a_member_asks_what_happened() -> None:
     assert any(isinstance(body, SyncDigest) for body in member.bodies("a"))
 
 
+def test_a_death_heard_right_after_a_stop_is_only_a_suspicion_for_it_may_be_old() -> None:
+    member = Member("a", "b", "c")
+    member.now += 60.0
+    member.take(member.swim.tick(member.now))
+    member.hear("a", Gossip(), Dead("b", 1, "a"))
+    assert member.state("b") is State.SUSPECT
+    member.hear("a", SyncState(0, False, ()))
+    member.hear("a", Gossip(), Dead("c", 1, "a"))
+    assert member.state("c") is State.DEAD
+
+
 def test_a_clock_that_steps_back_stops_nothing() -> None:
     member = Member("a", "b", start=10_000.0)
     member.run(2.0, answering=True)
