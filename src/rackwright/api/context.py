@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from rackwright.annealer.hooks import HookDispatcher
+from rackwright.annealer.installs import Installs
 from rackwright.annealer.judged import Judge
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.people import Permission, Principal
@@ -42,6 +43,7 @@ class Server:
     claimant: Claimant
     judge: Judge
     hooks: HookDispatcher
+    installs: Installs
     cap: int = 10
 
 

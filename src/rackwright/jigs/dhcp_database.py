@@ -47,3 +47,16 @@ class DhcpDatabaseJig:
             )
         log(f"generation {generation}: {len(entries)} nodes\n")
         return Outcome.success({"generation": generation})
+
+
+class HeldEntries:
+    """A boot provider that holds what it was given and serves nobody: `/boot` answers from the database anyway."""
+
+    def __init__(self) -> None:
+        self._served: tuple[int, Sequence[JsonObject]] = (0, ())
+
+    async def publish(self, generation: int, entries: Sequence[JsonObject]) -> None:
+        self._served = (generation, list(entries))
+
+    async def served(self) -> tuple[int, Sequence[JsonObject]]:
+        return self._served

@@ -178,6 +178,11 @@ class Store:
             await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
         return Notices(connection)
 
+    @property
+    def known_catalogue(self) -> StoredCatalogue | None:
+        """What was imported when this process last looked: for what needs no more than that."""
+        return self._catalogue
+
     async def catalogue(self, session: Session) -> StoredCatalogue:
         version = await session.value("SELECT catalogue_version FROM graph")
         known = self._catalogue

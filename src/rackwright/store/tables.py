@@ -210,6 +210,7 @@ nodes = Table(
     Column("boot_generation", BigInteger, nullable=False, server_default=text("0")),
     Column("token_hash", LargeBinary, unique=True),
     _flag("may_rekey"),
+    Column("host_key", Text),
     Column("seen_at", DateTime(timezone=True)),
     _now("created_at"),
     CheckConstraint("name = lower(name)", name="name_is_lower_case"),

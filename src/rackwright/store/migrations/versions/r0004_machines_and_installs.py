@@ -66,6 +66,7 @@ def upgrade() -> None:
     op.add_column("nodes", sa.Column("boot_generation", sa.BigInteger(), server_default=sa.text("0"), nullable=False))
     op.add_column("nodes", sa.Column("token_hash", sa.LargeBinary(), nullable=True))
     op.add_column("nodes", sa.Column("may_rekey", sa.Boolean(), server_default=sa.text("false"), nullable=False))
+    op.add_column("nodes", sa.Column("host_key", sa.Text(), nullable=True))
     op.add_column("nodes", sa.Column("seen_at", sa.DateTime(timezone=True), nullable=True))
     op.create_unique_constraint(op.f("nodes_token_hash_key"), "nodes", ["token_hash"])
     # ### end Alembic commands ###
