@@ -27,6 +27,7 @@ from rackwright.store.deployments import create_deployment, get_deployment
 from rackwright.store.graph import bump_graph
 from rackwright.store.runs import Finished, settle
 from rackwright.store.session import Session, Store
+from rackwright.store.slots import add_slots
 from report import at_most, emit
 
 T = TypeVar("T")
@@ -102,7 +103,9 @@ async def make_nodes(session: Session, count: int) -> list[int]:
         " FROM generate_series(1, :count) AS i RETURNING id",
         count=count,
     )
-    return [row.id for row in rows]
+    ids = [row.id for row in rows]
+    await add_slots(session, nodes=ids)
+    return ids
 
 
 # --- commit
@@ -238,6 +241,7 @@ def generate(connection: psycopg.Connection, nodes: int) -> None:
     )
     run("CREATE TEMP TABLE place AS SELECT row_number() OVER (ORDER BY id) - 1 AS i, id FROM nodes WHERE name ~ '^n'")
     run("CREATE TEMP TABLE kind AS SELECT split_part(name, '-', 2)::int AS i, id FROM roles WHERE name LIKE 'bench-%'")
+    run("INSERT INTO slots (slot, node_id) SELECT id, id FROM place")
     unmet = ", ".join(str(len(parents_of(role))) for role in range(ROLES))
     every = nodes // (SETTLES + WARM_UP)
     busy = f"place.i % {every} = 0 AND place.i / {every} < {SETTLES + WARM_UP}"
@@ -259,9 +263,9 @@ def generate(connection: psycopg.Connection, nodes: int) -> None:
     )
     run(
         f"""
-        INSERT INTO runs (id, node_role_id, node_id, slot, jig, state, token, inputs_rev, hash, started_at)
+        INSERT INTO runs (id, node_role_id, node_id, slot, jig, state, inputs_rev, hash, deadline, started_at)
         OVERRIDING SYSTEM VALUE
-        SELECT nr.run_id, nr.id, nr.node_id, nr.node_id, 'noop', 'running', 1, 0, '\\x00', now()
+        SELECT nr.run_id, nr.id, nr.node_id, nr.node_id, 'noop', 'running', 0, '\\x00', 3600, now()
         FROM node_roles nr WHERE nr.state = {int(TRANSITION)}
         """
     )
