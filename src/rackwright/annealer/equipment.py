@@ -16,7 +16,7 @@ from rackwright.jigs.role_provided import Transitions
 from rackwright.jigs.script import ScriptJig
 from rackwright.jigs.ssh import Connections, HostKeyWatch, Target
 from rackwright.store.attempts import open_attempt
-from rackwright.store.boot import boot_entries
+from rackwright.store.boot import boot_entries, record_served
 from rackwright.store.events import emit
 from rackwright.store.nodes import update_node
 from rackwright.store.session import Session, Store
@@ -54,6 +54,7 @@ class Means:
             open_attempt=self.open_attempt,
             entries=self.entries,
             boot_provider=HeldEntries(),
+            record_served=self.record_served,
             script=ScriptJig(self.scripts, self.target, self.connections, lambda run: run.deadline),
             http=http,
         )
@@ -96,6 +97,9 @@ class Means:
 
     async def open_attempt(self, run: Run, target_os: str, frozen: JsonObject) -> None:
         await self._store.change(lambda session: open_attempt(session, run, target_os, frozen), actor=ACTOR)
+
+    async def record_served(self, node_role_id: int, generation: int) -> None:
+        await self._store.change(lambda session: record_served(session, node_role_id, generation), actor=ACTOR)
 
     async def entries(self) -> tuple[int, Sequence[JsonObject]]:
         found = await self._store.change(boot_entries, actor=ACTOR)

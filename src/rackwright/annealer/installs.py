@@ -12,6 +12,7 @@ from rackwright.domain.install import Act
 from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Probe
 from rackwright.store import attempts
 from rackwright.store.attempts import Action
+from rackwright.store.boot import INSTALL_CHANNEL
 from rackwright.store.nodes import get_node
 from rackwright.store.session import Session, Store
 from rackwright.store.settings import read_setting
@@ -104,7 +105,7 @@ class Installs:
     async def _listen(self) -> None:
         while True:
             try:
-                async with await self.store.listen(attempts.INSTALL_CHANNEL) as notices:
+                async with await self.store.listen(INSTALL_CHANNEL) as notices:
                     self._wake.set()
                     async for _ in notices:
                         self._wake.set()

@@ -11,6 +11,10 @@ Entries = Callable[[], Awaitable[tuple[int, Sequence[JsonObject]]]]
 """(generation, one entry a node): all that is to be served now."""
 
 
+Record = Callable[[int, int], Awaitable[None]]
+"""(noderole, generation): what is now served by this provider."""
+
+
 class BootProvider(Protocol):
     """A DHCP server, or what stands for one."""
 
@@ -24,9 +28,10 @@ class BootProvider(Protocol):
 
 
 class DhcpDatabaseJig:
-    def __init__(self, entries: Entries, provider: BootProvider) -> None:
+    def __init__(self, entries: Entries, provider: BootProvider, record: Record) -> None:
         self._entries = entries
         self._provider = provider
+        self._record = record
 
     async def node_create(self, node: JigNode) -> None:
         """Nodes reach it through its role's hooks."""
@@ -45,8 +50,9 @@ class DhcpDatabaseJig:
             return Outcome.failure(
                 f"Generation {generation} was published, but {served} is served. Is the server well?"
             )
+        await self._record(run.node_role_id, generation)
         log(f"generation {generation}: {len(entries)} nodes\n")
-        return Outcome.success({"generation": generation})
+        return Outcome.success()
 
 
 class HeldEntries:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import httpx
 
 from rackwright.jigs.base import Jig
-from rackwright.jigs.dhcp_database import BootProvider, DhcpDatabaseJig, Entries
+from rackwright.jigs.dhcp_database import BootProvider, DhcpDatabaseJig, Entries, Record
 from rackwright.jigs.lab import LabJig
 from rackwright.jigs.noop import NoopJig
 from rackwright.jigs.os_install import OpenAttempt, OsInstallJig
@@ -22,6 +22,7 @@ class Equipment:
     open_attempt: OpenAttempt
     entries: Entries
     boot_provider: BootProvider
+    record_served: Record
     script: ScriptJig
     http: httpx.AsyncClient
 
@@ -33,6 +34,6 @@ def all_jigs(equipment: Equipment) -> dict[str, Jig]:
         "simulate": SimulateJig(),
         "script": equipment.script,
         "os-install": OsInstallJig(equipment.open_attempt),
-        "dhcp-database": DhcpDatabaseJig(equipment.entries, equipment.boot_provider),
+        "dhcp-database": DhcpDatabaseJig(equipment.entries, equipment.boot_provider, equipment.record_served),
         "lab": LabJig(equipment.http),
     }

@@ -14,14 +14,13 @@ from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.install import LOCAL, SLEDGEHAMMER, Act, Attempt, Stage, Step
 from rackwright.domain.runs import Run
 from rackwright.domain.states import COMMITTED, Trigger
-from rackwright.store.boot import lagging_providers, set_bootenv
+from rackwright.store.boot import INSTALL_CHANNEL, lagging_providers, set_bootenv
 from rackwright.store.events import emit
 from rackwright.store.nodes import noderoles_of, update_node
 from rackwright.store.runs import Finished, settle
 from rackwright.store.session import Session
 from rackwright.store.transitions import move
 
-INSTALL_CHANNEL = "rackwright_install"
 DEFAULT_MAX_INSTALLS = 20
 
 

@@ -9,8 +9,11 @@ from rackwright.domain.states import PROPOSED
 from rackwright.store.nodes import update_node
 from rackwright.store.session import Session
 
+INSTALL_CHANNEL = "rackwright_install"
+"""Notified when an install may go on."""
+
 PROVIDER_ROLE = "provisioner-dhcp-database"
-"""Its noderoles are the boot providers: each records in its wall the generation it serves."""
+"""Its noderoles are the boot providers: each records the generation it serves."""
 
 
 async def set_bootenv(session: Session, node_id: int, bootenv: str) -> int:
@@ -57,6 +60,20 @@ async def boot_entries(session: Session) -> BootEntries:
     return BootEntries(generation or 0, tuple(entries))
 
 
+async def record_served(session: Session, node_role_id: int, generation: int) -> None:
+    """A provider was seen to serve a generation; an older one never replaces a newer."""
+    await session.run(
+        """
+        INSERT INTO boot_providers (node_role_id, generation) VALUES (:id, :generation)
+        ON CONFLICT (node_role_id) DO UPDATE SET generation = excluded.generation, published_at = now()
+        WHERE boot_providers.generation < excluded.generation
+        """,
+        id=node_role_id,
+        generation=generation,
+    )
+    await session.run(f"NOTIFY {INSTALL_CHANNEL}")
+
+
 async def lagging_providers(session: Session, node_id: int, generation: int) -> list[str]:
     """Boot providers up the node's deployment path, on nodes that are alive, that do not serve `generation` yet."""
     rows = await session.rows(
@@ -67,7 +84,8 @@ async def lagging_providers(session: Session, node_id: int, generation: int) -> 
         )
         SELECT r.name || ' on ' || n.name AS title FROM path JOIN node_roles nr ON nr.deployment_id = path.id
         JOIN roles r ON r.id = nr.role_id AND r.name = :role JOIN nodes n ON n.id = nr.node_id AND n.alive
-        WHERE nr.state <> :proposed AND coalesce(CAST(nr.wall ->> 'generation' AS bigint), 0) < :generation ORDER BY 1
+        LEFT JOIN boot_providers b ON b.node_role_id = nr.id
+        WHERE nr.state <> :proposed AND coalesce(b.generation, 0) < :generation ORDER BY 1
         """,
         node_id=node_id,
         role=PROVIDER_ROLE,

@@ -500,6 +500,15 @@ boot_state = Table(
     CheckConstraint("single", name="single"),
 )
 
+# What each provider serves now. Not in its noderole's wall: that is an input of whatever stands on it.
+boot_providers = Table(
+    "boot_providers",
+    metadata,
+    Column("node_role_id", BigInteger, ForeignKey("node_roles.id", ondelete="CASCADE"), primary_key=True),
+    Column("generation", BigInteger, nullable=False),
+    _now("published_at"),
+)
+
 install_attempts = Table(
     "install_attempts",
     metadata,

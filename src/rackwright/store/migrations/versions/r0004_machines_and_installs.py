@@ -63,6 +63,16 @@ def upgrade() -> None:
         unique=True,
         postgresql_where=sa.text("ended_at IS NULL"),
     )
+    op.create_table(
+        "boot_providers",
+        sa.Column("node_role_id", sa.BigInteger(), nullable=False),
+        sa.Column("generation", sa.BigInteger(), nullable=False),
+        sa.Column("published_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["node_role_id"], ["node_roles.id"], name=op.f("boot_providers_node_role_id_fkey"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("node_role_id", name=op.f("boot_providers_pkey")),
+    )
     op.add_column("nodes", sa.Column("boot_generation", sa.BigInteger(), server_default=sa.text("0"), nullable=False))
     op.add_column("nodes", sa.Column("token_hash", sa.LargeBinary(), nullable=True))
     op.add_column("nodes", sa.Column("may_rekey", sa.Boolean(), server_default=sa.text("false"), nullable=False))
