@@ -48,3 +48,47 @@ async def fill(store: Store, nodes: int, length: int) -> None:
     async with store.engine.connect() as connection:
         await connection.execution_options(isolation_level="AUTOCOMMIT")
         await connection.exec_driver_sql("VACUUM ANALYZE")
+
+
+async def more_waiting(store: Store, nodes: int, each: int) -> None:
+    """Machines with a run under way and `each` noderoles that could run next, first in every order."""
+
+    async def work(session: Session) -> None:
+        await session.run(
+            "INSERT INTO roles (name, barclamp_id, jig) SELECT 'waiting-' || n, (SELECT min(id) FROM barclamps), 'noop'"
+            " FROM generate_series(1, :each) n",
+            each=each,
+        )
+        await session.run(
+            "WITH made AS (INSERT INTO nodes (name, alive, available, deployment_id)"
+            " SELECT 'busy' || n || '.bench.example', true, true, (SELECT id FROM deployments WHERE parent_id IS NULL)"
+            " FROM generate_series(1, :nodes) n RETURNING id, deployment_id), slotted AS ("
+            " INSERT INTO slots (slot, node_id) SELECT id, id FROM made), busy AS ("
+            " INSERT INTO runs (node_role_id, node_id, slot, jig, state, deadline, started_at)"
+            " SELECT 0, id, id, 'noop', 'accepted', 1e9, now() FROM made)"
+            " INSERT INTO node_roles (node_id, role_id, deployment_id, state, cohort)"
+            " SELECT made.id, r.id, made.deployment_id, 3, -1 FROM made CROSS JOIN roles r"
+            " WHERE r.name LIKE 'waiting-%'",
+            nodes=nodes,
+        )
+        await session.run("UPDATE graph SET catalogue_version = catalogue_version + 1")
+
+    await store.change(work, graph=True)
+
+
+async def more_active(store: Store, count: int) -> None:
+    """Many noderoles that are ACTIVE, on machines of their own."""
+
+    async def work(session: Session) -> None:
+        await session.run(
+            "WITH made AS (INSERT INTO nodes (name, alive, available, deployment_id)"
+            " SELECT 'calm' || n || '.bench.example', true, true, (SELECT id FROM deployments WHERE parent_id IS NULL)"
+            " FROM generate_series(1, :count / 20) n RETURNING id, deployment_id), slotted AS ("
+            " INSERT INTO slots (slot, node_id) SELECT id, id FROM made)"
+            " INSERT INTO node_roles (node_id, role_id, deployment_id, state, cohort)"
+            " SELECT made.id, r.id, made.deployment_id, 0, split_part(r.name, '-', 2)::int FROM made"
+            " CROSS JOIN roles r WHERE r.name LIKE 'link-%'",
+            count=count,
+        )
+
+    await store.change(work, graph=True)
