@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from rackwright.annealer.cap import CapControl
 from rackwright.annealer.logs import RunLogs
-from rackwright.annealer.step import finished, outcome_of
+from rackwright.annealer.step import finished, is_instant, outcome_of
 from rackwright.domain.runs import Run
 from rackwright.jigs.base import Jig
 from rackwright.store import run_life
@@ -126,7 +126,11 @@ class Annealer:
         self.counters.refused += len(done) - len(settled)
         self.cap.observe(len(settled), sum(not one.ok and not one.accepted for one in done))
         for run in claimed.started:
-            self._start(run)
+            self.counters.started += 1
+            if is_instant(self.jigs.get(run.kind)):
+                await self._execute(run)
+            else:
+                self._start(run)
         return claimed.more or bool(self._finished)
 
     async def _work(self, session: Session, done: list[Finished]) -> tuple[list[int], Pass]:
@@ -138,7 +142,6 @@ class Annealer:
     # --- runs
 
     def _start(self, run: Run) -> None:
-        self.counters.started += 1
         task = asyncio.create_task(self._execute(run), name=f"run {run.id}")
         self._tasks[run.id] = task
         task.add_done_callback(lambda _: self._tasks.pop(run.id, None))

@@ -179,6 +179,10 @@ class Catalogue:
         return {hook: tuple(names) for hook, names in found.items()}
 
     @cached_property
+    def has_secrets(self) -> bool:
+        return any(attrib.secret for attrib in self.attribs.values())
+
+    @cached_property
     def _needed(self) -> dict[str, tuple[str, ...]]:
         attached: dict[str, list[str]] = {}
         for name in sorted(self.roles):

@@ -5,6 +5,9 @@ from rackwright.jigs.base import JigNode, Log
 
 
 class NoopJig:
+    instant = True
+    """Its runs wait for nothing."""
+
     async def node_create(self, node: JigNode) -> None:
         """It keeps nothing of nodes."""
 

@@ -220,25 +220,26 @@ WITH given AS (
     RETURNING runs.id, runs.node_role_id, runs.node_id, runs.hash, runs.inputs_rev, runs.refresh, runs.state,
               runs.attempt, given.wall, given.error
 ), before AS (
-    SELECT nr.id, nr.state, nr.wall, ended.id AS run_id,
+    SELECT nr.id, nr.state AS was, nr.wall AS old_wall, ended.id AS run_id, ended.hash, ended.wall, ended.error,
+        ended.refresh, ended.state AS run_state,
         CASE WHEN nr.inputs_rev = ended.inputs_rev THEN {int(TRANSITIONS[Trigger.SUCCEED].target or 0)}
              WHEN nr.unmet > 0 THEN {int(BLOCKED)} ELSE {int(TODO)} END AS after_success
     FROM ended JOIN node_roles nr ON nr.id = ended.node_role_id AND (nr.run_id = ended.id OR ended.refresh)
+    WHERE ended.state <> 'accepted'
     ORDER BY nr.id FOR UPDATE OF nr
 ), moved AS (
     UPDATE node_roles nr
-    SET state = CASE WHEN ended.refresh THEN nr.state WHEN ended.state = 'failed' THEN {int(ERROR)}
+    SET state = CASE WHEN before.refresh THEN nr.state WHEN before.run_state = 'failed' THEN {int(ERROR)}
                      ELSE before.after_success END,
-        run_id = CASE WHEN ended.refresh THEN nr.run_id END,
-        error = CASE WHEN ended.refresh THEN nr.error ELSE ended.error END,
-        hash = CASE WHEN ended.state = 'succeeded' THEN ended.hash WHEN ended.refresh THEN nr.hash END,
-        wall = CASE WHEN ended.state = 'succeeded' THEN ended.wall ELSE nr.wall END,
-        forced = nr.forced AND ended.state <> 'succeeded',
-        attempts = CASE WHEN ended.state = 'succeeded' THEN 0 ELSE nr.attempts END
-    FROM before JOIN ended ON ended.id = before.run_id
-    WHERE nr.id = before.id AND ended.state <> 'accepted'
-    RETURNING nr.id, before.state AS was, nr.state AS now, nr.node_id, nr.deployment_id, nr.doomed,
-              before.wall <> nr.wall AS wall_changed, ended.id AS run_id
+        run_id = CASE WHEN before.refresh THEN nr.run_id END,
+        error = CASE WHEN before.refresh THEN nr.error ELSE before.error END,
+        hash = CASE WHEN before.run_state = 'succeeded' THEN before.hash WHEN before.refresh THEN nr.hash END,
+        wall = CASE WHEN before.run_state = 'succeeded' THEN before.wall ELSE nr.wall END,
+        forced = nr.forced AND before.run_state <> 'succeeded',
+        attempts = CASE WHEN before.run_state = 'succeeded' THEN 0 ELSE nr.attempts END
+    FROM before WHERE nr.id = before.id
+    RETURNING nr.id, before.was, nr.state AS now, nr.node_id, nr.deployment_id, nr.doomed,
+              before.old_wall <> nr.wall AS wall_changed
 ), told AS (
     INSERT INTO events (kind, subject_id, node_id, deployment_id)
     SELECT {LABELS}[now + 1], id, node_id, deployment_id FROM moved WHERE was <> now
@@ -246,9 +247,9 @@ WITH given AS (
     INSERT INTO events (kind, subject_id, node_id)
     SELECT 'run.' || ended.state, ended.id, ended.node_id FROM ended WHERE ended.refresh OR ended.state = 'accepted'
 )
-SELECT ended.id AS run_id, ended.node_role_id, ended.node_id, ended.state AS run_state, ended.refresh, ended.attempt,
-       moved.id, moved.was, moved.now, moved.doomed, moved.wall_changed
-FROM ended LEFT JOIN moved ON moved.run_id = ended.id
+SELECT id AS run_id, node_id, state AS run_state, NULL AS id, NULL AS was, NULL AS now, NULL AS doomed,
+       NULL AS wall_changed FROM ended
+UNION ALL SELECT NULL, node_id, NULL, id, was, now, doomed, wall_changed FROM moved
 """
 
 
@@ -270,15 +271,16 @@ async def settle(session: Session, finished: Sequence[Finished]) -> list[int]:
         ),
     )
     moved = [row for row in rows if row.id is not None]
+    ended = [row for row in rows if row.run_id is not None]
     session.touch(row.node_id for row in rows)
     session.moved.extend((row.id, row.now) for row in moved if row.was != row.now)
     await tell_children(session, [Move(row.id, NodeRoleState(row.was), NodeRoleState(row.now)) for row in moved])
     await erase(session, [row.id for row in moved if row.doomed])
     await dirty_takers(session, [row.id for row in moved if row.wall_changed and not row.doomed])
-    failed = [row.run_id for row in rows if row.run_state == "failed"]
+    failed = [row.run_id for row in ended if row.run_state == "failed"]
     if failed:
         await _retry_later(session, failed)
-    return [row.run_id for row in rows]
+    return [row.run_id for row in ended]
 
 
 async def _sealed_walls(session: Session, finished: Sequence[Finished]) -> list[JsonObject]:

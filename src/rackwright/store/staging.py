@@ -77,7 +77,13 @@ async def stage_noderoles(session: Session, ids: Collection[int]) -> dict[int, S
     sources = await _sources(session, stored, links, ancestors)
     members = await _members(session, stored, rows)
     staged: dict[int, StagedNodeRole] = {}
+    bare: dict[int, Staged] = {}
     for row in rows:
+        role = stored.catalogue.role(stored.role_names[row.role_id])
+        plain = not (role.wants or row.above or _has_own(row) or role.has(Flag.CLUSTER))
+        if plain and row.role_id in bare:
+            staged[row.id] = StagedNodeRole(row.node_id, row.node, role, bare[row.role_id])
+            continue
         around = Surroundings(
             discovery=row.discovery or {},
             hint=row.hint or {},
@@ -86,11 +92,17 @@ async def stage_noderoles(session: Session, ids: Collection[int]) -> dict[int, S
             ancestors=tuple(sources[ancestor] for ancestor in ancestors.get(row.id, ())),
             members=members.get((row.deployment_id, row.role_id), ()),
         )
-        role = stored.catalogue.role(stored.role_names[row.role_id])
-        staged[row.id] = StagedNodeRole(
-            row.node_id, row.node, role, stage(stored.catalogue, role.name, _layers(stored, row), around)
-        )
+        found = stage(stored.catalogue, role.name, _layers(stored, row), around)
+        staged[row.id] = StagedNodeRole(row.node_id, row.node, role, found)
+        if plain:
+            bare[row.role_id] = found
     return staged
+
+
+def _has_own(row: Row[Any]) -> bool:
+    """Whether anything of this noderole's or its node's own goes into its input; else all of its role are alike."""
+    own = (row.wall, row.sysdata, row.user_data, row.deployment_wall, row.committed, row.hint)
+    return bool(row.quirks) or any(layer is not None for layer in own)
 
 
 def _layers(stored: StoredCatalogue, row: Row[Any]) -> Layers:
