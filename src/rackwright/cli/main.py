@@ -7,7 +7,9 @@ nothing else keeps `rackwright --help` and the commands that must start fast (`s
 import sys
 from importlib import import_module
 
-NOUNS: dict[str, tuple[str, str]] = {}
+NOUNS: dict[str, tuple[str, str]] = {
+    "state": ("rackwright.cli.state:main", "apply, test, show and explain states on this machine"),
+}
 """noun -> (where it lives, one line for --help)"""
 
 
