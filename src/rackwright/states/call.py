@@ -139,13 +139,14 @@ class Caller:
     # Conditions
 
     def _skip(self, options: Dict[str, Any], arguments: Arguments) -> Generator[Request, Any, Optional[str]]:
-        """Why the conditions skip the state, or None. All of them are asked, as in Salt."""
-        reasons: List[str] = []
+        """What the conditions say, if one of them skips the state; else None. All of them are asked, as in Salt."""
+        said: List[str] = []
+        skip = False
         for option, commands in conditions(options):
             if option == "creates":
                 told = creates_told(commands, isinstance(options["creates"], str))
-                if told:
-                    reasons.append(told)
+                skip = skip or told is not None
+                said.append(told or "Creates files not found")
                 continue
             passed = 0
             for text in commands:
@@ -153,11 +154,10 @@ class Caller:
                 if finished.status != 0:
                     break
                 passed += 1
-            if option == "onlyif" and passed < len(commands):
-                reasons.append("onlyif condition is false")
-            elif option == "unless" and commands and passed == len(commands):
-                reasons.append("unless condition is true")
-        return "\n".join(reasons) if reasons else None
+            holds = passed == len(commands)
+            skip = skip or (not holds if option == "onlyif" else holds and bool(commands))
+            said.append(f"{option} condition is {'true' if holds else 'false'}")
+        return "\n".join(said) if skip else None
 
     def _check_command(self, record: Record, commands: Union[str, List[str]]) -> Generator[Request, Any, None]:
         """The last word on whether a state succeeded, whatever the state itself said."""

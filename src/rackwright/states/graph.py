@@ -65,6 +65,13 @@ class Graph:
         if reason:
             self.reasons.setdefault((source, target), reason)
 
+    def remove(self, source: int, target: int) -> None:
+        """Take an edge back, whatever its kinds."""
+        self.reasons.pop((source, target), None)
+        for ends, one in ((self._out[source], target), (self._into[target], source)):
+            if ends is not None:
+                ends.pop(one, None)
+
     def require(self, state: int, targets: Iterable[int], kind: str) -> None:
         for target in targets:
             if kind == "prereq":

@@ -313,6 +313,9 @@ class Run:
     def context(self, state: State) -> Context:
         return self._context(state, self._test, ())
 
+    def count_transaction(self, function: str) -> None:
+        self.report.transactions[function] = self.report.transactions.get(function, 0) + 1
+
     # Listeners
 
     def _listeners(self) -> None:
@@ -324,21 +327,35 @@ class Run:
                 due.append(listener.watcher)
         self._stopped = False
         self._alone = True
+        answered: Dict[Tuple[Any, ...], Record] = {}
         for watcher in due:
             if self._stopped:
                 break
-            self._start(self._listener(self._plan.states[watcher]), lambda: None)
+            self._start(self._listener(self._plan.states[watcher], answered), lambda: None)
             while self._running:
                 self._loop.step()
 
-    def _listener(self, state: State) -> Generator[Request, Any, None]:
+    def _listener(self, state: State, answered: Dict[Tuple[Any, ...], Record]) -> Generator[Request, Any, None]:
         sequence, started = self.begin(state)
-        record = yield from self._caller.react(state, self._test, ())
+        resources = self._plan.resources.get(state.index, ()) if self.report.mode == "genius" else ()
+        known = answered.get((state.module, *resources)) if resources else None
+        if known is None:
+            record = yield from self._caller.react(state, self._test, ())
+            answered[(state.module, *resources)] = record
+        else:
+            record = again(state, known)
         record.id = f"listener_{state.id}"
         record.function = f"{state.module}.mod_watch"
         record.sequence = sequence
         record.start, record.end = self._clock + started, self._clock + time.monotonic()
         self._add(state, record)
+
+
+def again(state: State, known: Record) -> Record:
+    """The record of a state for which another has just done the same."""
+    record = Record(state, known.outcome, known.result, f"{known.comment} (once, together with {known.id})")
+    record.changes, record.outputs = known.changes, known.outputs
+    return record
 
 
 def go_home() -> None:
