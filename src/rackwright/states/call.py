@@ -63,8 +63,8 @@ class Caller:
         if dry:
             record = yield from self._once(state, attempt)
             record.comment += (
-                f"  The state would be retried every {retry.interval} seconds (with a splay of up to {retry.splay} seconds)"
-                f" a maximum of {retry.attempts} times or until a result of {retry.until} is returned"
+                f"  The state would be retried every {retry.interval} seconds (with a splay of up to {retry.splay}"
+                f" seconds) a maximum of {retry.attempts} times or until a result of {retry.until} is returned"
             )
             return record
         told: List[str] = []
@@ -73,9 +73,8 @@ class Caller:
             record = yield from self._once(state, attempt)
             if record.result == retry.until or retry.attempts <= tries:
                 break
-            told.append(
-                f'Attempt {tries}: Returned a result of "{record.result}", with the following comment: "{record.comment}"'
-            )
+            said = f'Returned a result of "{record.result}", with the following comment: "{record.comment}"'
+            told.append(f"Attempt {tries}: {said}")
             import random
 
             yield Sleep(retry.interval + (random.randint(0, retry.splay) if retry.splay else 0))  # noqa: S311 - only a delay
@@ -241,10 +240,9 @@ def checked(state: State, check: Check) -> Record:
 
 def settled(state: State, result: Result) -> Record:
     """The record of a state that was brought about, or not."""
+    outcome = Outcome.CHANGED if result.changes else Outcome.UNCHANGED
     if not result.ok:
         outcome = Outcome.FAILED
-    else:
-        outcome = Outcome.CHANGED if result.changes else Outcome.UNCHANGED
     record = Record(state, outcome, bool(result.ok), result.comment)
     record.changes = result.changes
     record.outputs = result.outputs

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from .refusal import Problem, Refused, did_you_mean, refuse
 from .render import Renderer
-from .sls import Map, line_of, parse
+from .sls import Map, Seq, line_of, parse
 from .tree import Tree
 
 FIRST_ORDER = 10000
@@ -183,13 +183,13 @@ class Reader:
             told = f"{name!r} in {identity!r} ends in a colon but has no arguments; leave the colon out"
             self._problem(told, path, line)
             return None
-        if not isinstance(run, list):
+        if not isinstance(run, Seq):
             self._problem(f"the arguments of {name!r} in {identity!r} are not a list (each starts with -)", path, line)
             return None
         functions = [function] if function else []
         items: List[Item] = []
         for index, entry in enumerate(run):
-            entry_line = line_of(entry, run.line_of(index))  # type: ignore[attr-defined]
+            entry_line = line_of(entry, run.line_of(index))
             if isinstance(entry, str):
                 if " " in entry.strip():
                     told = f"{entry!r} in {identity!r} is no function (it has a blank); is a colon missing?"
@@ -230,12 +230,12 @@ class Reader:
                 self._problem(f"exclude: {entry!r} is neither an SLS nor `id:` or `sls:`", path, line_of(entry, line))
 
     def _include(self, high: High, document: Map, sls: str, path: str) -> None:
-        included = document.get("include", [])
-        if not isinstance(included, list):
+        included = document.get("include", Seq(document.line))
+        if not isinstance(included, Seq):
             self._problem("include: takes a list of SLS", path, document.line_of("include"))
             return
         for index, entry in enumerate(included):
-            line = included.line_of(index)  # type: ignore[attr-defined]
+            line = included.line_of(index)
             if isinstance(entry, dict) and len(entry) == 1:
                 entry = next(iter(entry.values()))
             if not isinstance(entry, str):

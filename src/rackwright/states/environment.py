@@ -59,7 +59,7 @@ def _yaml(value: Any, default_flow_style: bool = True) -> str:
 
 
 def names(variables: Dict[str, Any], node: Dict[str, Any]) -> Dict[str, Any]:
-    """The variables by their own names, and all of them under `pillar` / `vars`; the node's facts under `grains` / `node`."""
+    """Variables by their own names and under `pillar` or `vars`; the node's facts under `grains` or `node`."""
     return {
         **variables,
         "vars": variables,

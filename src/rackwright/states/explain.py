@@ -20,7 +20,12 @@ def steps(plan: Plan) -> List[Dict[str, Any]]:
         for source, kinds in graph.into(node).items():
             target = plan.states[graph.owner[source]]
             for kind in kinds:
-                entry = {"kind": kind, "id": mask.text(target.id), "function": target.full, "look": graph.is_look(source)}
+                entry = {
+                    "kind": kind,
+                    "id": mask.text(target.id),
+                    "function": target.full,
+                    "look": graph.is_look(source),
+                }
                 if kind == "order":
                     entry["why"] = mask.text(graph.reasons.get((source, node), ""))
                 waits.append(entry)
@@ -56,7 +61,9 @@ def lines(plan: Plan) -> List[str]:
         why = f"   <- {', '.join(reasons)}" if reasons else ""
         said.append(f"{number:>4}. {what}{step['function']} {step['id']}{named}   {step['file']}:{step['line']}{why}")
     for listener in plan.listeners:
-        said.append(f"      at the end: {plan.states[listener.watcher].id} listens to {plan.states[listener.target].id}")
+        said.append(
+            f"      at the end: {plan.states[listener.watcher].id} listens to {plan.states[listener.target].id}"
+        )
     return said
 
 
@@ -67,9 +74,9 @@ def dot(plan: Plan) -> str:
     said = ["digraph states {", "  rankdir=LR;", "  node [shape=box];"]
     for node in plan.sequence:
         state = plan.states[graph.owner[node]]
-        look = "look at\n" if graph.is_look(node) else ""
+        label = ("look at\n" if graph.is_look(node) else "") + state.full + "\n" + state.id
         style = ", style=dashed" if graph.is_look(node) else ""
-        said.append(f"  n{node} [label={_quoted(mask.text(f'{look}{state.full}\n{state.id}'))}{style}];")
+        said.append(f"  n{node} [label={_quoted(mask.text(label))}{style}];")
     for node in plan.sequence:
         for target, kinds in graph.out(node).items():
             style = ", style=dotted" if kinds == ["order"] else ""

@@ -1,14 +1,15 @@
-"""What `genius` mode rewrites before the run: package sources first, packages of one kind in one transaction, the restarts
-of one service joined, the files of one directory together.
+"""What `genius` mode rewrites before the run: package sources first, packages of one kind in one transaction, the
+restarts of one service joined, the files of one directory together.
 
-Each pass is a function of its own that only ever adds an edge or joins nodes between which there is no path, and after
-each of them the whole is checked to be free of cycles; a pass that fails the check is dropped. So no requisite is broken.
+Each pass only ever adds edges or joins nodes between which there is no path, and after each of them the whole is
+checked to be free of cycles; a pass that fails the check is dropped. So no requisite is ever broken.
 """
 
 from __future__ import annotations
 
 import posixpath
 from collections import deque
+from functools import partial
 from typing import Callable, Deque, Dict, Hashable, List, Optional, Tuple
 
 from .combine import State
@@ -30,7 +31,7 @@ class Units:
     def order(self) -> Optional[List[int]]:
         """The units with each behind what it waits for, or None if there is a cycle."""
         after = self.after()
-        waiting = {unit: 0 for unit in self.members}
+        waiting = dict.fromkeys(self.members, 0)
         for following in after.values():
             for unit in following:
                 waiting[unit] += 1
@@ -39,10 +40,10 @@ class Units:
         while ready:
             unit = ready.popleft()
             ordered.append(unit)
-            for following in after[unit]:
-                waiting[following] -= 1
-                if not waiting[following]:
-                    ready.append(following)
+            for behind in after[unit]:
+                waiting[behind] -= 1
+                if not waiting[behind]:
+                    ready.append(behind)
         return ordered if len(ordered) == len(self.members) else None
 
     def after(self) -> Dict[int, Dict[int, None]]:
@@ -83,7 +84,7 @@ def rewrite(plan: Plan) -> Tuple[List[List[int]], Explanation]:
     _sources_first(units, said)
     functions = sorted({state.full for state in plan.states if _joins_packages(plan, state)})
     for function in functions:
-        _join(units, _same(plan, lambda state, wanted=function: _package_key(plan, state, wanted)), said, _told_packages)
+        _join(units, _same(plan, partial(_package_key, plan, function)), said, _told_packages)
     _join(units, _same(plan, lambda state: _service_key(plan, state)), said, _told_services, same_resource=True)
     _join(units, _same(plan, lambda state: _directory_key(plan, state)), said, _told_files)
     # Units in the order of the sequence, so that what is ready starts in the order people wrote it.
@@ -191,7 +192,7 @@ def _joins_packages(plan: Plan, state: State) -> bool:
     return state.module == "pkg" and plan.schemas[state.index].function.batch is not None
 
 
-def _package_key(plan: Plan, state: State, wanted: str) -> Key:
+def _package_key(plan: Plan, wanted: str, state: State) -> Key:
     return wanted if state.full == wanted and _joins_packages(plan, state) else None
 
 

@@ -1,8 +1,8 @@
 """The graph of a run: which state waits for which, why, and in what order they go one after another.
 
-Nodes are numbers. The first ones are the states; after them come the *looks*: where a state says `prereq`, its target is
-looked at (dry-run) before, and that look is a node of its own. Everything here is linear in states and edges and free of
-recursion, but for requisites with globs.
+Nodes are numbers. The first ones are the states; after them come the *looks*: where a state says `prereq`, its target
+is looked at (dry-run) before, and that look is a node of its own. Everything here is free of recursion and, but for
+requisites with globs, linear in states and edges (the sort adds its logarithm).
 """
 
 from __future__ import annotations
@@ -182,12 +182,12 @@ class _Ranks:
         self._settled = [False] * len(graph.states)
 
     def _number(self, index: int) -> float:
-        """A state's order as a number, as its parents see it: not yet counted from the end, and without its place in `names`."""
+        """A state's order as a number, as its parents see it: not yet counted from the end, nor by place in `names`."""
         order = self._own[index]
         if not isinstance(order, (int, float)):
             order = {"last": self._cap + END, "first": 0}.get(order, self._cap)
             self._own[index] = order
-        return order
+        return float(order)
 
     def key(self, node: int) -> Tuple[Any, ...]:
         index = self._graph.owner[node]

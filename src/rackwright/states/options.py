@@ -22,7 +22,7 @@ class Retry(NamedTuple):
     splay: int = 0
 
 
-_RETRY_TYPES = {"attempts": int, "until": bool, "interval": int, "splay": int}
+_RETRY_TYPES: Dict[str, type] = {"attempts": int, "until": bool, "interval": int, "splay": int}
 
 
 def retry_of(options: Dict[str, Any]) -> Optional[Retry]:
@@ -74,8 +74,10 @@ def _wrong_retry(given: Any) -> Iterator[str]:
         kind = _RETRY_TYPES.get(str(key))
         if kind is None:
             yield f"has no {key!r}{did_you_mean(str(key), _RETRY_TYPES)}"
-        elif not isinstance(value, kind) or (kind is int and (isinstance(value, bool) or value < 0)):
-            yield f"{key} must be {'true or false' if kind is bool else 'a whole number from 0 on'}, not {value!r}"
+        elif kind is bool and not isinstance(value, bool):
+            yield f"{key} must be true or false, not {value!r}"
+        elif kind is int and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+            yield f"{key} must be a whole number from 0 on, not {value!r}"
 
 
 def _list(value: Any) -> List[Any]:
@@ -101,7 +103,7 @@ def creates_told(paths: List[str], alone: bool) -> Optional[str]:
 
 
 def condition_command(text: str, arguments: Arguments, whole: bool = True) -> Command:
-    """A condition is asked in the surroundings of the state's own command: its directory, user, environment and time."""
+    """A condition is asked in the surroundings of the state's own command: directory, user, environment, time."""
     shell = arguments.get("shell") if whole else None
     argv = (shell if isinstance(shell, str) else SHELL, "-c", text)
     if not whole:
@@ -119,7 +121,7 @@ def condition_command(text: str, arguments: Arguments, whole: bool = True) -> Co
 
 
 def environment(own: Optional[Dict[str, Any]]) -> Optional[Dict[str, str]]:
-    """The engine's environment with a state's own on top; None if it has none. A value of None or false takes a name out."""
+    """The engine's environment with a state's own on top, or None. A value of None or false takes a name out."""
     if not own:
         return None
     whole = dict(os.environ)

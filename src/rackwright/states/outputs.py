@@ -1,7 +1,7 @@
 """Outputs as variables: `${ID.stdout}` in an argument is what that state put out; referring to a state requires it.
 
-Found and resolved before the run, filled in when the state that uses it runs. `${module:ID.key}` tells apart states that
-share an ID, `$${` is a literal `${`, and the shell's own `${HOME}` or `${file%.txt}` stays what it is.
+Found and resolved before the run, filled in when the state that uses it runs. `${module:ID.key}` tells apart states
+that share an ID, `$${` is a literal `${`, and the shell's own `${HOME}` or `${file%.txt}` stays what it is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a person is told when a run is refused: each problem with its file, its line and, where one is near, the right word.
+"""What a person is told when a run is refused: each problem with its file and line and, if one is near, the right word.
 
 Everything that can be wrong with a tree of states is collected here before anything is touched; what goes wrong while
 a state runs is a `StateError` of that state instead.

@@ -1,7 +1,7 @@
 """The run: takes the nodes of a plan in the order of its mode, judges each by its requisites, and calls it.
 
-`ansible` takes one after another; `justdoit` and `genius` start whatever waits for nothing. What a node does is the same
-in all of them.
+`ansible` takes one after another; `justdoit` and `genius` start whatever waits for nothing. What a node does is the
+same in all of them.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from .refusal import refuse
 
 
-class Map(dict):  # type: ignore[type-arg]
+class Map(Dict[Any, Any]):
     """A mapping with the line of each of its keys. `line` is that of the first one."""
 
     __slots__ = ("line", "lines")
@@ -26,7 +26,7 @@ class Map(dict):  # type: ignore[type-arg]
         return self.line if self.lines is None else self.lines.get(key, self.line)
 
 
-class Seq(list):  # type: ignore[type-arg]
+class Seq(List[Any]):
     """A list with the line of each of its items."""
 
     __slots__ = ("line", "lines")
@@ -47,9 +47,9 @@ def line_of(value: Any, otherwise: int) -> int:
 _INT = re.compile(r"[-+]?(0b[0-1_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)$")
 _FLOAT = re.compile(r"[-+]?([0-9][0-9_]*\.[0-9_]*([eE][-+][0-9]+)?|\.[0-9][0-9_]*([eE][-+][0-9]+)?)$")
 _WORDS: Dict[str, Any] = {"": None, "~": None, ".inf": float("inf"), "-.inf": float("-inf"), ".nan": float("nan")}
-for _word, _value in (("null", None), ("true", True), ("yes", True), ("on", True), ("false", False), ("no", False), ("off", False)):  # fmt: skip
-    for _form in (_word, _word.capitalize(), _word.upper()):
-        _WORDS[_form] = _value
+for _words, _value in (("null", None), ("true yes on", True), ("false no off", False)):
+    for _word in _words.split():
+        _WORDS.update(dict.fromkeys((_word, _word.capitalize(), _word.upper()), _value))
 
 
 def plain(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""Commands: run one (`run`), run one only when something it watches changed (`wait`), or run a script of the tree (`script`).
+"""Commands: run one (`run`), run one when something it watches changed (`wait`), or run a script (`script`).
 
 A command is handed to the engine, which waits for hundreds of them at once; nothing here starts a process.
 """
@@ -117,7 +117,7 @@ def _said(out: str) -> Optional[Dict[str, Any]]:
     except ValueError:
         try:
             pairs = [item.split("=") for item in shlex.split(out.rstrip().rpartition("\n")[2])]
-            return {key: value for key, value in pairs}
+            return {key: value for [key, value] in pairs}
         except ValueError:
             return None
     return said if isinstance(said, dict) else None

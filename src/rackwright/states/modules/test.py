@@ -51,9 +51,10 @@ def _fail_with_changes(arguments: Arguments, check: Check, context: Context) -> 
 
 def _configured(arguments: Arguments, context: Context) -> Check:
     comment = arguments["comment"] or ("This is a test" if context.test else "")
-    if arguments["result"] is False and (not context.test or arguments["allow_test_mode_failure"]):
-        if not arguments["changes"] or context.test:
-            raise StateError(comment)
+    fails_in_test = context.test and arguments["allow_test_mode_failure"]
+    fails_unchanged = not context.test and not arguments["changes"]
+    if not arguments["result"] and (fails_in_test or fails_unchanged):
+        raise StateError(comment)
     return Check(PRETENDED if arguments["changes"] else {}, comment)
 
 
