@@ -160,8 +160,7 @@ def _join(
         joined = [level for level in _levels(units, nodes, same_resource) if len(level) > 1]
         if joined and units.join(joined):
             for level in joined:
-                members = sorted(node for unit in level for node in units.members[unit])
-                said.append(told(units.plan, members))
+                said.append(told(units.plan, units.members[level[0]]))
 
 
 def _levels(units: Units, nodes: List[int], same_resource: bool) -> List[List[int]]:

@@ -337,7 +337,8 @@ class Run:
 
     def _listener(self, state: State, answered: Dict[Tuple[Any, ...], Record]) -> Generator[Request, Any, None]:
         sequence, started = self.begin(state)
-        resources = self._plan.resources.get(state.index, ()) if self.report.mode == "genius" else ()
+        joins = self.report.mode == "genius" and state.module == "service"
+        resources = self._plan.resources.get(state.index, ()) if joins else ()
         known = answered.get((state.module, *resources)) if resources else None
         if known is None:
             record = yield from self._caller.react(state, self._test, ())
