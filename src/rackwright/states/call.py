@@ -90,7 +90,10 @@ class Caller:
                 record = Record(state, Outcome.SKIPPED, True, told)
                 record.unanswered = True
             else:
-                record = yield from attempt()
+                try:
+                    record = yield from attempt()
+                except StateError as error:
+                    record = Record(state, Outcome.FAILED, False, str(error))
             if "check_cmd" in options:
                 yield from self._check_command(record, options["check_cmd"])
         except _NotYetKnown as unknown:
