@@ -1,0 +1,1 @@
+"""Claim, run, settle, reconcile: what takes the graph to ACTIVE. The SQL of it is the store's."""

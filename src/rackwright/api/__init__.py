@@ -1,0 +1,1 @@
+"""The REST API: one module a resource, each route with its permission."""

@@ -8,6 +8,12 @@ import sys
 from importlib import import_module
 
 NOUNS: dict[str, tuple[str, str]] = {
+    "server": ("rackwright.cli.server:main", "run the server"),
+    "demo": ("rackwright.cli.demo:main", "see it work, on this machine alone"),
+    "node": ("rackwright.cli.node:app", "machines"),
+    "deployment": ("rackwright.cli.deployment:app", "what people want of them"),
+    "noderole": ("rackwright.cli.noderole:app", "roles bound to nodes"),
+    "anneal": ("rackwright.cli.anneal:app", "the work itself"),
     "state": ("rackwright.cli.state:main", "apply, test, show and explain states on this machine"),
 }
 """noun -> (where it lives, one line for --help)"""

@@ -1,0 +1,1 @@
+"""PostgreSQL: the embedded server, tables, migrations, queries and the outbox."""

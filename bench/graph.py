@@ -1,0 +1,50 @@
+"""Graphs to measure on: chains of noop roles over many nodes, written through the product's own code."""
+
+from rackwright.domain.catalogue import Barclamp, Flag, Jig, Role
+from rackwright.store import commits
+from rackwright.store.binding import bind_proposed
+from rackwright.store.bootstrap import first_start
+from rackwright.store.deployments import create_deployment, get_deployment
+from rackwright.store.session import Session, Store
+
+
+def chain(length: int) -> Barclamp:
+    """Roles link-0 ... link-N, each on top of the one before, on the same node."""
+    return Barclamp(
+        name="bench",
+        jigs=(Jig("noop", "bench", "noop"),),
+        roles=tuple(
+            Role(
+                f"link-{number}",
+                "bench",
+                "noop",
+                requires=(f"link-{number - 1}",) if number else (),
+                flags=frozenset({Flag.IMPLICIT}),
+            )
+            for number in range(length)
+        ),
+    )
+
+
+async def fill(store: Store, nodes: int, length: int) -> None:
+    """First start, then `nodes` machines that are up, each with the whole chain bound and committed."""
+    await first_start(store, [chain(length)], "admin.bench.example")
+
+    async def work(session: Session) -> None:
+        await session.run(
+            "INSERT INTO nodes (name, alive, available, deployment_id)"
+            " SELECT 'n' || n || '.bench.example', true, true, (SELECT id FROM deployments WHERE parent_id IS NULL)"
+            " FROM generate_series(1, :count) n",
+            count=nodes,
+        )
+        await session.run("INSERT INTO slots (slot, node_id) SELECT id, id FROM nodes WHERE NOT system AND NOT admin")
+        ids = await session.rows("SELECT id FROM nodes WHERE NOT system AND NOT admin ORDER BY id")
+        await create_deployment(session, "bench", None)
+        deployment = await get_deployment(session, "bench")
+        await bind_proposed(session, deployment, [(row.id, f"link-{length - 1}") for row in ids])
+        await commits.commit(session, deployment)
+
+    await store.change(work, graph=True)
+    async with store.engine.connect() as connection:
+        await connection.execution_options(isolation_level="AUTOCOMMIT")
+        await connection.exec_driver_sql("VACUUM ANALYZE")

@@ -1,0 +1,239 @@
+"""The annealer: passes over the graph for as long as the server lives.
+
+A pass is one transaction: settle what finished, claim what can start. It runs when there is a reason (work appeared,
+a run ended) and on a tick, so that a lost wake-up costs at most one tick. Runs execute as tasks of this process under
+a lease; what another process, or this one after a pause, lost the lease of is refused when it comes to settle.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import psycopg
+from sqlalchemy.exc import DBAPIError
+
+from rackwright.annealer.cap import CapControl
+from rackwright.annealer.logs import RunLogs
+from rackwright.annealer.step import finished
+from rackwright.domain.runs import Outcome, Run
+from rackwright.jigs.base import Jig
+from rackwright.store import run_life
+from rackwright.store.runs import Claimant, Finished, Pass, claim, settle, take_cap_lock
+from rackwright.store.session import Session, Store
+from rackwright.store.slots import WORK_CHANNEL
+from rackwright.store.upkeep import Upkeep
+
+log = logging.getLogger(__name__)
+
+ACTOR = "annealer"
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often things happen, in seconds."""
+
+    tick: float = 5.0
+    log_flush: float = 0.2
+    back_off: float = 0.5
+    """After the database did not answer."""
+
+
+@dataclass
+class Counters:
+    """What the annealer did since it started; for metrics and benchmarks."""
+
+    passes: int = 0
+    started: int = 0
+    settled: int = 0
+    refused: int = 0
+    """Results that came too late to count."""
+    failed: int = 0
+    taken_over: int = 0
+    drift_repaired: int = 0
+
+
+class Annealer:
+    """Runs until `stop`. One a server process; several processes may work on one database."""
+
+    def __init__(self, store: Store, jigs: Mapping[str, Jig], claimant: Claimant, pace: Pace | None = None) -> None:
+        self.store = store
+        self.jigs = jigs
+        self.claimant = claimant
+        self.pace = pace or Pace()
+        self.cap = CapControl()
+        self.logs = RunLogs(store)
+        self.counters = Counters()
+        self.upkeep = Upkeep()
+        self._wake = asyncio.Event()
+        self._finished: list[Finished] = []
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._stopping = False
+
+    async def run(self) -> None:
+        """Anneal until stopped. Runs that are not over then are handed back."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._listen())
+                group.create_task(self._tick())
+                group.create_task(self._keep_leases())
+                group.create_task(self.logs.flush_for_ever(self.pace.log_flush))
+                await self._passes()
+                raise _Stopped
+        except* _Stopped:
+            pass
+        finally:
+            await self._hand_back()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._wake.set()
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._wake.set()
+
+    # --- passes
+
+    async def _passes(self) -> None:
+        while not self._stopping:
+            self._wake.clear()
+            try:
+                more = await self._one_pass()
+            except (DBAPIError, OSError) as error:
+                log.warning("the database does not answer, trying again: %s", _short(error))
+                await asyncio.sleep(self.pace.back_off)
+                continue
+            if more:
+                continue
+            await self._wake.wait()
+
+    async def _one_pass(self) -> bool:
+        """Settle what finished and start what can; whether another pass may find more at once."""
+        done, self._finished = self._finished, []
+        try:
+            settled, claimed = await self.store.change(lambda session: self._work(session, done), actor=ACTOR)
+        except BaseException:
+            self._finished = done + self._finished
+            raise
+        self.counters.passes += 1
+        self.counters.settled += len(settled)
+        self.counters.refused += len(done) - len(settled)
+        self.cap.observe(len(settled), sum(not one.ok and not one.accepted for one in done))
+        for run in claimed.started:
+            self._start(run)
+        return claimed.more or bool(self._finished)
+
+    async def _work(self, session: Session, done: list[Finished]) -> tuple[list[int], Pass]:
+        await take_cap_lock(session)
+        settled = await settle(session, done)
+        if self._stopping:
+            return settled, Pass([], [])
+        return settled, await claim(session, self.claimant, await self.cap.limit(session))
+
+    # --- runs
+
+    def _start(self, run: Run) -> None:
+        self.counters.started += 1
+        task = asyncio.create_task(self._execute(run), name=f"run {run.id}")
+        self._tasks[run.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(run.id, None))
+
+    async def _execute(self, run: Run) -> None:
+        outcome = await self._outcome(run)
+        self._finished.append(finished(run, outcome))
+        self._wake.set()
+
+    async def _outcome(self, run: Run) -> Outcome:
+        """What the jig says; a jig that breaks has failed, and never takes the annealer with it."""
+        jig = self.jigs.get(run.kind)
+        if jig is None:
+            return Outcome.failure(f"This server has no jig of kind {run.kind!r}.")
+        try:
+            async with asyncio.timeout(run.deadline):
+                return await jig.run(run, self.logs.writer(run.id))
+        except TimeoutError:
+            return Outcome.failure(f"not finished within {run.deadline:g} s")
+        except Exception as error:  # a jig's own fault becomes the run's error, which people see
+            log.exception("jig %s broke on run %s", run.jig, run.id)
+            return Outcome.failure(f"jig {run.jig} broke: {type(error).__name__}: {error}")
+
+    async def _hand_back(self) -> None:
+        """Cancel what still runs and give it up, so that another server need not wait for the lease."""
+        tasks = list(self._tasks.items())
+        for _, task in tasks:
+            task.cancel()
+        await asyncio.gather(*(task for _, task in tasks), return_exceptions=True)
+        with contextlib.suppress(DBAPIError, OSError):
+            await self.store.change(lambda session: settle(session, self._finished), actor=ACTOR)
+            await self.logs.flush()
+            await self.store.change(lambda session: run_life.give_up(session, [id for id, _ in tasks]), actor=ACTOR)
+
+    # --- leases
+
+    async def _keep_leases(self) -> None:
+        """Renew what this process holds. What it no longer holds, it stops."""
+        lease = self.claimant.lease
+        renewed = time.monotonic()
+        while True:
+            await asyncio.sleep(lease / 3)
+            before = time.monotonic()
+            mine = set(self._tasks)
+            try:
+                held = await self.store.change(
+                    lambda session: run_life.renew_leases(session, self.claimant.worker, lease), actor=ACTOR
+                )
+                renewed = before
+            except (DBAPIError, OSError) as error:
+                log.warning("cannot renew leases: %s", _short(error))
+                held = mine if time.monotonic() - renewed < lease else set()
+            for id in mine - held:
+                task = self._tasks.get(id)
+                if task is not None:
+                    task.cancel()
+
+    # --- waking up
+
+    async def _listen(self) -> None:
+        """Wake when PostgreSQL says that there is work; stop runs that were cancelled."""
+        while True:
+            try:
+                async with await self.store.listen(WORK_CHANNEL, run_life.CANCEL_CHANNEL) as notices:
+                    self.wake()  # something may have happened before we listened
+                    async for channel, payload in notices:
+                        if channel == run_life.CANCEL_CHANNEL:
+                            self._cancel(payload)
+                        self.wake()
+            except (psycopg.Error, DBAPIError, OSError) as error:
+                log.warning("not listening for a while: %s", _short(error))
+            await asyncio.sleep(self.pace.back_off)
+
+    def _cancel(self, payload: str) -> None:
+        task = self._tasks.get(int(payload)) if payload.isdecimal() else None
+        if task is not None:
+            task.cancel()
+
+    async def _tick(self) -> None:
+        """Now and then: takeovers, deadlines, retries, and a look at whether counters and slots are true."""
+        while True:
+            try:
+                done = await self.store.change(self.upkeep.tick, actor=ACTOR)
+            except (DBAPIError, OSError) as error:
+                log.warning("upkeep failed, trying again: %s", _short(error))
+            else:
+                self.counters.taken_over += done.taken_over
+                self.counters.drift_repaired += done.repaired
+                if done.repaired:
+                    log.error("repaired %d counters or slots that were wrong; please report this", done.repaired)
+            self.wake()
+            await asyncio.sleep(self.pace.tick)
+
+
+class _Stopped(Exception):
+    """Ends the task group."""
+
+
+def _short(error: BaseException) -> str:
+    return str(error).splitlines()[0]

@@ -1,0 +1,58 @@
+"""The logs of running runs: collected in memory, written to the store several times a second."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from sqlalchemy.exc import DBAPIError
+
+from rackwright.store.run_life import append_logs
+from rackwright.store.session import Store
+
+log = logging.getLogger(__name__)
+
+BUFFER_LIMIT = 4 * 1024 * 1024
+"""Characters kept while the database is away; beyond it the oldest go."""
+
+
+class RunLogs:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._chunks: list[tuple[int, str]] = []
+        self._size = 0
+
+    def writer(self, run_id: int) -> Callable[[str], None]:
+        """Where a jig writes the output of one run."""
+
+        def write(text: str) -> None:
+            if text:
+                self._chunks.append((run_id, text))
+                self._size += len(text)
+                while self._size > BUFFER_LIMIT:
+                    self._size -= len(self._chunks.pop(0)[1])
+
+        return write
+
+    async def flush(self) -> None:
+        chunks, self._chunks, self._size = self._chunks, [], 0
+        if not chunks:
+            return
+        try:
+            await self._store.change(lambda session: append_logs(session, _joined(chunks)), actor="annealer")
+        except (DBAPIError, OSError) as error:
+            log.warning("cannot write logs of runs yet: %s", str(error).splitlines()[0])
+            self._chunks = chunks + self._chunks
+            self._size += sum(len(text) for _, text in chunks)
+
+    async def flush_for_ever(self, every: float) -> None:
+        while True:
+            await asyncio.sleep(every)
+            await self.flush()
+
+
+def _joined(chunks: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """One chunk a run, in the order of what came first."""
+    texts: dict[int, list[str]] = {}
+    for id, text in chunks:
+        texts.setdefault(id, []).append(text)
+    return [(id, "".join(parts)) for id, parts in texts.items()]

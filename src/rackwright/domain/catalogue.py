@@ -1,0 +1,257 @@
+"""Barclamps, jigs, roles and attribs, and what they say of each other. Nothing here is bound to a node.
+
+The catalogue is small (hundreds of roles) and read as a whole; the questions that binding asks of it are answered
+from tables built once.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+from rackwright.domain.errors import Conflict, NotFound, Rule
+
+Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
+JsonObject = dict[str, Json]
+
+
+class Flag(StrEnum):
+    """How the framework treats a role. The order is the one people see."""
+
+    IMPLICIT = "implicit"
+    BOOTSTRAP = "bootstrap"
+    DISCOVERY = "discovery"
+    CLUSTER = "cluster"
+    SERVICE = "service"
+    DESTRUCTIVE = "destructive"
+    ABSTRACT = "abstract"
+    MILESTONE = "milestone"
+    POWERSAVE = "powersave"
+
+
+EXCLUDES: dict[tuple[Flag, Flag], str] = {
+    (Flag.CLUSTER, Flag.IMPLICIT): "children of a cluster wait for all its members, of an implicit role for one node's",
+    (Flag.ABSTRACT, Flag.BOOTSTRAP): "an abstract role is never bound, a bootstrap role is bound at first start",
+    (Flag.ABSTRACT, Flag.DISCOVERY): "an abstract role is never bound, a discovery role is bound to every new node",
+    (Flag.SERVICE, Flag.DISCOVERY): "a service is on its deployment's phantom node, never on a discovered one",
+    (Flag.SERVICE, Flag.IMPLICIT): "a service is on its deployment's phantom node, an implicit role on its child's",
+    (Flag.SERVICE, Flag.POWERSAVE): "a service is on a phantom node, which has no power to save",
+}
+"""Flags that no role may have together, and why. Bootstrap and service may: so an outside service gets into the
+system deployment, where people cannot bind."""
+
+
+@dataclass(frozen=True)
+class Jig:
+    name: str
+    barclamp: str
+    kind: str
+    """Which implementation does the work: noop, script, role-provided, simulate, state."""
+    description: str = ""
+    active: bool = True
+    client_role: str | None = None
+    """The role that makes a node able to take this jig's work; every role of the jig requires it."""
+
+
+@dataclass(frozen=True)
+class Hammer:
+    name: str
+    barclamp: str
+    kind: str
+    priority: int = 0
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class Attrib:
+    """A named value at a path of the data of its owner: a role, or the node itself (`role` None)."""
+
+    name: str
+    barclamp: str
+    map: tuple[str, ...]
+    role: str | None = None
+    description: str = ""
+    schema: JsonObject | None = None
+    """No schema: read-only for people."""
+    default: Json = None
+    has_default: bool = False
+    secret: bool = False
+
+
+@dataclass(frozen=True)
+class Role:
+    name: str
+    barclamp: str
+    jig: str
+    description: str = ""
+    requires: tuple[str, ...] = ()
+    attaches: tuple[str, ...] = ()
+    """Reverse requires: the roles named here require this one."""
+    wants: tuple[str, ...] = ()
+    """Names of the attribs it wants from elsewhere."""
+    provides: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    flags: frozenset[Flag] = frozenset()
+    template: JsonObject = field(default_factory=dict)
+    deadline: float | None = None
+    """Seconds a run may take; None: the jig's, then an hour."""
+
+    def has(self, flag: Flag) -> bool:
+        return flag in self.flags
+
+
+@dataclass(frozen=True)
+class Barclamp:
+    """All that one barclamp file declares."""
+
+    name: str
+    display: str = ""
+    description: str = ""
+    version: str = ""
+    parent: str | None = None
+    jigs: tuple[Jig, ...] = ()
+    hammers: tuple[Hammer, ...] = ()
+    roles: tuple[Role, ...] = ()
+    attribs: tuple[Attrib, ...] = ()
+    path: str = ""
+    """Where its scripts and hook classes lie; empty for one that came as data alone."""
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Everything imported, and the relations that follow from it."""
+
+    roles: Mapping[str, Role]
+    jigs: Mapping[str, Jig]
+    attribs: Mapping[str, Attrib]
+
+    @classmethod
+    def of(cls, barclamps: Iterable[Barclamp]) -> "Catalogue":
+        listed = list(barclamps)
+        return cls(
+            roles={role.name: role for barclamp in listed for role in barclamp.roles},
+            jigs={jig.name: jig for barclamp in listed for jig in barclamp.jigs},
+            attribs={attrib.name: attrib for barclamp in listed for attrib in barclamp.attribs},
+        )
+
+    def role(self, name: str) -> Role:
+        if name not in self.roles:
+            raise NotFound("role", name)
+        return self.roles[name]
+
+    def needed(self, name: str) -> tuple[str, ...]:
+        """The roles that must be there before `name`: its requires, the roles attached to it, the owners of the
+        attribs it wants, and its jig's client role. Some may not be imported yet."""
+        return self._needed.get(name, ())
+
+    def providers(self, name: str) -> tuple[str, ...]:
+        """The roles that can stand in for `name`, by name."""
+        return self._providers.get(name, ())
+
+    def rivals(self, name: str) -> frozenset[str]:
+        """The roles that may not share a node with `name` because one of the two says that they conflict."""
+        return self._rivals.get(name, frozenset())
+
+    def stand_ins(self, name: str) -> frozenset[str]:
+        """The roles in a provides relation with `name`, in either direction."""
+        return self._stand_ins.get(name, frozenset())
+
+    def attribs_of(self, name: str) -> tuple[Attrib, ...]:
+        """The attribs a noderole of role `name` answers for: its own, and those of the roles it provides."""
+        owners = {name, *self.roles[name].provides} if name in self.roles else {name}
+        return tuple(attrib for attrib in self.attribs.values() if attrib.role in owners)
+
+    def flagged(self, flag: Flag) -> tuple[str, ...]:
+        return tuple(sorted(name for name, role in self.roles.items() if role.has(flag)))
+
+    @cached_property
+    def _needed(self) -> dict[str, tuple[str, ...]]:
+        attached: dict[str, list[str]] = {}
+        for name in sorted(self.roles):
+            for host in self.roles[name].attaches:
+                attached.setdefault(host, []).append(name)
+        needed: dict[str, tuple[str, ...]] = {}
+        for name, role in self.roles.items():
+            jig = self.jigs.get(role.jig)
+            client = [jig.client_role] if jig and jig.client_role and jig.client_role != name else []
+            owners = [self.attribs[want].role for want in role.wants if want in self.attribs]
+            # What it provides it answers for itself, so it needs nobody else for those attribs.
+            others = [owner for owner in owners if owner and owner not in role.provides]
+            names = [*client, *role.requires, *attached.get(name, ()), *others]
+            needed[name] = tuple(dict.fromkeys(need for need in names if need != name))
+        return needed
+
+    @cached_property
+    def _providers(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, list[str]] = {}
+        for name in sorted(self.roles):
+            for provided in self.roles[name].provides:
+                found.setdefault(provided, []).append(name)
+        return {name: tuple(providers) for name, providers in found.items()}
+
+    @cached_property
+    def _rivals(self) -> dict[str, frozenset[str]]:
+        return _both_ways((name, other) for name, role in self.roles.items() for other in role.conflicts)
+
+    @cached_property
+    def _stand_ins(self) -> dict[str, frozenset[str]]:
+        return _both_ways((name, other) for name, role in self.roles.items() for other in role.provides)
+
+    def check(self) -> None:
+        """Raise a conflict if the roles need each other in a circle, or one that is not there at all."""
+        self._check_client_roles()
+        path = find_cycle(self._needed)
+        if path:
+            raise Conflict(Rule.CYCLE, f"These roles need each other in a circle: {' -> '.join(path)}.")
+
+    def _check_client_roles(self) -> None:
+        for jig in self.jigs.values():
+            fault = self.client_role_fault(jig)
+            if fault:
+                raise Conflict(Rule.BARCLAMP, fault)
+
+    def client_role_fault(self, jig: Jig) -> str | None:
+        """Why the client role of `jig` cannot be that; None if it can, or is not imported yet."""
+        client = self.roles.get(jig.client_role) if jig.client_role else None
+        if client is None:
+            return None
+        if not client.has(Flag.IMPLICIT):
+            return f"Jig {jig.name!r} names {client.name!r} as its client role, which must have the flag implicit."
+        if client.jig == jig.name:
+            return f"Role {client.name!r} is the client role of jig {jig.name!r} and cannot itself use that jig."
+        return None
+
+
+def _both_ways(pairs: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for one, other in pairs:
+        found.setdefault(one, set()).add(other)
+        found.setdefault(other, set()).add(one)
+    return {name: frozenset(others) for name, others in found.items()}
+
+
+def find_cycle(needed: Mapping[str, Iterable[str]]) -> list[str] | None:
+    """The names along a circle of `needed`, first name again at the end; None if there is none.
+
+    Iterative, because a chain of requires may be longer than Python's stack is deep.
+    """
+    done: set[str] = set()
+    for start in sorted(needed):
+        path: list[str] = []
+        on_path: set[str] = set()
+        stack: list[tuple[str, bool]] = [(start, True)]
+        while stack:
+            name, entering = stack.pop()
+            if not entering:
+                on_path.discard(path.pop())
+                done.add(name)
+                continue
+            if name in on_path:
+                return [*path[path.index(name) :], name]
+            if name in done:
+                continue
+            path.append(name)
+            on_path.add(name)
+            stack.append((name, False))
+            stack.extend((need, True) for need in needed.get(name, ()))
+    return None

@@ -1,0 +1,158 @@
+"""The noderole graph as plain values, and an in-memory view of as much of it as a question needs.
+
+The view is what binding, planning and `why` look at. It is filled by the store (or a test) and knows no rule: rules
+are in `binding.py`, `removal.py` and `snapshots.py`.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from rackwright.domain.states import PROPOSED, NodeRoleState
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    id: int
+    name: str
+    deployment_id: int
+    admin: bool = False
+    system: bool = False
+    """A phantom: no machine, but the place of a deployment's service roles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    id: int
+    name: str
+    parent_id: int | None
+    phantom_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRole:
+    id: int
+    node_id: int
+    role: str
+    deployment_id: int
+    state: NodeRoleState
+    cohort: int = 0
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Which of several comes first: the lowest cohort, then the oldest."""
+        return (self.cohort, self.id)
+
+
+class Graph:
+    """Nodes, deployments, noderoles and edges, indexed for the questions the rules ask."""
+
+    def __init__(
+        self,
+        nodes: Iterable[Node] = (),
+        deployments: Iterable[Deployment] = (),
+        noderoles: Iterable[NodeRole] = (),
+        edges: Iterable[tuple[int, int]] = (),
+    ) -> None:
+        self.nodes = {node.id: node for node in nodes}
+        self.deployments = {deployment.id: deployment for deployment in deployments}
+        self.noderoles: dict[int, NodeRole] = {}
+        self._parents: dict[int, list[int]] = {}
+        self._children: dict[int, list[int]] = {}
+        self._places: dict[tuple[int, str], int] = {}
+        self._on_node: dict[int, list[int]] = {}
+        self._of_role: dict[tuple[int, str], list[int]] = {}
+        self._first: dict[tuple[int, str], int] = {}
+        for noderole in noderoles:
+            self.add(noderole)
+        for parent, child in edges:
+            self.link(parent, child)
+
+    # --- questions
+
+    def at(self, node_id: int, role: str) -> NodeRole | None:
+        found = self._places.get((node_id, role))
+        return None if found is None else self.noderoles[found]
+
+    def on_node(self, node_id: int) -> list[NodeRole]:
+        return [self.noderoles[id] for id in self._on_node.get(node_id, ())]
+
+    def of_role(self, deployment_id: int, role: str) -> list[NodeRole]:
+        """All noderoles of a role in one deployment, first the lowest (cohort, id)."""
+        found = (self.noderoles[id] for id in self._of_role.get((deployment_id, role), ()))
+        return sorted(found, key=lambda noderole: noderole.rank)
+
+    def first_of_role(self, deployment_id: int, role: str, proposal: int) -> NodeRole | None:
+        """The lowest (cohort, id) of a role in one deployment that deployment `proposal` can see."""
+        if deployment_id == proposal:
+            first = self._first.get((deployment_id, role))
+            return None if first is None else self.noderoles[first]
+        return next((found for found in self.of_role(deployment_id, role) if visible(found, proposal)), None)
+
+    def parents(self, id: int) -> list[int]:
+        return self._parents.get(id, [])
+
+    def children(self, id: int) -> list[int]:
+        return self._children.get(id, [])
+
+    def path(self, deployment_id: int) -> Iterator[int]:
+        """The deployment itself, its parent, and so on to the root."""
+        at: int | None = deployment_id
+        while at is not None:
+            yield at
+            at = self.deployments[at].parent_id
+
+    def ancestors(self, ids: Iterable[int]) -> set[int]:
+        """All that `ids` stand on, themselves left out unless they stand on each other."""
+        return _reach(ids, self._parents)
+
+    def descendants(self, ids: Iterable[int]) -> set[int]:
+        return _reach(ids, self._children)
+
+    def title(self, id: int) -> str:
+        """How messages name a noderole: role on node."""
+        noderole = self.noderoles[id]
+        return f"{noderole.role} on {self.node_name(noderole.node_id)}"
+
+    def node_name(self, node_id: int) -> str:
+        return self.nodes[node_id].name if node_id in self.nodes else f"node {node_id}"
+
+    def deployment_name(self, deployment_id: int) -> str:
+        found = self.deployments.get(deployment_id)
+        return found.name if found else f"deployment {deployment_id}"
+
+    # --- changes, to a copy a rule is working on
+
+    def add(self, noderole: NodeRole) -> None:
+        self.noderoles[noderole.id] = noderole
+        self._places[noderole.node_id, noderole.role] = noderole.id
+        self._on_node.setdefault(noderole.node_id, []).append(noderole.id)
+        key = (noderole.deployment_id, noderole.role)
+        self._of_role.setdefault(key, []).append(noderole.id)
+        first = self._first.get(key)
+        if first is None or noderole.rank < self.noderoles[first].rank:
+            self._first[key] = noderole.id
+
+    def link(self, parent: int, child: int) -> None:
+        self._parents.setdefault(child, []).append(parent)
+        self._children.setdefault(parent, []).append(child)
+
+    def set_cohort(self, id: int, cohort: int) -> None:
+        noderole = self.noderoles[id] = replace(self.noderoles[id], cohort=cohort)
+        key = (noderole.deployment_id, noderole.role)
+        self._first[key] = min(self._of_role[key], key=lambda other: self.noderoles[other].rank)
+
+
+def visible(noderole: NodeRole, proposal: int) -> bool:
+    """Whether a binding in deployment `proposal` may build on it: it is committed, or proposed there."""
+    return noderole.state is not PROPOSED or noderole.deployment_id == proposal
+
+
+def _reach(ids: Iterable[int], step: dict[int, list[int]]) -> set[int]:
+    reached: set[int] = set()
+    stack = list(ids)
+    while stack:
+        for next_id in step.get(stack.pop(), ()):
+            if next_id not in reached:
+                reached.add(next_id)
+                stack.append(next_id)
+    return reached

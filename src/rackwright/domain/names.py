@@ -1,0 +1,49 @@
+"""Names, MACs and UUIDs, checked on the way in. What passes here may be rendered anywhere."""
+
+import re
+from uuid import UUID
+
+from rackwright.domain.errors import Invalid
+
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_FQDN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_MAC = re.compile(r"(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}")
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9_.-]{0,61}[a-z0-9])?")
+
+PHANTOM_SUFFIX = ".services.internal"
+
+
+def check_node_name(name: str) -> str:
+    """A fully qualified domain name, in lower case."""
+    lowered = name.strip().lower()
+    if not _FQDN.fullmatch(lowered) or len(lowered) > 253 or "." not in lowered:
+        raise Invalid(f"{name[:80]!r} is no node name: it must be a full domain name such as n1.rack.example.")
+    if lowered.endswith(PHANTOM_SUFFIX):
+        raise Invalid(f"Node names ending in {PHANTOM_SUFFIX!r} are kept for the services of deployments.")
+    if lowered.replace(".", "").isdecimal():
+        raise Invalid(f"{name[:80]!r} looks like an address; a node needs a name.")
+    return lowered
+
+
+def check_name(kind: str, name: str) -> str:
+    """A name of a deployment, group or the like."""
+    if not _NAME.fullmatch(name) or name.isdecimal():
+        raise Invalid(
+            f"{name[:80]!r} is no name for a {kind}: use lower-case letters, digits, '-', '_' and '.', at most 63, "
+            "and not digits alone."
+        )
+    return name
+
+
+def check_mac(mac: str) -> str:
+    lowered = mac.strip().lower()
+    if not _MAC.fullmatch(lowered):
+        raise Invalid(f"{mac[:40]!r} is no MAC address; write it like 52:54:00:12:34:56.")
+    return lowered.replace("-", ":")
+
+
+def check_uuid(uuid: str) -> str:
+    try:
+        return str(UUID(uuid))
+    except ValueError:
+        raise Invalid(f"{uuid[:40]!r} is no UUID.") from None

@@ -1,0 +1,109 @@
+"""The noderole's states and every way from one to the next, as one table.
+
+The store turns these rows into SQL and the annealer into runs; neither has a rule of its own.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+
+class NodeRoleState(IntEnum):
+    """Ordered so that the worst of several is their maximum. Stored as numbers: never renumber."""
+
+    ACTIVE = 0
+    PROPOSED = 1
+    BLOCKED = 2
+    TODO = 3
+    TRANSITION = 4
+    ERROR = 5
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+ACTIVE = NodeRoleState.ACTIVE
+PROPOSED = NodeRoleState.PROPOSED
+BLOCKED = NodeRoleState.BLOCKED
+TODO = NodeRoleState.TODO
+TRANSITION = NodeRoleState.TRANSITION
+ERROR = NodeRoleState.ERROR
+
+COMMITTED = frozenset(NodeRoleState) - {PROPOSED}
+
+
+class Trigger(Enum):
+    """What moves a noderole."""
+
+    COMMIT = "its snapshot was committed"
+    PARENTS_MET = "its last unmet parent became active"
+    PARENT_LOST = "one of its parents is no longer active"
+    CLAIM = "the annealer handed it to its jig"
+    SUCCEED = "its run succeeded"
+    FAIL = "its run failed"
+    STALE = "its inputs changed while it ran"
+    LOST = "the worker that ran it died"
+    UNCHANGED = "its inputs are those of the last success"
+    DIRTY = "one of its inputs changed"
+    OSCILLATE = "one of its inputs will not come to rest"
+    CHANGE = "a commit changed its own intent"
+    RETRY = "a person asked for another run"
+    REINSTALL = "a person asked for a new install"
+    REBOOT = "its node booted anew"
+    REGROUP = "a cluster it depends on changed its members"
+
+
+@dataclass(frozen=True)
+class Transition:
+    """From any of `sources` to `target`; `target` None means TODO or BLOCKED, by its parents."""
+
+    sources: frozenset[NodeRoleState]
+    target: NodeRoleState | None
+    spares_destructive: bool = False
+    """A destructive noderole that is ACTIVE stays so: it must never run again by itself."""
+    forces: bool = False
+    """It runs even if its inputs are those of the last success."""
+
+
+def _from(*sources: NodeRoleState) -> frozenset[NodeRoleState]:
+    return frozenset(sources)
+
+
+TRANSITIONS: dict[Trigger, Transition] = {
+    Trigger.COMMIT: Transition(_from(PROPOSED), None),
+    Trigger.PARENTS_MET: Transition(_from(BLOCKED), TODO),
+    Trigger.PARENT_LOST: Transition(_from(TODO), BLOCKED),
+    Trigger.CLAIM: Transition(_from(TODO), TRANSITION),
+    Trigger.SUCCEED: Transition(_from(TRANSITION), ACTIVE),
+    Trigger.FAIL: Transition(_from(TRANSITION), ERROR),
+    Trigger.STALE: Transition(_from(TRANSITION), None),
+    Trigger.LOST: Transition(_from(TRANSITION), None, forces=True),
+    Trigger.UNCHANGED: Transition(_from(TODO), ACTIVE),
+    Trigger.DIRTY: Transition(_from(ACTIVE), None, spares_destructive=True),
+    Trigger.OSCILLATE: Transition(_from(TODO, BLOCKED), ERROR),
+    Trigger.CHANGE: Transition(_from(ACTIVE, ERROR, TODO, BLOCKED), None, spares_destructive=True),
+    Trigger.RETRY: Transition(_from(ERROR, ACTIVE), TODO, spares_destructive=True, forces=True),
+    Trigger.REINSTALL: Transition(_from(ERROR, ACTIVE), TODO, forces=True),
+    Trigger.REBOOT: Transition(
+        _from(ACTIVE, ERROR, TODO, BLOCKED, TRANSITION), None, spares_destructive=True, forces=True
+    ),
+    Trigger.REGROUP: Transition(_from(ACTIVE), BLOCKED, spares_destructive=True),
+}
+
+
+def target(trigger: Trigger, state: NodeRoleState, *, unmet: int, destructive: bool = False) -> NodeRoleState | None:
+    """The state `trigger` moves a noderole to, or None if it does not move it."""
+    transition = TRANSITIONS[trigger]
+    if state not in transition.sources:
+        return None
+    if destructive and transition.spares_destructive and state is ACTIVE:
+        return None
+    if transition.target is not None:
+        return transition.target
+    return BLOCKED if unmet else TODO
+
+
+def worst(states: Iterable[NodeRoleState]) -> NodeRoleState:
+    """What a node or a deployment shows: the worst state of its noderoles; ACTIVE if it has none."""
+    return max(states, default=ACTIVE)

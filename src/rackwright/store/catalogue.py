@@ -1,0 +1,79 @@
+"""The catalogue as stored: read whole, and kept by its version."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Row
+
+from rackwright.domain.catalogue import Attrib, Catalogue, Flag, Jig, Role
+
+if TYPE_CHECKING:
+    from rackwright.store.session import Session
+
+
+@dataclass(frozen=True)
+class StoredCatalogue:
+    version: int
+    catalogue: Catalogue
+    role_ids: Mapping[str, int]
+    role_names: Mapping[int, str]
+    attrib_ids: Mapping[str, int]
+
+
+async def load_catalogue(session: "Session", version: int) -> StoredCatalogue:
+    jigs = await session.rows(
+        "SELECT j.name, b.name AS barclamp, j.kind, j.description, j.active, j.client_role"
+        " FROM jigs j JOIN barclamps b ON b.id = j.barclamp_id"
+    )
+    roles = await session.rows(
+        "SELECT r.id, r.name, b.name AS barclamp, r.jig, r.description, r.requires, r.attaches, r.wants, r.provides,"
+        " r.conflicts, r.flags, r.template, r.deadline FROM roles r JOIN barclamps b ON b.id = r.barclamp_id"
+    )
+    attribs = await session.rows(
+        'SELECT a.id, a.name, b.name AS barclamp, a.map, r.name AS role, a.description, a.schema, a."default",'
+        " a.has_default, a.secret FROM attribs a JOIN barclamps b ON b.id = a.barclamp_id"
+        " LEFT JOIN roles r ON r.id = a.role_id ORDER BY a.id"
+    )
+    return StoredCatalogue(
+        version=version,
+        catalogue=Catalogue(
+            roles={row.name: _role(row) for row in roles},
+            jigs={row.name: Jig(**row._mapping) for row in jigs},
+            attribs={row.name: _attrib(row) for row in attribs},
+        ),
+        role_ids={row.name: row.id for row in roles},
+        role_names={row.id: row.name for row in roles},
+        attrib_ids={row.name: row.id for row in attribs},
+    )
+
+
+def _role(row: Row[Any]) -> Role:
+    return Role(
+        name=row.name,
+        barclamp=row.barclamp,
+        jig=row.jig,
+        description=row.description,
+        requires=tuple(row.requires),
+        attaches=tuple(row.attaches),
+        wants=tuple(row.wants),
+        provides=tuple(row.provides),
+        conflicts=tuple(row.conflicts),
+        flags=frozenset(Flag(flag) for flag in row.flags),
+        template=row.template,
+        deadline=row.deadline,
+    )
+
+
+def _attrib(row: Row[Any]) -> Attrib:
+    return Attrib(
+        name=row.name,
+        barclamp=row.barclamp,
+        map=tuple(row.map),
+        role=row.role,
+        description=row.description,
+        schema=row.schema,
+        default=row.default,
+        has_default=row.has_default,
+        secret=row.secret,
+    )

@@ -1,0 +1,281 @@
+"""Committing a proposal: the plan, and doing just what the plan says, in one transaction.
+
+The plan is worked out by the same code before, for the person to see, and within the commit. If the two differ, or a
+rule no longer holds, the commit is a conflict and nothing has changed.
+"""
+
+from collections.abc import Collection, Sequence
+
+from rackwright.domain.binding import BindPlan, bind
+from rackwright.domain.catalogue import Flag
+from rackwright.domain.errors import Conflict, Rule
+from rackwright.domain.graph import Graph, NodeRole
+from rackwright.domain.snapshots import CommitPlan, Proposal, plan_commit
+from rackwright.domain.states import PROPOSED, Trigger
+from rackwright.store.binding import adopt, push_cohorts, rebind_proposed, require_proposal
+from rackwright.store.catalogue import StoredCatalogue
+from rackwright.store.deployments import DeploymentRecord
+from rackwright.store.events import emit
+from rackwright.store.graph import bump_graph, graph_version, load_for_binding, load_nodes, load_with_descendants
+from rackwright.store.noderoles import remove
+from rackwright.store.session import Session
+from rackwright.store.snapshots import drop_unused_roles, release
+from rackwright.store.transitions import dirty, move, regroup, takers
+
+
+async def plan(session: Session, deployment: DeploymentRecord) -> CommitPlan:
+    """What a commit would do now. Needs the graph lock: bindings are worked out again where the graph moved on."""
+    snapshot_id = await require_proposal(session, deployment)
+    stored = await session.catalogue()
+    await _work_out_again(session, stored, deployment, snapshot_id)
+    planned, _ = await _plan(session, stored, deployment, snapshot_id)
+    return planned
+
+
+async def commit(
+    session: Session, deployment: DeploymentRecord, digest: str | None = None, comment: str = ""
+) -> CommitPlan:
+    """Make the proposal head. Needs the graph lock. `digest` is that of the plan the person saw."""
+    snapshot_id = await require_proposal(session, deployment)
+    stored = await session.catalogue()
+    adopted = await _work_out_again(session, stored, deployment, snapshot_id)
+    planned, proposal = await _plan(session, stored, deployment, snapshot_id)
+    if digest is not None and digest != planned.digest:
+        raise Conflict(
+            Rule.PLAN_CHANGED,
+            f"What committing deployment {deployment.name!r} would do has changed since you saw its plan. "
+            "Look at the plan again.",
+        )
+    await _apply(session, stored, deployment, snapshot_id, proposal, planned, adopted)
+    await _become_head(session, deployment, snapshot_id, comment)
+    return planned
+
+
+# --- working bindings out again
+
+
+async def _work_out_again(
+    session: Session, stored: StoredCatalogue, deployment: DeploymentRecord, snapshot_id: int
+) -> BindPlan:
+    """Bind the proposal anew if the graph it was bound in is no longer the one there is.
+
+    Returns what only a commit may do: edges to, and cohorts of, noderoles that are committed already.
+    """
+    proposed = await session.rows(
+        "SELECT id, node_id, role_id FROM node_roles WHERE deployment_id = :id AND state = :proposed"
+        " ORDER BY cohort, id",
+        id=deployment.id,
+        proposed=int(PROPOSED),
+    )
+    roles = {stored.role_names[row.role_id] for row in proposed}
+    clustered = any(stored.catalogue.role(role).has(Flag.CLUSTER) for role in roles)
+    version = await graph_version(session)
+    seen = await session.value("SELECT worked_out_at FROM snapshots WHERE id = :id", id=snapshot_id)
+    if not proposed or (seen == version and not clustered):
+        return BindPlan()
+    known = {(row.node_id, stored.role_names[row.role_id]): row.id for row in proposed}
+    graph = await load_for_binding(session, stored, deployment.id, {node for node, _ in known}, roles)
+    without = _without(graph, set(known.values()))
+    worked_out = bind(without, stored.catalogue, deployment.id, list(known), state=PROPOSED, known=known)
+    if not _same(graph, worked_out, set(known.values())):
+        worked_out = await rebind_proposed(session, deployment, snapshot_id, worked_out, without)
+    new = {noderole.id for noderole in worked_out.created}
+    return BindPlan(
+        edges=[(parent, child) for parent, child in worked_out.edges if child not in new],
+        recohorted=worked_out.recohorted,
+    )
+
+
+def _without(graph: Graph, ids: set[int]) -> Graph:
+    return Graph(
+        nodes=graph.nodes.values(),
+        deployments=graph.deployments.values(),
+        noderoles=[noderole for id, noderole in graph.noderoles.items() if id not in ids],
+        edges=[
+            (parent, child)
+            for child in graph.noderoles
+            for parent in graph.parents(child)
+            if parent not in ids and child not in ids
+        ],
+    )
+
+
+def _same(graph: Graph, worked_out: BindPlan, known: set[int]) -> bool:
+    """Whether binding anew gave just the noderoles and edges that are there."""
+    if {noderole.id for noderole in worked_out.created} != known:
+        return False
+    before = {(parent, child) for child in known for parent in graph.parents(child)}
+    after = {(parent, child) for parent, child in worked_out.edges if child in known}
+    return before == after and all(graph.noderoles[one.id].cohort == one.cohort for one in worked_out.created)
+
+
+# --- the plan
+
+
+async def _plan(
+    session: Session, stored: StoredCatalogue, deployment: DeploymentRecord, snapshot_id: int
+) -> tuple[CommitPlan, Proposal]:
+    created = await _created(session, stored, deployment)
+    dropped = await _ids(session, _DROPPED, deployment, snapshot_id)
+    changed = await _ids(session, _CHANGED, deployment, snapshot_id)
+    changed_roles = await session.rows(_CHANGED_ROLES, deployment=deployment.id, snapshot=snapshot_id)
+    role_ids = [row.role_id for row in changed_roles]
+    affected = {*changed, *await _of_roles(session, deployment.id, role_ids)}
+    clusters = await _touched_members(session, stored, deployment, created, dropped)
+    taking = await takers(session, affected)
+    involved = {*dropped, *affected, *clusters, *(id for ids in taking.values() for id in ids)}
+    graph = await load_with_descendants(session, stored, involved) if involved else Graph()
+    await load_nodes(session, graph, {noderole.node_id for noderole in created})
+    for noderole in created:
+        if noderole.id not in graph.noderoles:
+            graph.add(noderole)
+    revision = await session.value("SELECT revision FROM snapshots WHERE id = :id", id=snapshot_id)
+    proposal = Proposal(
+        deployment_id=deployment.id,
+        revision=revision,
+        created=tuple(created),
+        dropped=frozenset(dropped),
+        changed=frozenset(changed),
+        changed_roles=frozenset(stored.role_names[id] for id in role_ids),
+        takers=taking,
+    )
+    return plan_commit(stored.catalogue, graph, proposal), proposal
+
+
+_DROPPED = """
+SELECT nr.id FROM node_roles nr WHERE nr.deployment_id = :deployment AND nr.state <> :proposed AND NOT nr.doomed
+  AND NOT EXISTS (SELECT FROM snapshot_bindings b WHERE b.snapshot_id = :snapshot
+                  AND b.node_id = nr.node_id AND b.role_id = nr.role_id)
+"""
+
+_CHANGED = """
+SELECT nr.id FROM node_roles nr JOIN snapshot_bindings b
+  ON b.snapshot_id = :snapshot AND b.node_id = nr.node_id AND b.role_id = nr.role_id
+WHERE nr.deployment_id = :deployment AND nr.state <> :proposed AND b.data <> nr.user_data
+"""
+
+_CHANGED_ROLES = """
+SELECT sr.role_id FROM snapshot_roles sr JOIN deployment_roles dr
+  ON dr.deployment_id = :deployment AND dr.role_id = sr.role_id
+WHERE sr.snapshot_id = :snapshot AND sr.data <> dr.data
+"""
+
+
+async def _ids(session: Session, query: str, deployment: DeploymentRecord, snapshot_id: int) -> set[int]:
+    found = await session.rows(query, deployment=deployment.id, snapshot=snapshot_id, proposed=int(PROPOSED))
+    return {row.id for row in found}
+
+
+async def _created(session: Session, stored: StoredCatalogue, deployment: DeploymentRecord) -> list[NodeRole]:
+    found = await session.rows(
+        "SELECT id, node_id, role_id, cohort FROM node_roles WHERE deployment_id = :id AND state = :proposed",
+        id=deployment.id,
+        proposed=int(PROPOSED),
+    )
+    return [
+        NodeRole(row.id, row.node_id, stored.role_names[row.role_id], deployment.id, PROPOSED, row.cohort)
+        for row in found
+    ]
+
+
+async def _of_roles(session: Session, deployment_id: int, role_ids: Collection[int]) -> set[int]:
+    if not role_ids:
+        return set()
+    found = await session.rows(
+        "SELECT id FROM node_roles WHERE deployment_id = :id AND role_id = ANY (:roles) AND state <> :proposed",
+        id=deployment_id,
+        roles=list(role_ids),
+        proposed=int(PROPOSED),
+    )
+    return {row.id for row in found}
+
+
+async def _touched_members(
+    session: Session,
+    stored: StoredCatalogue,
+    deployment: DeploymentRecord,
+    created: Sequence[NodeRole],
+    dropped: Collection[int],
+) -> set[int]:
+    """All committed members of the clusters that gain or lose one."""
+    roles = {stored.role_ids[one.role] for one in created if stored.catalogue.role(one.role).has(Flag.CLUSTER)}
+    if dropped:
+        found = await session.rows(
+            "SELECT DISTINCT nr.role_id FROM node_roles nr JOIN roles r ON r.id = nr.role_id AND r.cluster"
+            " WHERE nr.id = ANY (:ids)",
+            ids=list(dropped),
+        )
+        roles |= {row.role_id for row in found}
+    return await _of_roles(session, deployment.id, roles)
+
+
+# --- doing it
+
+
+async def _apply(
+    session: Session,
+    stored: StoredCatalogue,
+    deployment: DeploymentRecord,
+    snapshot_id: int,
+    proposal: Proposal,
+    planned: CommitPlan,
+    adopted: BindPlan,
+) -> None:
+    removed = {line.id for line in planned.removed}
+    created = [noderole.id for noderole in proposal.created if noderole.id not in removed]
+    await _take_data(session, deployment, snapshot_id)
+    await move(session, Trigger.COMMIT, created)
+    await adopt(session, adopted.edges)
+    await push_cohorts(session, adopted.recohorted)
+    changed = {*proposal.changed, *await _of_changed_roles(session, stored, proposal)} - removed
+    await dirty(session, changed, Trigger.CHANGE)
+    await regroup(session, {*created, *removed})
+    taking = {id for ids in proposal.takers.values() for id in ids} - removed - changed
+    await dirty(session, taking)
+    await session.run(
+        "UPDATE nodes SET deployment_id = :deployment WHERE id = ANY (:ids) AND deployment_id <> :deployment",
+        deployment=deployment.id,
+        ids=list({noderole.node_id for noderole in proposal.created}),
+    )
+    await remove(session, removed)
+
+
+async def _of_changed_roles(session: Session, stored: StoredCatalogue, proposal: Proposal) -> set[int]:
+    return await _of_roles(session, proposal.deployment_id, [stored.role_ids[role] for role in proposal.changed_roles])
+
+
+async def _take_data(session: Session, deployment: DeploymentRecord, snapshot_id: int) -> None:
+    """The intent becomes what is in force."""
+    await session.run(
+        """
+        UPDATE node_roles nr SET user_data = b.data FROM snapshot_bindings b
+        WHERE b.snapshot_id = :snapshot AND nr.node_id = b.node_id AND nr.role_id = b.role_id
+          AND nr.deployment_id = :deployment AND nr.user_data <> b.data
+        """,
+        snapshot=snapshot_id,
+        deployment=deployment.id,
+    )
+    await session.run(
+        """
+        UPDATE deployment_roles dr SET data = sr.data FROM snapshot_roles sr
+        WHERE sr.snapshot_id = :snapshot AND dr.deployment_id = :deployment AND dr.role_id = sr.role_id
+          AND dr.data <> sr.data
+        """,
+        snapshot=snapshot_id,
+        deployment=deployment.id,
+    )
+
+
+async def _become_head(session: Session, deployment: DeploymentRecord, snapshot_id: int, comment: str) -> None:
+    await session.run(
+        "UPDATE snapshots SET state = 'archived' WHERE deployment_id = :id AND state = 'head'", id=deployment.id
+    )
+    await session.run(
+        "UPDATE snapshots SET state = 'head', committed_at = now(), comment = :comment WHERE id = :id",
+        id=snapshot_id,
+        comment=comment,
+    )
+    await drop_unused_roles(session, deployment.id)
+    await release(session, deployment)
+    await bump_graph(session)
+    await emit(session, "snapshot.committed", snapshot_id, deployment_id=deployment.id)

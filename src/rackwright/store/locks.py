@@ -1,0 +1,10 @@
+"""The advisory locks, all in one place so that no two things share a number. Taken in this order when more than one."""
+
+from typing import Final
+
+MIGRATION_LOCK: Final = 0x5241434B01
+"""Held while the schema is brought up to date."""
+GRAPH_LOCK: Final = 0x5241434B02
+"""Held by whatever adds or removes noderoles, edges, nodes, deployments or roles."""
+CAP_LOCK: Final = 0x5241434B03
+"""Held by a pass of the annealer, so that the number of running runs it counted stays true."""

@@ -1,0 +1,285 @@
+"""Nodes: found again by any MAC, UUID or key, never made twice; what happens when one boots, moves or goes."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from psycopg.types.json import Jsonb
+
+from rackwright.domain.catalogue import Flag, Json, JsonObject
+from rackwright.domain.errors import Conflict, Invalid, NotFound, Rule
+from rackwright.domain.names import check_mac, check_node_name, check_uuid
+from rackwright.domain.states import COMMITTED, TRANSITION, NodeRoleState, Trigger, worst
+from rackwright.store.binding import bind_committed
+from rackwright.store.deployments import SYSTEM, DeploymentRecord, get_deployment, key_id
+from rackwright.store.events import emit
+from rackwright.store.graph import bump_graph
+from rackwright.store.noderoles import deletable, remove
+from rackwright.store.session import Session
+from rackwright.store.slots import add_slots
+from rackwright.store.transitions import dirty, move
+
+
+@dataclass(frozen=True)
+class NewNode:
+    """What is known of a machine when it is added."""
+
+    name: str
+    description: str = ""
+    admin: bool = False
+    alive: bool = False
+    available: bool = True
+    deployment: str | None = None
+    macs: Sequence[str] = ()
+    uuid: str | None = None
+    key: str | None = None
+    discovery: JsonObject = field(default_factory=dict)
+    hint: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NodeRecord:
+    id: int
+    name: str
+    description: str
+    admin: bool
+    system: bool
+    alive: bool
+    available: bool
+    bootenv: str
+    observed_bootenv: str
+    boot_id: str | None
+    deployment_id: int
+    deployment: str
+    uuid: str | None
+    discovery: JsonObject
+    hint: JsonObject
+    quirks: list[str]
+    stay_on: bool
+    macs: list[str]
+    states: list[int]
+
+    @property
+    def state(self) -> NodeRoleState:
+        return worst(NodeRoleState(state) for state in self.states)
+
+
+_SELECT = """
+SELECT n.id, n.name, n.description, n.admin, n.system, n.alive, n.available, n.bootenv, n.observed_bootenv, n.boot_id,
+       n.deployment_id, d.name AS deployment, n.uuid::text AS uuid, n.discovery, n.hint, n.quirks, n.stay_on,
+       ARRAY(SELECT mac::text FROM node_macs m WHERE m.node_id = n.id ORDER BY mac) AS macs,
+       ARRAY(SELECT DISTINCT state FROM node_roles nr WHERE nr.node_id = n.id) AS states
+FROM nodes n JOIN deployments d ON d.id = n.deployment_id
+"""
+
+
+async def select_nodes(session: Session, where: str, **values: object) -> list[NodeRecord]:
+    return [NodeRecord(**row._mapping) for row in await session.rows(f"{_SELECT} {where}", **values)]
+
+
+async def get_node(session: Session, name_or_id: str | int) -> NodeRecord:
+    found = await select_nodes(
+        session, "WHERE n.name = :name OR n.id = :id", name=str(name_or_id).lower(), id=key_id(name_or_id)
+    )
+    if not found:
+        raise NotFound("node", name_or_id)
+    return found[0]
+
+
+async def find_node(
+    session: Session, macs: Collection[str], uuid: str | None = None, key: str | None = None
+) -> int | None:
+    """The node any of these belongs to. They find a machine; they never authenticate it."""
+    found = await session.rows(
+        "SELECT node_id AS id FROM node_macs WHERE mac = ANY (CAST(:macs AS macaddr[]))"
+        " UNION SELECT id FROM nodes WHERE uuid = CAST(:uuid AS uuid) OR key = :key",
+        macs=[check_mac(mac) for mac in macs],
+        uuid=None if uuid is None else check_uuid(uuid),
+        key=key,
+    )
+    if len(found) > 1:
+        names = await session.rows("SELECT name FROM nodes WHERE id = ANY (:ids)", ids=[row.id for row in found])
+        listed = ", ".join(sorted(row.name for row in names))
+        raise Conflict(
+            Rule.EXISTS, f"These MACs, UUID or key belong to several nodes: {listed}. Remove the wrong ones."
+        )
+    return found[0].id if found else None
+
+
+async def create_node(session: Session, new: NewNode) -> int:
+    """Add a machine and bind its discovery roles. Needs the graph lock."""
+    name = check_node_name(new.name)
+    taken = await session.value("SELECT 1 FROM nodes WHERE name = :name", name=name)
+    if taken:
+        raise Conflict(Rule.EXISTS, f"There is a node {name!r} already. Choose another name.")
+    other = await find_node(session, new.macs, new.uuid, new.key)
+    if other is not None:
+        known = await get_node(session, other)
+        raise Conflict(Rule.EXISTS, f"This machine is known already, as node {known.name!r}.")
+    system = await get_deployment(session, SYSTEM)
+    id: int = await session.value(
+        """
+        INSERT INTO nodes (name, description, admin, alive, available, deployment_id, uuid, key, discovery, hint)
+        VALUES (:name, :description, :admin, :alive, :available, :deployment_id, CAST(:uuid AS uuid), :key,
+                :discovery, :hint)
+        RETURNING id
+        """,
+        name=name,
+        description=new.description,
+        admin=new.admin,
+        alive=new.alive,
+        available=new.available,
+        deployment_id=system.id,
+        uuid=None if new.uuid is None else check_uuid(new.uuid),
+        key=new.key,
+        discovery=Jsonb(new.discovery),
+        hint=Jsonb(new.hint),
+    )
+    await add_slots(session, nodes=[id])
+    for mac in dict.fromkeys(check_mac(mac) for mac in new.macs):
+        await session.run("INSERT INTO node_macs (mac, node_id) VALUES (CAST(:mac AS macaddr), :id)", mac=mac, id=id)
+    await emit(session, "node.created", id, node_id=id, deployment_id=system.id, data={"name": name})
+    stored = await session.catalogue()
+    flag = Flag.BOOTSTRAP if new.admin else Flag.DISCOVERY
+    await bind_committed(session, system.id, [(id, role) for role in stored.catalogue.flagged(flag)])
+    if new.deployment is not None and new.deployment != SYSTEM:
+        await move_node(session, id, new.deployment)
+    await bump_graph(session)
+    return id
+
+
+EDITABLE = (
+    "description",
+    "alive",
+    "available",
+    "bootenv",
+    "observed_bootenv",
+    "stay_on",
+    "quirks",
+    "hint",
+    "discovery",
+)
+
+
+async def update_node(session: Session, name_or_id: str | int, changes: dict[str, Json]) -> NodeRecord:
+    """Set columns of a node. Changed facts and wishes are inputs of the noderoles that want them."""
+    node = await get_node(session, name_or_id)
+    unknown = sorted(changes.keys() - set(EDITABLE))
+    if unknown:
+        raise Invalid(f"A node has no field {unknown[0]!r} that can be set. Those that can: {', '.join(EDITABLE)}.")
+    changed = {name: value for name, value in changes.items() if getattr(node, name) != value}
+    if not changed:
+        return node
+    if node.system:
+        raise Conflict(Rule.PHANTOM, f"{node.name} is a phantom node; nothing of it can be changed.")
+    values: dict[str, object] = {
+        name: Jsonb(value) if isinstance(value, dict) else value for name, value in changed.items()
+    }
+    sets = ", ".join(f"{name} = :{name}" for name in changed)
+    await session.run(f"UPDATE nodes SET {sets} WHERE id = :id", id=node.id, **values)
+    await emit(session, "node.updated", node.id, node_id=node.id, data={"changed": [*sorted(changed)]})
+    if changed.keys() & {"alive", "available"}:
+        session.touch([node.id])
+    if changed.keys() & {"hint", "discovery", "quirks"}:
+        await dirty(session, await _noderoles_of(session, node.id))
+    return await get_node(session, node.id)
+
+
+async def _noderoles_of(session: Session, node_id: int, states: Collection[NodeRoleState] = COMMITTED) -> list[int]:
+    found = await session.rows(
+        "SELECT id FROM node_roles WHERE node_id = :id AND state = ANY (:states)",
+        id=node_id,
+        states=[int(state) for state in states],
+    )
+    return [row.id for row in found]
+
+
+async def boot_node(session: Session, node_id: int, boot_id: str, observed_bootenv: str = "") -> bool:
+    """A machine reported a boot. A new boot id makes its noderoles run again; an old one changes nothing."""
+    node = await session.row("SELECT id, boot_id, system FROM nodes WHERE id = :id FOR UPDATE", id=node_id)
+    if node is None or node.system:
+        raise NotFound("node", node_id)
+    if node.boot_id == boot_id:
+        return False
+    await session.run(
+        "UPDATE nodes SET boot_id = :boot_id, observed_bootenv = :bootenv, alive = true WHERE id = :id",
+        boot_id=boot_id,
+        bootenv=observed_bootenv,
+        id=node_id,
+    )
+    await emit(session, "node.booted", node_id, node_id=node_id, data={"boot_id": boot_id, "bootenv": observed_bootenv})
+    accepted = await session.rows(
+        "SELECT node_role_id FROM runs WHERE node_id = :id AND state = 'accepted'", id=node_id
+    )
+    owning = {row.node_role_id for row in accepted}
+    await _fail_running(session, node_id)
+    ids = [id for id in await _noderoles_of(session, node_id) if id not in owning]
+    await move(session, Trigger.REBOOT, ids)
+    return True
+
+
+async def _fail_running(session: Session, node_id: int) -> None:
+    """What was running there died with the machine. A destructive run must not start again by itself."""
+    ended = await session.rows(
+        """
+        UPDATE runs SET state = 'failed', ended_at = now(), error = 'node rebooted'
+        WHERE node_id = :id AND state = 'running' RETURNING node_role_id
+        """,
+        id=node_id,
+    )
+    destructive = await session.rows(
+        "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id WHERE nr.id = ANY (:ids) AND r.destructive",
+        ids=[row.node_role_id for row in ended],
+    )
+    await move(session, Trigger.FAIL, [row.id for row in destructive], error="node rebooted")
+
+
+async def move_node(session: Session, name_or_id: str | int, deployment: str | int) -> None:
+    """Put a node into another deployment. Needs the graph lock."""
+    node = await get_node(session, name_or_id)
+    target = await get_deployment(session, deployment)
+    if node.deployment_id == target.id:
+        return
+    if node.system:
+        raise Conflict(Rule.PHANTOM, f"{node.name} belongs to its deployment and cannot be moved.")
+    if not await _is_below(session, target, node.deployment_id):
+        bound = await session.value(
+            "SELECT r.name FROM node_roles nr JOIN roles r ON r.id = nr.role_id"
+            " WHERE nr.node_id = :id AND nr.deployment_id = :deployment ORDER BY r.name LIMIT 1",
+            id=node.id,
+            deployment=node.deployment_id,
+        )
+        if bound is not None:
+            raise Conflict(
+                Rule.BOUND,
+                f"{node.name} has {bound!r} bound in {node.deployment!r}, and {target.name!r} is not below that. "
+                "Unbind it first.",
+            )
+    await session.run("UPDATE nodes SET deployment_id = :to WHERE id = :id", to=target.id, id=node.id)
+    await bump_graph(session)
+    await emit(session, "node.updated", node.id, node_id=node.id, data={"changed": ["deployment"]})
+
+
+async def _is_below(session: Session, deployment: DeploymentRecord, ancestor_id: int) -> bool:
+    at = deployment.parent_id
+    while at is not None:
+        if at == ancestor_id:
+            return True
+        at = await session.value("SELECT parent_id FROM deployments WHERE id = :id", id=at)
+    return False
+
+
+async def delete_node(session: Session, name_or_id: str | int) -> None:
+    """Take a machine out, with its noderoles. Needs the graph lock."""
+    node = await get_node(session, name_or_id)
+    if node.system:
+        raise Conflict(Rule.PHANTOM, f"{node.name} goes with its deployment. Delete that.")
+    admins = await session.value("SELECT count(*) FROM nodes WHERE admin")
+    if node.admin and admins == 1:
+        raise Conflict(Rule.LAST_ADMIN, f"{node.name} is the last admin node and cannot be deleted.")
+    if int(TRANSITION) in node.states:
+        raise Conflict(Rule.BUSY, f"{node.name} has a run under way. Wait for it to end, or cancel it.")
+    own = await _noderoles_of(session, node.id, list(NodeRoleState))
+    await remove(session, await deletable(session, own))
+    await emit(session, "node.deleted", node.id, node_id=node.id, data={"name": node.name})
+    await session.run("DELETE FROM nodes WHERE id = :id", id=node.id)
+    await bump_graph(session)

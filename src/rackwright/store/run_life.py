@@ -1,0 +1,273 @@
+"""The rest of a run's life: leases, takeover, deadlines, cancelling, enqueued refreshes, logs and history."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rackwright.domain.errors import Conflict, NotFound, Rule
+from rackwright.domain.runs import DEFAULT_DEADLINE
+from rackwright.domain.states import ACTIVE, ERROR, PROPOSED, Trigger
+from rackwright.store.noderoles import NodeRoleRecord, erase, get_noderole
+from rackwright.store.runs import Finished, settle
+from rackwright.store.session import Session
+from rackwright.store.slots import WORK_CHANNEL
+from rackwright.store.transitions import dirty, move
+
+LOG_LIMIT = 10 * 1024 * 1024
+"""Characters of log kept of a run."""
+
+LOG_CUT = "\n[the log of this run is longer than what is kept]\n"
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    id: int
+    node_role_id: int
+    node: str | None
+    role: str | None
+    jig: str
+    state: str
+    attempt: int
+    refresh: bool
+    worker: str | None
+    error: str
+    queued_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    trace: str
+
+
+_SELECT = """
+SELECT run.id, run.node_role_id, n.name AS node, r.name AS role, run.jig, run.state, run.attempt, run.refresh,
+       run.worker, run.error, run.queued_at, run.started_at, run.ended_at, run.trace
+FROM runs run LEFT JOIN node_roles nr ON nr.id = run.node_role_id LEFT JOIN nodes n ON n.id = run.node_id
+LEFT JOIN roles r ON r.id = nr.role_id
+"""
+
+
+async def select_runs(session: Session, where: str, **values: object) -> list[RunRecord]:
+    return [RunRecord(**row._mapping) for row in await session.rows(f"{_SELECT} {where}", **values)]
+
+
+async def get_run(session: Session, id: int) -> RunRecord:
+    found = await select_runs(session, "WHERE run.id = :id", id=id)
+    if not found:
+        raise NotFound("run", id)
+    return found[0]
+
+
+# --- leases
+
+
+async def renew_leases(session: Session, worker: str, lease: float) -> set[int]:
+    """Keep the runs of a live worker, and say which it still has."""
+    rows = await session.rows(
+        "UPDATE runs SET lease_until = now() + :lease * interval '1 second'"
+        " WHERE worker = :worker AND state IN ('accepted', 'running') AND state = 'running' RETURNING id",
+        worker=worker,
+        lease=lease,
+    )
+    return {row.id for row in rows}
+
+
+async def take_over(session: Session) -> list[int]:
+    """End runs whose worker died. They start again, but for destructive ones: a person decides about those."""
+    lost = await session.rows(
+        """
+        UPDATE runs SET state = 'lost', ended_at = now(), error = 'its worker ' || coalesce(worker, '?') || ' died'
+        WHERE id IN (SELECT id FROM runs WHERE state IN ('accepted', 'running') AND state = 'running'
+                     AND lease_until < now() ORDER BY id FOR UPDATE SKIP LOCKED)
+        RETURNING id, node_role_id, node_id, refresh
+        """
+    )
+    if not lost:
+        return []
+    session.touch(row.node_id for row in lost)
+    await _tell(session, [row.id for row in lost])
+    await _requeue(session, [row.id for row in lost if row.refresh])
+    ids = [row.node_role_id for row in lost if not row.refresh]
+    destructive = await session.rows(
+        "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id AND r.destructive WHERE nr.id = ANY (:ids)",
+        ids=ids,
+    )
+    spoilt = {row.id for row in destructive}
+    await move(
+        session,
+        Trigger.FAIL,
+        spoilt,
+        error="The server that ran it died in the middle. It is destructive, so it is not run again by itself: "
+        "look at the machine, then retry.",
+    )
+    await move(session, Trigger.LOST, [id for id in ids if id not in spoilt])
+    await _erase_doomed(session, ids)
+    return [row.id for row in lost]
+
+
+async def give_up(session: Session, run_ids: Sequence[int]) -> None:
+    """A worker that stops hands back what it did not finish: its lease ends now."""
+    await session.run(
+        "UPDATE runs SET lease_until = now() - interval '1 second' WHERE id = ANY (:ids) AND state = 'running'",
+        ids=list(run_ids),
+    )
+    await take_over(session)
+
+
+async def _requeue(session: Session, run_ids: Sequence[int]) -> None:
+    if run_ids:
+        await session.run(
+            "INSERT INTO runs (node_role_id, node_id, slot, jig, state, refresh, attempt, deadline, trace)"
+            " SELECT node_role_id, node_id, slot, jig, 'queued', true, attempt + 1, deadline, trace"
+            " FROM runs WHERE id = ANY (:ids) ON CONFLICT DO NOTHING",
+            ids=list(run_ids),
+        )
+
+
+async def _erase_doomed(session: Session, ids: Collection[int]) -> None:
+    doomed = await session.rows(
+        "SELECT id FROM node_roles WHERE id = ANY (:ids) AND doomed AND run_id IS NULL", ids=list(ids)
+    )
+    await erase(session, [row.id for row in doomed])
+
+
+async def _tell(session: Session, run_ids: Sequence[int]) -> None:
+    await session.run(
+        "INSERT INTO events (kind, subject_id, node_id)"
+        " SELECT 'run.' || state, id, node_id FROM runs WHERE id = ANY (:ids)",
+        ids=list(run_ids),
+    )
+
+
+# --- ending by time or by hand
+
+
+async def end_overdue(session: Session) -> list[int]:
+    """Fail accepted runs that are past their deadline. (A worker ends those it executes by itself.)"""
+    rows = await session.rows(
+        "SELECT id, deadline FROM runs WHERE state = 'accepted' AND started_at + deadline * interval '1 second' < now()"
+        " ORDER BY id FOR UPDATE SKIP LOCKED"
+    )
+    return await settle(
+        session, [Finished(row.id, ok=False, error=f"not finished within {row.deadline:g} s") for row in rows]
+    )
+
+
+async def retry_due(session: Session) -> int:
+    """Start again what failed and whose time for another try has come."""
+    rows = await session.rows("SELECT id FROM node_roles WHERE retry_at <= now() AND state = :error", error=int(ERROR))
+    moved = await move(session, Trigger.RETRY, [row.id for row in rows])
+    await session.run("UPDATE node_roles SET retry_at = NULL WHERE id = ANY (:ids)", ids=[one.id for one in moved])
+    return len(moved)
+
+
+async def cancel_run(session: Session, id: int) -> None:
+    """End a run by hand. Its noderole goes to ERROR; the worker that executes it stops."""
+    run = await session.row(
+        "SELECT id, state, node_id, node_role_id, refresh FROM runs WHERE id = :id FOR UPDATE", id=id
+    )
+    if run is None:
+        raise NotFound("run", id)
+    if run.state not in ("queued", "running", "accepted"):
+        raise Conflict(Rule.NOT_RETRYABLE, f"Run {id} is over already: it {run.state}.")
+    await session.run(
+        "UPDATE runs SET state = 'cancelled', ended_at = now(), error = :error WHERE id = :id",
+        id=id,
+        error=f"cancelled by {session.actor}",
+    )
+    session.touch([run.node_id])
+    await _tell(session, [id])
+    await session.run(f"NOTIFY {CANCEL_CHANNEL}, '{int(id)}'")
+    if not run.refresh:
+        await move(session, Trigger.FAIL, [run.node_role_id], error=f"cancelled by {session.actor}")
+        await _erase_doomed(session, [run.node_role_id])
+
+
+CANCEL_CHANNEL = "rackwright_cancel"
+
+
+# --- refreshing
+
+
+async def enqueue(session: Session, node_role_id: int) -> None:
+    """Have a noderole run again with what it is given now. Requests that wait already are one.
+
+    While it refreshes it stays ACTIVE for its children. What is not ACTIVE just runs again when its turn comes.
+    """
+    noderole = await get_noderole(session, node_role_id)
+    if noderole.destructive and noderole.state is ACTIVE:
+        return
+    if noderole.state is PROPOSED:
+        raise Conflict(Rule.NOT_RETRYABLE, f"{noderole.role} on {noderole.node} is only proposed.")
+    if noderole.state is ACTIVE:
+        await _queue_refresh(session, noderole)
+    else:
+        await session.run("UPDATE node_roles SET forced = true WHERE id = :id", id=node_role_id)
+        await dirty(session, [node_role_id])
+
+
+async def _queue_refresh(session: Session, noderole: NodeRoleRecord) -> None:
+    made = await session.run(
+        """
+        INSERT INTO runs (node_role_id, node_id, slot, jig, state, refresh, deadline, trace)
+        SELECT nr.id, nr.node_id, CASE WHEN n.system THEN -nr.id ELSE n.id END, r.jig, 'queued', true,
+               coalesce(r.deadline, :deadline), coalesce(current_setting('rackwright.trace', true), '')
+        FROM node_roles nr JOIN nodes n ON n.id = nr.node_id JOIN roles r ON r.id = nr.role_id WHERE nr.id = :id
+        ON CONFLICT DO NOTHING
+        """,
+        id=noderole.id,
+        deadline=DEFAULT_DEADLINE,
+    )
+    if made:
+        await session.run(f"NOTIFY {WORK_CHANNEL}")
+
+
+async def drop_moot_refreshes(session: Session) -> None:
+    """Requests for a refresh of what is no longer ACTIVE: it runs anyway, or is gone."""
+    await session.run(
+        """
+        UPDATE runs SET state = 'cancelled', ended_at = now(), error = 'its noderole runs anyway, or is gone'
+        WHERE state = 'queued' AND NOT EXISTS (
+            SELECT FROM node_roles nr WHERE nr.id = runs.node_role_id AND nr.state = :active AND NOT nr.doomed)
+        """,
+        active=int(ACTIVE),
+    )
+
+
+# --- logs
+
+
+async def append_logs(session: Session, chunks: Sequence[tuple[int, str]]) -> None:
+    """Add output of runs, (run, text) in order; what is over the limit of a run is dropped, and said so once."""
+    if not chunks:
+        return
+    sizes = {
+        row.run_id: (row.last, row.size)
+        for row in await session.rows(
+            "SELECT run_id, max(seq) AS last, sum(length(text)) AS size FROM run_logs WHERE run_id = ANY (:ids)"
+            " GROUP BY run_id",
+            ids=list({id for id, _ in chunks}),
+        )
+    }
+    rows: list[tuple[int, int, str]] = []
+    for id, text in chunks:
+        last, size = sizes.get(id, (0, 0))
+        if size >= LOG_LIMIT:
+            continue
+        if size + len(text) > LOG_LIMIT:
+            text = text[: LOG_LIMIT - size] + LOG_CUT
+        rows.append((id, last + 1, text.replace("\0", "\ufffd")))
+        sizes[id] = (last + 1, size + len(text))
+    await session.copy("run_logs", ("run_id", "seq", "text"), ("int8", "int4", "text"), rows)
+
+
+async def read_log(session: Session, run_id: int, after: int = 0) -> list[tuple[int, str]]:
+    """The log of a run from one place on: (seq, text)."""
+    rows = await session.rows(
+        "SELECT seq, text FROM run_logs WHERE run_id = :id AND seq > :after ORDER BY seq", id=run_id, after=after
+    )
+    return [(row.seq, row.text) for row in rows]
+
+
+async def forget_old(session: Session, days: int) -> int:
+    """Drop runs, logs and events older than the retention."""
+    await session.run("DELETE FROM events WHERE at < now() - :days * interval '1 day'", days=days)
+    return await session.run("DELETE FROM runs WHERE ended_at < now() - :days * interval '1 day'", days=days)

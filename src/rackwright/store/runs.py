@@ -1,0 +1,317 @@
+"""Runs: claiming what can start, and settling what became of it. Many at once, in the caller's transaction.
+
+The rest of a run's life (leases, deadlines, cancelling, refreshing, logs) is in `run_life.py`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from psycopg.types.json import Jsonb
+from sqlalchemy import Row
+
+from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.runs import DEFAULT_DEADLINE, Answer, Run
+from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, TODO, TRANSITION, TRANSITIONS, NodeRoleState, Trigger
+from rackwright.store.locks import CAP_LOCK
+from rackwright.store.noderoles import erase
+from rackwright.store.session import Session
+from rackwright.store.staging import stage_noderoles
+from rackwright.store.transitions import LABELS, Move, dirty_takers, move, tell_children
+
+DEFAULT_LEASE = 30.0
+REFRESH_PLACES = 2
+"""Places beyond the cap for enqueued runs: else installs under a full cap would wait for a DHCP run that finds none."""
+
+
+@dataclass(frozen=True)
+class Claimant:
+    """Who claims, and on what terms."""
+
+    worker: str
+    """Names a server process; its leases are in this name."""
+    node_id: int | None = None
+    """The admin node it runs on: what is bound there only it may run."""
+    lease: float = DEFAULT_LEASE
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What became of a run."""
+
+    run_id: int
+    ok: bool = True
+    error: str = ""
+    wall: JsonObject = field(default_factory=dict)
+    accepted: bool = False
+
+    @property
+    def answer(self) -> Answer:
+        if self.accepted:
+            return Answer.ACCEPTED
+        return Answer.SUCCEEDED if self.ok else Answer.FAILED
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one claim did."""
+
+    started: list[Run]
+    unchanged: list[int]
+    """Noderoles whose inputs are those of their last success: ACTIVE without a run."""
+    more: bool = False
+    """There may be more that could start now."""
+
+
+# --- claiming
+
+# The first condition is the second's index; only what a worker executes counts against the cap.
+_RUNNING = "SELECT count(*) FROM runs WHERE state IN ('accepted', 'running') AND state = 'running'"
+
+_PICK = """
+SELECT s.candidate_id AS id FROM slots s JOIN nodes n ON n.id = s.node_id
+WHERE s.candidate_id IS NOT NULL AND (NOT n.admin OR n.id = :here OR CAST(:here AS bigint) IS NULL)
+  AND (CAST(:only AS bigint) IS NULL OR s.candidate_id = :only)
+ORDER BY s.cohort, s.candidate_id LIMIT :limit
+"""
+
+_RUN_COLUMNS = """
+    started.id, started.node_role_id, started.node_id, n.name AS node, r.name AS role, started.jig, j.kind,
+    started.staged AS input, started.deadline, started.attempt, started.refresh, started.trace
+"""
+
+_START = f"""
+WITH given AS (
+    SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:staged AS jsonb[]), CAST(:hashes AS bytea[]))
+    AS given (id, staged, hash)
+), started AS (
+    INSERT INTO runs (node_role_id, node_id, slot, jig, state, attempt, inputs_rev, staged, hash, worker, started_at,
+                      lease_until, deadline, trace)
+    SELECT nr.id, nr.node_id, CASE WHEN n.system THEN -nr.id ELSE n.id END, r.jig, 'running', nr.attempts + 1,
+           nr.inputs_rev, given.staged, given.hash, :worker, now(), now() + :lease * interval '1 second',
+           coalesce(r.deadline, {DEFAULT_DEADLINE}), coalesce(current_setting('rackwright.trace', true), '')
+    FROM given JOIN node_roles nr ON nr.id = given.id JOIN nodes n ON n.id = nr.node_id
+    JOIN roles r ON r.id = nr.role_id
+    ORDER BY nr.cohort, nr.id
+    RETURNING *
+), marked AS (
+    UPDATE node_roles nr SET run_id = started.id, state = {int(TRANSITIONS[Trigger.CLAIM].target or 0)},
+        attempts = started.attempt, retry_at = NULL
+    FROM started WHERE nr.id = started.node_role_id RETURNING nr.id, nr.node_id, nr.role_id, nr.deployment_id
+), taken AS (
+    UPDATE slots s SET candidate_id = NULL, cohort = NULL FROM started WHERE s.slot = started.slot
+), told AS (
+    INSERT INTO events (kind, subject_id, node_id, deployment_id)
+    SELECT '{f"noderole.{TRANSITION.label}"}', id, node_id, deployment_id FROM marked
+)
+SELECT {_RUN_COLUMNS}
+FROM started JOIN marked ON marked.id = started.node_role_id JOIN nodes n ON n.id = started.node_id
+JOIN roles r ON r.id = marked.role_id JOIN jigs j ON j.name = started.jig
+ORDER BY started.id
+"""
+
+_START_REFRESH = f"""
+WITH picked AS (
+    SELECT run.id, run.node_role_id FROM runs run JOIN nodes n ON n.id = run.node_id
+    JOIN node_roles nr ON nr.id = run.node_role_id AND nr.state = {int(ACTIVE)} AND NOT nr.doomed
+    JOIN deployments d ON d.id = nr.deployment_id AND NOT d.held
+    JOIN jigs j ON j.name = run.jig AND j.active
+    WHERE run.state = 'queued' AND coalesce(run.not_before <= now(), true)
+      AND n.alive AND n.available AND (NOT n.admin OR n.id = :here OR CAST(:here AS bigint) IS NULL)
+      AND NOT EXISTS (SELECT FROM runs other WHERE other.slot = run.slot AND other.state IN ('running', 'accepted'))
+    ORDER BY run.queued_at, run.id LIMIT :limit FOR UPDATE OF nr SKIP LOCKED
+)
+SELECT DISTINCT ON (run.slot) run.id, run.node_role_id FROM picked JOIN runs run ON run.id = picked.id
+ORDER BY run.slot, run.queued_at, run.id
+"""
+
+_BEGIN_REFRESH = f"""
+WITH given AS (
+    SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:staged AS jsonb[]), CAST(:hashes AS bytea[]))
+    AS given (id, staged, hash)
+), started AS (
+    UPDATE runs run SET state = 'running', staged = given.staged, hash = given.hash, worker = :worker,
+        started_at = now(), lease_until = now() + :lease * interval '1 second', inputs_rev = nr.inputs_rev
+    FROM given, node_roles nr WHERE run.id = given.id AND nr.id = run.node_role_id RETURNING run.*
+), taken AS (
+    UPDATE slots s SET candidate_id = NULL, cohort = NULL FROM started WHERE s.slot = started.slot
+)
+SELECT {_RUN_COLUMNS}
+FROM started JOIN node_roles nr ON nr.id = started.node_role_id JOIN nodes n ON n.id = started.node_id
+JOIN roles r ON r.id = nr.role_id JOIN jigs j ON j.name = started.jig
+ORDER BY started.id
+"""
+
+
+async def take_cap_lock(session: Session) -> None:
+    """Taken in a statement before the claim: inside it, the count of running runs would be older than the lock."""
+    await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=CAP_LOCK)
+
+
+async def claim(session: Session, claimant: Claimant, cap: int, only: int | None = None) -> Pass:
+    """Start what can start, enqueued runs first, at most one a slot, under the cap."""
+    await take_cap_lock(session)
+    await session.settle_slots()
+    running: int = await session.value(_RUNNING)
+    refreshed = [] if only else await _claim_refreshes(session, claimant, cap + REFRESH_PLACES - running)
+    room = cap - running - len(refreshed)
+    if room <= 0:
+        return Pass(refreshed, [], more=False)
+    picked = await session.rows(_PICK, here=claimant.node_id, only=only, limit=room)
+    if not picked:
+        return Pass(refreshed, [])
+    # Locked before they are staged: an input that changes from here on will find the run's revision too low. One that
+    # somebody else holds is left for the next pass; waiting here, with slots held, could deadlock.
+    locked = await session.rows(
+        "SELECT id, hash, forced FROM node_roles WHERE id = ANY (:ids) AND state = :todo ORDER BY id"
+        " FOR UPDATE SKIP LOCKED",
+        ids=[row.id for row in picked],
+        todo=int(TODO),
+    )
+    if not locked:
+        return Pass(refreshed, [], more=True)
+    staged = await stage_noderoles(session, [row.id for row in locked])
+    same = {row.id for row in locked if not row.forced and row.hash == staged[row.id].hash}
+    await move(session, Trigger.UNCHANGED, same)
+    starting = [row.id for row in locked if row.id not in same]
+    rows = await session.rows(
+        _START,
+        ids=starting,
+        staged=[Jsonb(staged[id].input) for id in starting],
+        hashes=[staged[id].hash for id in starting],
+        worker=claimant.worker,
+        lease=claimant.lease,
+    )
+    session.moved.extend((id, int(TRANSITION)) for id in starting)
+    more = len(picked) == room or len(locked) < len(picked) or bool(same)
+    return Pass([*refreshed, *map(_run, rows)], sorted(same), more)
+
+
+async def _claim_refreshes(session: Session, claimant: Claimant, room: int) -> list[Run]:
+    if room <= 0:
+        return []
+    picked = await session.rows(_START_REFRESH, here=claimant.node_id, limit=room)
+    if not picked:
+        return []
+    staged = await stage_noderoles(session, [row.node_role_id for row in picked])
+    rows = await session.rows(
+        _BEGIN_REFRESH,
+        ids=[row.id for row in picked],
+        staged=[Jsonb(staged[row.node_role_id].input) for row in picked],
+        hashes=[staged[row.node_role_id].hash for row in picked],
+        worker=claimant.worker,
+        lease=claimant.lease,
+    )
+    return [_run(row) for row in rows]
+
+
+def _run(row: Row[tuple[object, ...]]) -> Run:
+    return Run(
+        id=row.id,
+        node_role_id=row.node_role_id,
+        node_id=row.node_id,
+        node=row.node,
+        role=row.role,
+        jig=row.jig,
+        kind=row.kind,
+        input=row.input,
+        deadline=row.deadline,
+        attempt=row.attempt,
+        refresh=row.refresh,
+        trace=row.trace,
+    )
+
+
+# --- settling
+
+_SETTLE = f"""
+WITH given AS (
+    SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:answers AS text[]), CAST(:errors AS text[]),
+                         CAST(:walls AS jsonb[])) AS given (id, answer, error, wall)
+), ended AS (
+    UPDATE runs SET state = given.answer, error = given.error, lease_until = NULL,
+        ended_at = CASE WHEN given.answer = 'accepted' THEN NULL ELSE now() END
+    FROM given WHERE runs.id = given.id
+      AND (runs.state = 'running' OR runs.state = 'accepted' AND given.answer <> 'accepted')
+    RETURNING runs.id, runs.node_role_id, runs.node_id, runs.hash, runs.inputs_rev, runs.refresh, runs.state,
+              runs.attempt, given.wall, given.error
+), before AS (
+    SELECT nr.id, nr.state, nr.wall, ended.id AS run_id,
+        CASE WHEN nr.inputs_rev = ended.inputs_rev THEN {int(TRANSITIONS[Trigger.SUCCEED].target or 0)}
+             WHEN nr.unmet > 0 THEN {int(BLOCKED)} ELSE {int(TODO)} END AS after_success
+    FROM ended JOIN node_roles nr ON nr.id = ended.node_role_id AND (nr.run_id = ended.id OR ended.refresh)
+    ORDER BY nr.id FOR UPDATE OF nr
+), moved AS (
+    UPDATE node_roles nr
+    SET state = CASE WHEN ended.refresh THEN nr.state WHEN ended.state = 'failed' THEN {int(ERROR)}
+                     ELSE before.after_success END,
+        run_id = CASE WHEN ended.refresh THEN nr.run_id END,
+        error = CASE WHEN ended.refresh THEN nr.error ELSE ended.error END,
+        hash = CASE WHEN ended.state = 'succeeded' THEN ended.hash ELSE nr.hash END,
+        wall = CASE WHEN ended.state = 'succeeded' THEN ended.wall ELSE nr.wall END,
+        forced = nr.forced AND ended.state <> 'succeeded',
+        attempts = CASE WHEN ended.state = 'succeeded' THEN 0 ELSE nr.attempts END
+    FROM before JOIN ended ON ended.id = before.run_id
+    WHERE nr.id = before.id AND ended.state <> 'accepted'
+    RETURNING nr.id, before.state AS was, nr.state AS now, nr.node_id, nr.deployment_id, nr.doomed,
+              before.wall <> nr.wall AS wall_changed, ended.id AS run_id
+), told AS (
+    INSERT INTO events (kind, subject_id, node_id, deployment_id)
+    SELECT {LABELS}[now + 1], id, node_id, deployment_id FROM moved WHERE was <> now
+), told_runs AS (
+    INSERT INTO events (kind, subject_id, node_id)
+    SELECT 'run.' || ended.state, ended.id, ended.node_id FROM ended WHERE ended.refresh OR ended.state = 'accepted'
+)
+SELECT ended.id AS run_id, ended.node_role_id, ended.node_id, ended.state AS run_state, ended.refresh, ended.attempt,
+       moved.id, moved.was, moved.now, moved.doomed, moved.wall_changed
+FROM ended LEFT JOIN moved ON moved.run_id = ended.id
+"""
+
+
+async def settle(session: Session, finished: Sequence[Finished]) -> list[int]:
+    """Write what became of runs, and say which of them took it.
+
+    A result for a run that is over changes nothing: its worker lost the lease, its node rebooted, or it was cancelled.
+    """
+    if not finished:
+        return []
+    rows = await session.rows(
+        _SETTLE,
+        ids=[one.run_id for one in finished],
+        answers=[one.answer.value for one in finished],
+        errors=[one.error for one in finished],
+        walls=[Jsonb(one.wall) for one in finished],
+    )
+    moved = [row for row in rows if row.id is not None]
+    session.touch(row.node_id for row in rows)
+    session.moved.extend((row.id, row.now) for row in moved if row.was != row.now)
+    await tell_children(session, [Move(row.id, NodeRoleState(row.was), NodeRoleState(row.now)) for row in moved])
+    await erase(session, [row.id for row in moved if row.doomed])
+    await dirty_takers(session, [row.id for row in moved if row.wall_changed and not row.doomed])
+    failed = [row.run_id for row in rows if row.run_state == "failed"]
+    if failed:
+        await _retry_later(session, failed)
+    return [row.run_id for row in rows]
+
+
+async def _retry_later(session: Session, run_ids: Sequence[int]) -> None:
+    """A failed refresh is tried again, ever later; a failed noderole only if the settings say how often."""
+    await session.run(
+        """
+        INSERT INTO runs (node_role_id, node_id, slot, jig, state, refresh, attempt, deadline, not_before, trace)
+        SELECT node_role_id, node_id, slot, jig, 'queued', true, attempt + 1, deadline,
+               now() + least(300, power(2, least(attempt, 10))) * interval '1 second', trace
+        FROM runs WHERE id = ANY (:ids) AND refresh ON CONFLICT DO NOTHING
+        """,
+        ids=list(run_ids),
+    )
+    await session.run(
+        """
+        UPDATE node_roles nr SET retry_at = now() + least(3600, power(2, least(nr.attempts, 12))) * interval '1 second'
+        FROM runs r, settings s
+        WHERE r.id = ANY (:ids) AND nr.id = r.node_role_id AND nr.state = :error AND s.name = 'retries'
+          AND nr.attempts <= CAST(s.value AS int)
+          AND NOT EXISTS (SELECT FROM roles WHERE roles.id = nr.role_id AND roles.destructive)
+        """,
+        ids=list(run_ids),
+        error=int(ERROR),
+    )

@@ -1,0 +1,176 @@
+"""One transaction, and how it is run: actor and trace for its events, the graph lock, retries after a deadlock.
+
+Nothing here knows a table but the catalogue's version. Queries live with their aggregate.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from psycopg import AsyncConnection as PsycopgConnection
+from psycopg import sql
+from psycopg.errors import DeadlockDetected, SerializationFailure
+from sqlalchemy import Row, TextClause, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from rackwright.store.catalogue import StoredCatalogue, load_catalogue
+from rackwright.store.locks import GRAPH_LOCK
+from rackwright.store.slots import WORK_CHANNEL, refresh_slots
+
+T = TypeVar("T")
+
+ATTEMPTS = 8
+
+
+@lru_cache(maxsize=1024)
+def _statement(query: str) -> TextClause:
+    return text(query)
+
+
+class Session:
+    """The open transaction. All it does becomes visible together, or not at all."""
+
+    def __init__(self, connection: AsyncConnection, store: "Store", actor: str) -> None:
+        self.connection = connection
+        self.store = store
+        self.actor = actor
+        self.touched: set[int] = set()
+        """Nodes on which something else may run next than before this transaction."""
+        self.moved: list[tuple[int, int]] = []
+        """(noderole, state) of every change of state in this transaction, in order."""
+
+    def touch(self, nodes: Iterable[int]) -> None:
+        self.touched.update(nodes)
+
+    async def settle_slots(self) -> None:
+        """Work out anew what runs next on the touched nodes, and wake annealers if something can."""
+        if self.touched and await refresh_slots(self, self.touched):
+            await self.run(f"NOTIFY {WORK_CHANNEL}")
+        self.touched.clear()
+
+    async def rows(self, query: str, **values: object) -> Sequence[Row[Any]]:
+        return (await self.connection.execute(_statement(query), values)).all()
+
+    async def row(self, query: str, **values: object) -> Row[Any] | None:
+        return (await self.connection.execute(_statement(query), values)).first()
+
+    async def value(self, query: str, **values: object) -> Any:
+        found = await self.row(query, **values)
+        return None if found is None else found[0]
+
+    async def run(self, query: str, **values: object) -> int:
+        """Execute, and say how many rows it touched."""
+        return (await self.connection.execute(_statement(query), values)).rowcount
+
+    async def copy(
+        self, table: str, columns: Sequence[str], types: Sequence[str], rows: Iterable[Sequence[object]]
+    ) -> None:
+        """Many rows at once, by COPY."""
+        statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
+            sql.Identifier(table), sql.SQL(", ").join(map(sql.Identifier, columns))
+        )
+        driver = await self.driver()
+        async with driver.cursor() as cursor, cursor.copy(statement) as copy:
+            copy.set_types(types)
+            for row in rows:
+                await copy.write_row(row)
+
+    async def driver(self) -> PsycopgConnection[Any]:
+        """psycopg's own connection, for what SQLAlchemy has no word for."""
+        raw = await self.connection.get_raw_connection()
+        driver: PsycopgConnection[Any] = raw.driver_connection  # type: ignore[assignment]
+        return driver
+
+    async def catalogue(self) -> StoredCatalogue:
+        """What is imported, as of this transaction."""
+        return await self.store.catalogue(self)
+
+    async def new_ids(self, table: str, count: int) -> list[int]:
+        """Ids drawn ahead, for rows that refer to each other before they are written."""
+        found = await self.rows(
+            f"SELECT nextval(pg_get_serial_sequence('{table}', 'id')) FROM generate_series(1, :count)", count=count
+        )
+        return [row[0] for row in found]
+
+
+class Store:
+    """The way to the database: `change` for writes, `read` for questions."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self.engine = engine
+        self._catalogue: StoredCatalogue | None = None
+
+    async def change(
+        self,
+        work: Callable[[Session], Awaitable[T]],
+        *,
+        actor: str = "system",
+        trace: str = "",
+        graph: bool = False,
+    ) -> T:
+        """Run `work` in one transaction, again after a deadlock. `graph`: it may add or remove noderoles or edges."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                async with self.engine.begin() as connection:
+                    session = Session(connection, self, actor)
+                    await session.run(
+                        "SELECT set_config('rackwright.actor', :actor, true),"
+                        " set_config('rackwright.trace', :trace, true)",
+                        actor=actor,
+                        trace=trace,
+                    )
+                    if graph:
+                        await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=GRAPH_LOCK)
+                    result = await work(session)
+                    await session.settle_slots()
+                    return result
+            except DBAPIError as error:
+                if not isinstance(error.orig, DeadlockDetected | SerializationFailure) or attempt == ATTEMPTS:
+                    raise
+            await asyncio.sleep(random.uniform(0, 0.01 * 2**attempt))  # noqa: S311  # jitter, no secret
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[Session]:
+        """A transaction that only asks. It sees one moment throughout."""
+        async with self.engine.connect() as connection:
+            await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            async with connection.begin():
+                yield Session(connection, self, "")
+
+    async def listen(self, *channels: str) -> "Notices":
+        """Hear PostgreSQL's notifications, on a connection of its own."""
+        url = self.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        connection = await PsycopgConnection.connect(url, autocommit=True)
+        for channel in channels:
+            await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        return Notices(connection)
+
+    async def catalogue(self, session: Session) -> StoredCatalogue:
+        version = await session.value("SELECT catalogue_version FROM graph")
+        known = self._catalogue
+        if known is None or known.version != version:
+            known = await load_catalogue(session, version)
+            self._catalogue = known
+        return known
+
+
+class Notices:
+    """Notifications as they come: (channel, payload). Close it by leaving its context."""
+
+    def __init__(self, connection: PsycopgConnection[Any]) -> None:
+        self._connection = connection
+
+    async def __aenter__(self) -> "Notices":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._connection.close()
+
+    async def __aiter__(self) -> AsyncIterator[tuple[str, str]]:
+        async for notice in self._connection.notifies():
+            yield notice.channel, notice.payload

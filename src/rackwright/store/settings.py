@@ -1,0 +1,25 @@
+"""Settings that change at run time, kept in the database so that all servers agree."""
+
+from typing import TypeVar
+
+from psycopg.types.json import Jsonb
+
+from rackwright.store.events import emit
+from rackwright.store.session import Session
+
+T = TypeVar("T")
+
+
+async def read_setting(session: Session, name: str, default: T) -> T:
+    found = await session.row("SELECT value FROM settings WHERE name = :name", name=name)
+    return default if found is None else found.value
+
+
+async def write_setting(session: Session, name: str, value: int | str | float | bool) -> None:
+    await session.run(
+        "INSERT INTO settings (name, value) VALUES (:name, :value)"
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        name=name,
+        value=Jsonb(value),
+    )
+    await emit(session, "setting.changed", data={"name": name, "value": value})

@@ -1,0 +1,83 @@
+"""Slots: for each place where one run at a time may be, the noderole that would run there next.
+
+Whatever may change the answer marks the node as touched; once at the end of the transaction the slots of touched
+nodes are worked out again. So the annealer's claim never looks at work that cannot start.
+"""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from rackwright.domain.runs import HOLDS_SLOT
+from rackwright.domain.states import TODO
+
+if TYPE_CHECKING:
+    from rackwright.store.session import Session
+
+WORK_CHANNEL = "rackwright_work"
+"""Notified when a slot got something to run."""
+
+_HOLDS = ", ".join(f"'{state}'" for state in sorted(HOLDS_SLOT))
+
+_CANDIDATES = f"""
+    SELECT s.slot, first.id, first.cohort
+    FROM slots s
+    JOIN nodes n ON n.id = s.node_id
+    LEFT JOIN LATERAL (
+        SELECT nr.id, nr.cohort
+        FROM node_roles nr
+        JOIN deployments d ON d.id = nr.deployment_id AND NOT d.held
+        JOIN roles r ON r.id = nr.role_id
+        JOIN jigs j ON j.name = r.jig AND j.active
+        WHERE nr.node_id = s.node_id AND nr.state = {int(TODO)} AND NOT nr.doomed
+          AND (s.node_role_id IS NULL OR nr.id = s.node_role_id)
+        ORDER BY nr.cohort, nr.id LIMIT 1
+    ) first ON n.alive AND n.available
+        AND NOT EXISTS (SELECT FROM runs WHERE runs.slot = s.slot AND runs.state IN ({_HOLDS}))
+"""
+
+_REFRESH = f"""
+WITH wanted AS ({_CANDIDATES} WHERE s.node_id = ANY (:nodes)),
+locked AS (
+    SELECT s.slot, wanted.id, wanted.cohort FROM slots s JOIN wanted ON wanted.slot = s.slot
+    WHERE s.candidate_id IS DISTINCT FROM wanted.id OR s.cohort IS DISTINCT FROM wanted.cohort
+    ORDER BY s.slot FOR UPDATE OF s
+)
+UPDATE slots s SET candidate_id = locked.id, cohort = locked.cohort
+FROM locked WHERE s.slot = locked.slot RETURNING s.candidate_id
+"""
+
+_DRIFT = f"""
+WITH wanted AS ({_CANDIDATES} WHERE s.slot > :after ORDER BY s.slot LIMIT :limit)
+SELECT s.slot, s.node_id,
+       s.candidate_id IS DISTINCT FROM wanted.id OR s.cohort IS DISTINCT FROM wanted.cohort AS wrong
+FROM slots s JOIN wanted ON wanted.slot = s.slot ORDER BY s.slot
+"""
+
+
+async def refresh_slots(session: "Session", nodes: Collection[int]) -> bool:
+    """Work out anew what would run next on these nodes; whether something can start now."""
+    if not nodes:
+        return False
+    changed = await session.rows(_REFRESH, nodes=list(nodes))
+    return any(row.candidate_id is not None for row in changed)
+
+
+async def add_slots(session: "Session", *, nodes: Collection[int] = (), node_roles: Collection[int] = ()) -> None:
+    """Slots of new machines, and of those of the new noderoles that live on a phantom node."""
+    if nodes:
+        await session.run(
+            "INSERT INTO slots (slot, node_id) SELECT n, n FROM unnest(CAST(:ids AS bigint[])) n", ids=list(nodes)
+        )
+    if node_roles:
+        await session.run(
+            "INSERT INTO slots (slot, node_id, node_role_id) SELECT -nr.id, nr.node_id, nr.id"
+            " FROM node_roles nr JOIN nodes n ON n.id = nr.node_id AND n.system WHERE nr.id = ANY (:ids)",
+            ids=list(node_roles),
+        )
+
+
+async def check_slots(session: "Session", after: int, limit: int) -> tuple[int | None, list[int]]:
+    """Look at a slice of slots: where the next one begins (None: it was the last), and nodes whose slots are wrong."""
+    rows = await session.rows(_DRIFT, after=after, limit=limit)
+    last = rows[-1].slot if len(rows) == limit else None
+    return last, [row.node_id for row in rows if row.wrong]

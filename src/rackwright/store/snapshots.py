@@ -1,0 +1,334 @@
+"""The time line of a deployment: propose, edit, discard, recall, diff and rollback. Committing is in `commits.py`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from psycopg.types.json import Jsonb
+
+from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.errors import Conflict, NotFound, Rule
+from rackwright.domain.snapshots import Difference, Intent, diff
+from rackwright.domain.states import PROPOSED, TODO
+from rackwright.store.binding import add_deployment_roles, bind_proposed, require_proposal, touch
+from rackwright.store.deployments import DeploymentRecord, get_deployment
+from rackwright.store.events import emit
+from rackwright.store.noderoles import deletable, erase
+from rackwright.store.session import Session
+
+
+@dataclass(frozen=True)
+class SnapshotRecord:
+    id: int
+    deployment_id: int
+    state: str
+    base_id: int | None
+    revision: int
+    comment: str
+    created_at: datetime
+    committed_at: datetime | None
+
+
+_SELECT = "SELECT id, deployment_id, state, base_id, revision, comment, created_at, committed_at FROM snapshots"
+
+
+async def get_snapshot(session: Session, id: int) -> SnapshotRecord:
+    found = await session.row(f"{_SELECT} WHERE id = :id", id=id)
+    if found is None:
+        raise NotFound("snapshot", id)
+    return SnapshotRecord(**found._mapping)
+
+
+async def list_snapshots(session: Session, deployment_id: int) -> list[SnapshotRecord]:
+    """The time line, newest first."""
+    found = await session.rows(f"{_SELECT} WHERE deployment_id = :id ORDER BY id DESC", id=deployment_id)
+    return [SnapshotRecord(**row._mapping) for row in found]
+
+
+async def propose(session: Session, deployment: DeploymentRecord) -> int:
+    """Open a copy of head for editing; what runs goes on."""
+    _check_proposable(deployment)
+    id: int = await session.value(
+        "INSERT INTO snapshots (deployment_id, state, base_id, worked_out_at)"
+        " VALUES (:deployment_id, 'proposed', :head, (SELECT version FROM graph)) RETURNING id",
+        deployment_id=deployment.id,
+        head=deployment.head_id,
+    )
+    await _copy_intent(session, deployment.head_id, id)
+    await emit(session, "snapshot.proposed", id, deployment_id=deployment.id)
+    return id
+
+
+def _check_proposable(deployment: DeploymentRecord) -> None:
+    if deployment.system:
+        raise Conflict(
+            Rule.SYSTEM,
+            "The system deployment is always committed and never proposed. Create a deployment of your own below it.",
+        )
+    if deployment.proposed_id is not None:
+        raise Conflict(
+            Rule.PROPOSAL_EXISTS,
+            f"Deployment {deployment.name!r} has an open proposal already (snapshot {deployment.proposed_id}). "
+            "Edit, commit or discard that one.",
+        )
+
+
+async def _copy_intent(session: Session, source: int | None, target: int) -> None:
+    """What the source says of nodes and roles that are still bound."""
+    if source is None:
+        return
+    await session.run(
+        "INSERT INTO snapshot_roles (snapshot_id, role_id, role_name, data)"
+        " SELECT :target, s.role_id, r.name, s.data FROM snapshot_roles s JOIN roles r ON r.id = s.role_id"
+        " WHERE snapshot_id = :source",
+        source=source,
+        target=target,
+    )
+    await session.run(
+        """
+        INSERT INTO snapshot_bindings (snapshot_id, node_id, role_id, node_name, role_name, asked, data)
+        SELECT :target, b.node_id, b.role_id, n.name, b.role_name, b.asked, b.data
+        FROM snapshot_bindings b JOIN nodes n ON n.id = b.node_id
+        JOIN node_roles nr ON nr.node_id = b.node_id AND nr.role_id = b.role_id AND NOT nr.doomed
+        WHERE b.snapshot_id = :source
+        """,
+        source=source,
+        target=target,
+    )
+
+
+async def recall(session: Session, deployment: DeploymentRecord) -> int:
+    """Hold the deployment and open a copy of head. Head stays as it is; what runs settles."""
+    if deployment.head_id is None and not deployment.system:
+        raise Conflict(Rule.NOTHING_COMMITTED, f"Deployment {deployment.name!r} has nothing committed to recall.")
+    id = await propose(session, deployment)
+    await session.run("UPDATE deployments SET held = true WHERE id = :id", id=deployment.id)
+    await _touch_nodes(session, deployment.id)
+    await emit(session, "deployment.held", deployment.id, deployment_id=deployment.id)
+    return id
+
+
+async def release(session: Session, deployment: DeploymentRecord) -> None:
+    """End a hold, if there is one."""
+    if await session.run("UPDATE deployments SET held = false WHERE id = :id AND held", id=deployment.id):
+        await _touch_nodes(session, deployment.id)
+        await emit(session, "deployment.released", deployment.id, deployment_id=deployment.id)
+
+
+async def _touch_nodes(session: Session, deployment_id: int) -> None:
+    waiting = await session.rows(
+        "SELECT DISTINCT node_id FROM node_roles WHERE deployment_id = :id AND state = :todo",
+        id=deployment_id,
+        todo=int(TODO),
+    )
+    session.touch(row.node_id for row in waiting)
+
+
+async def discard(session: Session, deployment: DeploymentRecord) -> None:
+    """Drop the open proposal and its proposed noderoles. Needs the graph lock."""
+    snapshot_id = await require_proposal(session, deployment)
+    proposed = await session.rows(
+        "SELECT id FROM node_roles WHERE deployment_id = :id AND state = :proposed",
+        id=deployment.id,
+        proposed=int(PROPOSED),
+    )
+    await erase(session, [row.id for row in proposed])
+    await session.run("DELETE FROM snapshots WHERE id = :id", id=snapshot_id)
+    await drop_unused_roles(session, deployment.id)
+    await release(session, deployment)
+    await emit(session, "snapshot.discarded", snapshot_id, deployment_id=deployment.id)
+
+
+async def drop_unused_roles(session: Session, deployment_id: int) -> None:
+    """Deployment-roles that neither head, proposal nor a noderole knows any more go."""
+    await session.run(
+        """
+        WITH gone AS (
+            DELETE FROM deployment_roles dr WHERE dr.deployment_id = :id
+              AND NOT EXISTS (SELECT FROM snapshots s JOIN snapshot_roles sr ON sr.snapshot_id = s.id
+                  WHERE s.deployment_id = :id AND s.state IN ('head', 'proposed') AND sr.role_id = dr.role_id)
+              AND NOT EXISTS (SELECT FROM node_roles nr
+                  WHERE nr.deployment_id = :id AND nr.role_id = dr.role_id)
+            RETURNING id, role_id
+        )
+        INSERT INTO events (kind, subject_id, deployment_id, data)
+        SELECT 'deployment_role.deleted', gone.id, :id, jsonb_build_object('role', r.name)
+        FROM gone JOIN roles r ON r.id = gone.role_id
+        """,
+        id=deployment_id,
+    )
+
+
+# --- editing a proposal
+
+
+async def add_role(session: Session, deployment: DeploymentRecord, role: str) -> None:
+    """Give the deployment a deployment-role, to set its data before anything is bound."""
+    snapshot_id = await require_proposal(session, deployment)
+    stored = await session.catalogue()
+    stored.catalogue.role(role)
+    await session.run(
+        "INSERT INTO snapshot_roles (snapshot_id, role_id, role_name) VALUES (:snapshot_id, :role_id, :role)"
+        " ON CONFLICT DO NOTHING",
+        snapshot_id=snapshot_id,
+        role_id=stored.role_ids[role],
+        role=role,
+    )
+    await add_deployment_roles(session, stored, deployment.id, [role])
+    await touch(session, snapshot_id)
+
+
+async def set_role_data(session: Session, deployment: DeploymentRecord, role: str, data: JsonObject) -> None:
+    """What the deployment-role should say once committed."""
+    snapshot_id = await require_proposal(session, deployment)
+    changed = await session.run(
+        "UPDATE snapshot_roles SET data = :data WHERE snapshot_id = :snapshot_id AND role_name = :role",
+        data=Jsonb(data),
+        snapshot_id=snapshot_id,
+        role=role,
+    )
+    if not changed:
+        raise NotFound(f"role in the proposal of deployment {deployment.name!r}:", role)
+    await touch(session, snapshot_id)
+
+
+async def set_binding_data(
+    session: Session, deployment: DeploymentRecord, node_id: int, role: str, data: JsonObject
+) -> None:
+    """What a person wants of this one noderole, once committed."""
+    snapshot_id = await require_proposal(session, deployment)
+    changed = await session.run(
+        "UPDATE snapshot_bindings SET data = :data"
+        " WHERE snapshot_id = :snapshot_id AND node_id = :node_id AND role_name = :role",
+        data=Jsonb(data),
+        snapshot_id=snapshot_id,
+        node_id=node_id,
+        role=role,
+    )
+    if not changed:
+        raise NotFound(f"binding in the proposal of deployment {deployment.name!r}:", f"{role} on node {node_id}")
+    await touch(session, snapshot_id)
+
+
+async def unbind(session: Session, deployment: DeploymentRecord, noderole_ids: Sequence[int]) -> set[int]:
+    """Take bindings out of the proposal, with all that stands on them. Needs the graph lock.
+
+    What was only proposed is gone at once; what is committed goes when the proposal is committed.
+    """
+    snapshot_id = await require_proposal(session, deployment)
+    going = await deletable(session, noderole_ids)
+    proposed = await session.rows(
+        "SELECT id FROM node_roles WHERE id = ANY (:ids) AND state = :proposed AND deployment_id = :deployment",
+        ids=list(going),
+        proposed=int(PROPOSED),
+        deployment=deployment.id,
+    )
+    await session.run(
+        """
+        DELETE FROM snapshot_bindings b USING node_roles nr
+        WHERE nr.id = ANY (:ids) AND b.snapshot_id = :snapshot_id
+          AND b.node_id = nr.node_id AND b.role_id = nr.role_id
+        """,
+        ids=list(going),
+        snapshot_id=snapshot_id,
+    )
+    await erase(session, [row.id for row in proposed])
+    await touch(session, snapshot_id)
+    return going
+
+
+# --- comparing and going back
+
+
+async def intent(session: Session, snapshot_id: int) -> Intent:
+    roles = await session.rows("SELECT role_name, data FROM snapshot_roles WHERE snapshot_id = :id", id=snapshot_id)
+    bindings = await session.rows(
+        "SELECT coalesce(n.name, b.node_name) AS node_name, b.role_name, b.data FROM snapshot_bindings b"
+        " LEFT JOIN nodes n ON n.id = b.node_id WHERE b.snapshot_id = :id",
+        id=snapshot_id,
+    )
+    return Intent(
+        roles={row.role_name: row.data for row in roles},
+        bindings={(row.node_name, row.role_name): row.data for row in bindings},
+    )
+
+
+async def diff_snapshots(session: Session, old: int, new: int) -> Difference:
+    await get_snapshot(session, old)
+    await get_snapshot(session, new)
+    return diff(await intent(session, old), await intent(session, new))
+
+
+@dataclass(frozen=True)
+class Rollback:
+    snapshot_id: int
+    not_restorable: tuple[tuple[str, str], ...]
+    """(node, role) bindings of nodes or roles that are gone."""
+
+
+async def rollback(session: Session, deployment: DeploymentRecord, snapshot_id: int) -> Rollback:
+    """Propose what an earlier snapshot said. Needs the graph lock."""
+    past = await get_snapshot(session, snapshot_id)
+    if past.deployment_id != deployment.id:
+        raise NotFound(f"snapshot of deployment {deployment.name!r}:", snapshot_id)
+    proposal = await propose(session, deployment)
+    deployment = await get_deployment(session, deployment.id)
+    wanted = await session.rows(
+        """
+        SELECT b.node_id, b.role_id, b.node_name, b.role_name, b.asked, b.data,
+               n.id IS NOT NULL AND r.id IS NOT NULL AS restorable
+        FROM snapshot_bindings b LEFT JOIN nodes n ON n.id = b.node_id
+        LEFT JOIN roles r ON r.id = b.role_id WHERE b.snapshot_id = :id
+        ORDER BY b.node_id, b.role_id
+        """,
+        id=snapshot_id,
+    )
+    places = {(row.node_id, row.role_id) for row in wanted}
+    superfluous = await session.rows(
+        """
+        SELECT nr.id, nr.node_id, nr.role_id FROM snapshot_bindings b
+        JOIN node_roles nr ON nr.node_id = b.node_id AND nr.role_id = b.role_id WHERE b.snapshot_id = :id
+        """,
+        id=proposal,
+    )
+    dropped = [row.id for row in superfluous if (row.node_id, row.role_id) not in places]
+    if dropped:
+        await unbind(session, deployment, dropped)
+    await bind_proposed(session, deployment, [(row.node_id, row.role_name) for row in wanted if row.restorable])
+    await _restore_data(session, snapshot_id, proposal)
+    stored = await session.catalogue()
+    kept = await session.rows(
+        "SELECT r.name FROM snapshot_roles s JOIN roles r ON r.id = s.role_id WHERE s.snapshot_id = :id", id=snapshot_id
+    )
+    await add_deployment_roles(session, stored, deployment.id, [row.name for row in kept])
+    return Rollback(proposal, tuple((row.node_name, row.role_name) for row in wanted if not row.restorable))
+
+
+async def _restore_data(session: Session, past: int, proposal: int) -> None:
+    await session.run(
+        """
+        UPDATE snapshot_bindings b SET data = p.data, asked = p.asked FROM snapshot_bindings p
+        WHERE b.snapshot_id = :proposal AND p.snapshot_id = :past AND p.node_id = b.node_id AND p.role_id = b.role_id
+        """,
+        past=past,
+        proposal=proposal,
+    )
+    await session.run(
+        """
+        DELETE FROM snapshot_roles s WHERE s.snapshot_id = :proposal
+          AND NOT EXISTS (SELECT FROM snapshot_roles p WHERE p.snapshot_id = :past AND p.role_id = s.role_id)
+          AND NOT EXISTS (SELECT FROM snapshot_bindings b WHERE b.snapshot_id = :proposal AND b.role_id = s.role_id)
+        """,
+        past=past,
+        proposal=proposal,
+    )
+    await session.run(
+        """
+        INSERT INTO snapshot_roles (snapshot_id, role_id, role_name, data)
+        SELECT :proposal, p.role_id, r.name, p.data FROM snapshot_roles p JOIN roles r ON r.id = p.role_id
+        WHERE p.snapshot_id = :past
+        ON CONFLICT (snapshot_id, role_id) DO UPDATE SET data = excluded.data
+        """,
+        past=past,
+        proposal=proposal,
+    )

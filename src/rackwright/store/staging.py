@@ -1,0 +1,161 @@
+"""Gathering what noderoles are handed when they run: their own layers, and what they take from around them.
+
+This is on the annealer's path for every run, so what most noderoles do not have (wanted attribs, ancestors with data,
+clusters) is asked for only where it can be there.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import Row
+
+from rackwright.domain.attributes import Layers, Source, Staged, Surroundings, stage
+from rackwright.domain.catalogue import Flag, JsonObject
+from rackwright.domain.states import PROPOSED
+from rackwright.store.catalogue import StoredCatalogue
+from rackwright.store.session import Session
+
+_LAYER_COLUMNS = """
+    nr.id, nr.node_id, nr.role_id, nr.deployment_id, nr.wall, nr.sysdata, nr.user_data,
+    dr.wall AS deployment_wall, dr.data AS committed
+"""
+
+_LAYERS = f"""
+SELECT {_LAYER_COLUMNS} FROM node_roles nr
+LEFT JOIN deployment_roles dr ON dr.deployment_id = nr.deployment_id AND dr.role_id = nr.role_id
+WHERE nr.id = ANY (:ids)
+"""
+
+# `above`: something with data of its own comes before it on its node, and may be an ancestor.
+_STAGING = f"""
+WITH shaped AS (
+    SELECT coalesce(array_agg(role_id), '{{}}') || CAST(:templated AS bigint[]) AS roles
+    FROM deployment_roles WHERE data <> '{{}}' OR wall <> '{{}}'
+)
+SELECT {_LAYER_COLUMNS}, n.discovery, n.hint, n.quirks,
+    EXISTS (SELECT FROM node_roles a, shaped WHERE a.node_id = nr.node_id AND a.cohort < nr.cohort
+            AND (a.has_data OR a.role_id = ANY (shaped.roles))) AS above
+FROM node_roles nr JOIN nodes n ON n.id = nr.node_id
+LEFT JOIN deployment_roles dr ON dr.deployment_id = nr.deployment_id AND dr.role_id = nr.role_id
+WHERE nr.id = ANY (:ids)
+"""
+
+_SAME_NODE_ANCESTORS = """
+WITH RECURSIVE above (taker, node_id, id) AS (
+    SELECT nr.id, nr.node_id, e.parent_id
+    FROM node_roles nr JOIN node_role_edges e ON e.child_id = nr.id WHERE nr.id = ANY (:ids)
+    UNION
+    SELECT above.taker, above.node_id, e.parent_id
+    FROM above JOIN node_role_edges e ON e.child_id = above.id
+)
+SELECT above.taker, above.id FROM above JOIN node_roles p ON p.id = above.id AND p.node_id = above.node_id
+ORDER BY p.cohort, p.id
+"""
+
+
+async def stage_noderoles(session: Session, ids: Collection[int]) -> dict[int, Staged]:
+    """The staged input of each noderole, as of now."""
+    stored = await session.catalogue()
+    templated = [stored.role_ids[name] for name, role in stored.catalogue.roles.items() if role.template]
+    rows = await session.rows(_STAGING, ids=list(ids), templated=templated)
+    links = await _links(session, stored, rows)
+    ancestors = await _ancestors(session, [row.id for row in rows if row.above])
+    sources = await _sources(session, stored, links, ancestors)
+    members = await _members(session, stored, rows)
+    staged: dict[int, Staged] = {}
+    for row in rows:
+        around = Surroundings(
+            discovery=row.discovery,
+            hint=row.hint,
+            quirks=tuple(row.quirks),
+            links=tuple((attrib, sources[parent]) for attrib, parent in links.get(row.id, ())),
+            ancestors=tuple(sources[ancestor] for ancestor in ancestors.get(row.id, ())),
+            members=members.get((row.deployment_id, row.role_id), ()),
+        )
+        staged[row.id] = stage(stored.catalogue, stored.role_names[row.role_id], _layers(stored, row), around)
+    return staged
+
+
+def _layers(stored: StoredCatalogue, row: Row[Any]) -> Layers:
+    return Layers(
+        template=stored.catalogue.role(stored.role_names[row.role_id]).template,
+        deployment_wall=row.deployment_wall or {},
+        committed=row.committed or {},
+        wall=row.wall,
+        sysdata=row.sysdata,
+        user=row.user_data,
+    )
+
+
+async def _links(
+    session: Session, stored: StoredCatalogue, rows: Sequence[Row[Any]]
+) -> dict[int, list[tuple[str, int]]]:
+    """For each noderole the attribs it wants of a parent, and that parent."""
+    wanting = [row.id for row in rows if stored.catalogue.role(stored.role_names[row.role_id]).wants]
+    if not wanting:
+        return {}
+    found = await session.rows(
+        "SELECT l.child_id, a.name AS attrib, l.parent_id FROM node_role_links l JOIN attribs a ON a.id = l.attrib_id"
+        " WHERE l.child_id = ANY (:ids) ORDER BY a.id",
+        ids=wanting,
+    )
+    links: dict[int, list[tuple[str, int]]] = {}
+    for row in found:
+        links.setdefault(row.child_id, []).append((row.attrib, row.parent_id))
+    return links
+
+
+async def _ancestors(session: Session, ids: Sequence[int]) -> dict[int, list[int]]:
+    """For each noderole its ancestors on its own node, the lowest (cohort, id) first."""
+    if not ids:
+        return {}
+    ancestors: dict[int, list[int]] = {}
+    for row in await session.rows(_SAME_NODE_ANCESTORS, ids=list(ids)):
+        ancestors.setdefault(row.taker, []).append(row.id)
+    return ancestors
+
+
+async def _sources(
+    session: Session,
+    stored: StoredCatalogue,
+    links: dict[int, list[tuple[str, int]]],
+    ancestors: dict[int, list[int]],
+) -> dict[int, Source]:
+    ids = {parent for linked in links.values() for _, parent in linked}
+    ids |= {ancestor for above in ancestors.values() for ancestor in above}
+    if not ids:
+        return {}
+    return {
+        row.id: Source(stored.role_names[row.role_id], _layers(stored, row).merged())
+        for row in await session.rows(_LAYERS, ids=list(ids))
+    }
+
+
+async def _members(
+    session: Session, stored: StoredCatalogue, rows: Collection[Row[Any]]
+) -> dict[tuple[int, int], tuple[JsonObject, ...]]:
+    """The members of each cluster among these, as (deployment, role)."""
+    clusters = {
+        (row.deployment_id, row.role_id)
+        for row in rows
+        if stored.catalogue.role(stored.role_names[row.role_id]).has(Flag.CLUSTER)
+    }
+    if not clusters:
+        return {}
+    found = await session.rows(
+        """
+        SELECT nr.deployment_id, nr.role_id, n.name, n.discovery -> 'address' AS address
+        FROM unnest(CAST(:deployments AS bigint[]), CAST(:roles AS bigint[])) AS c (deployment_id, role_id)
+        JOIN node_roles nr ON nr.deployment_id = c.deployment_id AND nr.role_id = c.role_id
+        JOIN nodes n ON n.id = nr.node_id
+        WHERE nr.state <> :proposed AND NOT nr.doomed ORDER BY n.name
+        """,
+        deployments=[deployment for deployment, _ in clusters],
+        roles=[role for _, role in clusters],
+        proposed=int(PROPOSED),
+    )
+    members: dict[tuple[int, int], tuple[JsonObject, ...]] = {}
+    for row in found:
+        key = (row.deployment_id, row.role_id)
+        members[key] = (*members.get(key, ()), {"node": row.name, "address": row.address})
+    return members

@@ -1,0 +1,152 @@
+"""The revisions: each start leads to the same schema, which is that of `tables.py`, and several at once do it once."""
+
+import asyncio
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from alembic import command
+from sqlalchemy import NullPool, create_engine, make_url, text
+from sqlalchemy.exc import DataError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from rackwright.store.migrate import MIGRATIONS, alembic_config, current_revision, migrate, revisions
+from rackwright.store.tables import metadata
+from rackwright.store.unusable import DatabaseVersionUnsupported
+
+CATALOGUE = {
+    "columns": """
+        SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity, a.attgenerated,
+               pg_get_expr(d.adbin, d.adrelid)
+        FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+        LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+        WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v') AND a.attnum > 0
+          AND NOT a.attisdropped""",
+    "constraints": """
+        SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid)
+        FROM pg_constraint WHERE connamespace = 'public'::regnamespace""",
+    "indexes": "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'",
+}
+"""With what Alembic does not look at: check constraints, predicates of partial indexes, identity columns."""
+
+
+Schema = dict[str, set[tuple[object, ...]]]
+
+
+async def schema_of(engine: AsyncEngine) -> Schema:
+    async with engine.connect() as connection:
+        rows = {name: (await connection.execute(text(query))).all() for name, query in CATALOGUE.items()}
+    return {name: {tuple(row) for row in found if row[0] != "alembic_version"} for name, found in rows.items()}
+
+
+@pytest.fixture
+async def engine(postgres_url: str) -> AsyncIterator[AsyncEngine]:
+    engine = create_async_engine(postgres_url)
+    yield engine
+    await engine.dispose()
+
+
+@pytest.fixture
+async def wanted_schema(engine: AsyncEngine) -> Schema:
+    """What `tables.py` makes of an empty database, which is empty again afterwards."""
+    async with engine.begin() as connection:
+        await connection.run_sync(metadata.create_all)
+    schema = await schema_of(engine)
+    async with engine.begin() as connection:
+        await connection.execute(text("DROP SCHEMA public CASCADE"))
+        await connection.execute(text("CREATE SCHEMA public"))
+    return schema
+
+
+@pytest.mark.parametrize("start", [None, *revisions()])
+async def test_every_revision_upgrades_to_the_schema_of_tables_py(
+    start: str | None, engine: AsyncEngine, wanted_schema: Schema
+) -> None:
+    if start is not None:
+        await migrate(engine, start)
+        assert await current_revision(engine) == start
+    await migrate(engine)
+    assert await current_revision(engine) == (revisions()[-1] if revisions() else None)
+    found = await schema_of(engine)
+    for kind, wanted in wanted_schema.items():
+        assert (kind, found[kind] - wanted, wanted - found[kind]) == (kind, set(), set())
+    await assert_nothing_to_generate(engine)
+
+
+async def assert_nothing_to_generate(engine: AsyncEngine) -> None:
+    """Alembic itself, with our settings, finds nothing that a next revision would have to do."""
+
+    def check() -> None:
+        with create_engine(engine.url, poolclass=NullPool).connect() as connection:
+            command.check(alembic_config(connection))
+
+    await asyncio.to_thread(check)
+
+
+def write_revisions(folder: Path, *upgrades: str) -> Path:
+    """Revisions of a test's own, run by our `env.py`."""
+    (folder / "versions").mkdir(parents=True)
+    for name in ("env.py", "script.py.mako"):
+        shutil.copy(MIGRATIONS / name, folder)
+    for number, upgrade in enumerate(upgrades, 1):
+        parent = repr(f"{number - 1:04d}") if number > 1 else None
+        (folder / "versions" / f"r{number:04d}.py").write_text(
+            f"from alembic import op\nrevision = '{number:04d}'\ndown_revision = {parent}\n"
+            f"def upgrade():\n    op.execute({upgrade!r})\n"
+        )
+    return folder
+
+
+MIGRATE = """
+import asyncio, sys
+from pathlib import Path
+from sqlalchemy.ext.asyncio import create_async_engine
+from rackwright.store.migrate import migrate
+asyncio.run(migrate(create_async_engine(sys.argv[1]), scripts=Path(sys.argv[2])))
+"""
+
+
+async def test_of_several_servers_starting_at_once_one_migrates_and_the_others_wait(
+    engine: AsyncEngine, postgres_url: str, tmp_path: Path
+) -> None:
+    # The sleep is in the revision: it keeps the one that migrates busy while the others come.
+    scripts = write_revisions(tmp_path / "scripts", "CREATE TABLE once (id int); SELECT pg_sleep(1.5)")
+    starters = [
+        await asyncio.create_subprocess_exec(sys.executable, "-c", MIGRATE, postgres_url, str(scripts))
+        for _ in range(3)
+    ]
+    assert [await starter.wait() for starter in starters] == [0, 0, 0]
+    assert await current_revision(engine) == "0001"
+
+
+async def test_a_failing_revision_leaves_nothing_of_those_before_it(engine: AsyncEngine, tmp_path: Path) -> None:
+    scripts = write_revisions(tmp_path / "scripts", "CREATE TABLE first (id int)", "SELECT 1/0")
+    with pytest.raises(DataError, match="division by zero"):
+        await migrate(engine, scripts=scripts)
+    assert await current_revision(engine) is None
+    assert (await schema_of(engine))["columns"] == set()
+
+
+async def test_two_databases_of_one_process_migrate_at_the_same_time(postgres_url: str, tmp_path: Path) -> None:
+    scripts = write_revisions(tmp_path / "scripts", "SELECT pg_sleep(0.5)", "CREATE TABLE anything (id int)")
+    other_url = make_url(postgres_url).set(database="postgres")
+    engines = [create_async_engine(postgres_url), create_async_engine(other_url)]
+    try:
+        await asyncio.gather(*(migrate(engine, scripts=scripts) for engine in engines))
+        assert [await current_revision(engine) for engine in engines] == ["0002", "0002"]
+    finally:
+        async with engines[1].begin() as connection:
+            await connection.execute(text("DROP TABLE IF EXISTS anything, alembic_version"))
+        for engine in engines:
+            await engine.dispose()
+
+
+async def test_a_schema_of_a_newer_rackwright_is_refused_and_untouched(engine: AsyncEngine, tmp_path: Path) -> None:
+    newer = write_revisions(tmp_path / "newer", *["SELECT 1"] * (len(revisions()) + 1))
+    await migrate(engine, scripts=newer)
+    present = await current_revision(engine)
+    with pytest.raises(DatabaseVersionUnsupported, match=f"schema revision {present}.*newer Rackwright"):
+        await migrate(engine)
+    assert await current_revision(engine) == present

@@ -1,0 +1,109 @@
+"""Servers for tests: the embedded PostgreSQL tuned for speed, or Debian's PostgreSQL 15 started by hand."""
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+from sqlalchemy import make_url
+
+from rackwright.store.embedded import EmbeddedPostgres, database_url
+
+DEBIAN_BIN = Path("/usr/lib/postgresql/15/bin")
+
+NO_SYNC = {"fsync": "off"}
+"""Safe against kill -9 of any process, not against the death of the machine, which no test brings about."""
+
+UNSAFE_AND_FAST = NO_SYNC | {"synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"}
+"""For servers whose data nobody wants to see again."""
+
+
+@contextlib.contextmanager
+def embedded_server(home: Path) -> Iterator[str]:
+    server = EmbeddedPostgres(home, UNSAFE_AND_FAST)
+    server.join()
+    try:
+        yield server.url
+    finally:
+        server.leave()
+
+
+@contextlib.contextmanager
+def debian_server() -> Iterator[str]:
+    """Debian's PostgreSQL 15 on a unix socket of its own; as root it runs as `nobody`. Yields its URL."""
+    if not (DEBIAN_BIN / "postgres").exists():
+        raise RuntimeError(f"{DEBIAN_BIN}/postgres is missing. Install it: scripts/packages postgresql-15")
+    folder = Path(tempfile.mkdtemp(prefix="rackwright-test-pg15-", dir="/tmp"))
+    try:
+        become: list[str] = []
+        if os.geteuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+            become = ["setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
+        with _running_cluster(folder, become) as url:
+            yield url
+    finally:
+        shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def _running_cluster(folder: Path, become: list[str]) -> Iterator[str]:
+    data = str(folder / "data")
+    initdb = [str(DEBIAN_BIN / "initdb"), "-D", data, "-U", "rackwright", "-A", "trust", "-E", "UTF8", "--locale=C"]
+    subprocess.run([*become, *initdb, "--no-sync"], check=True, stdout=subprocess.DEVNULL, cwd=folder)
+    settings = UNSAFE_AND_FAST | {"listen_addresses": "", "unix_socket_directories": str(folder)}
+    options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+    postgres = [*become, "setpriv", "--pdeathsig", "INT", str(DEBIAN_BIN / "postgres"), "-D", data, *options]
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen(postgres, stdout=log, stderr=log, cwd=folder)
+    try:
+        url = database_url(folder)
+        administer(url, "CREATE DATABASE rackwright", wait=20.0)
+        yield url
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait(30)
+
+
+def administer(url: str, *statements: str, wait: float = 0.0) -> None:
+    """Run statements in the `postgres` database of the server at `url`, outside of any transaction."""
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            with psycopg.connect(plain(url), dbname="postgres", autocommit=True) as connection:
+                for statement in statements:
+                    connection.execute(statement.encode())
+                return
+        except psycopg.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def plain(url: str) -> str:
+    """As libpq understands it."""
+    return url.replace("postgresql+psycopg:", "postgresql:", 1)
+
+
+def ask(url: str, query: str) -> str:
+    """The first column of the first row."""
+    with psycopg.connect(plain(url)) as connection:
+        row = connection.execute(query.encode()).fetchone()
+        assert row is not None
+        return str(row[0])
+
+
+def execute(url: str, statement: str) -> None:
+    with psycopg.connect(plain(url)) as connection:
+        connection.execute(statement.encode())
+
+
+def sockets_of(url: str) -> Path:
+    return Path(str(make_url(url).query["host"]))
