@@ -87,10 +87,21 @@ _TAGS: Dict[str, Callable[[str], Any]] = {
 
 def parse(text: str, file: str, lines: Optional[List[int]] = None) -> Any:
     """The document in `text`. `lines` gives the source line of each line, where a template was rendered in between."""
+    from . import quick
+
+    builder = Builder(file, lines)
+    try:
+        return quick.read(text, builder.source_line)
+    except quick.Beyond:
+        return parse_whole(text, builder)
+
+
+def parse_whole(text: str, builder: "Builder") -> Any:
+    """The same with all of YAML."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    builder = _Builder(file, lines)
+    file = builder.file
     try:
         for event in yaml.parse(text, Loader=loader):
             builder.take(event)
@@ -104,7 +115,7 @@ def parse(text: str, file: str, lines: Optional[List[int]] = None) -> Any:
     return builder.document
 
 
-class _Builder:
+class Builder:
     """Takes YAML events and builds the document, without recursion and without the intermediate tree of nodes."""
 
     def __init__(self, file: str, lines: Optional[List[int]]) -> None:
