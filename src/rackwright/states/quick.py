@@ -47,7 +47,7 @@ class _Reader:
     def document(self) -> Any:
         if self._at >= len(self._raw):
             return None
-        read = self._block(self._indent, 0)
+        read = self._block(self._indent, 0, -1)
         if self._at < len(self._raw):
             raise Beyond
         return read
@@ -71,11 +71,15 @@ class _Reader:
         self._at += 1
         self._advance()
 
-    def _block(self, indent: int, depth: int) -> Any:
+    def _block(self, indent: int, depth: int, parent: int) -> Any:
+        """What starts on this line, within something that is indented as much as `parent`."""
         if depth > _DEEPEST:
             raise Beyond
-        if self._content[0] == "-" and (len(self._content) == 1 or self._content[1] == " "):
+        content = self._content
+        if content[0] == "-" and (len(content) == 1 or content[1] == " "):
             return self._sequence(indent, depth)
+        if content[0] not in "|[{" and parent >= 0 and _KEY.match(content) is None:
+            return self._value(content, parent)
         return self._mapping(indent, depth)
 
     def _sequence(self, indent: int, depth: int) -> Seq:
@@ -89,14 +93,14 @@ class _Reader:
                 self._next()
                 if self._indent > indent:
                     sequence.lines[-1] = self._source_line(self._at)
-                    sequence.append(self._block(self._indent, depth + 1))
+                    sequence.append(self._block(self._indent, depth + 1, indent))
                 else:
                     sequence.append(None)
-            elif rest[0] == "-" and (len(rest) == 1 or rest[1] == " ") or (rest[0] not in "[{" and _KEY.match(rest)):
+            elif (rest[0] == "-" and rest[1:2] in ("", " ")) or (rest[0] not in "[{" and _KEY.match(rest)):
                 # A block that starts behind the dash: the rest of the line is its first line.
                 self._indent += len(self._content) - len(rest)
                 self._content = rest
-                sequence.append(self._block(self._indent, depth + 1))
+                sequence.append(self._block(self._indent, depth + 1, indent))
             else:
                 sequence.append(self._value(rest, indent))
         if self._indent > indent:
@@ -126,7 +130,7 @@ class _Reader:
             if not rest or rest[0] == "#":
                 self._next()
                 dash = self._indent == indent and self._content[0] == "-" and self._content[1:2] in ("", " ")
-                mapping[key] = self._block(self._indent, depth + 1) if self._indent > indent or dash else None
+                mapping[key] = self._block(self._indent, depth + 1, indent) if self._indent > indent or dash else None
             else:
                 mapping[key] = self._value(rest, indent)
         if self._indent > indent:
@@ -160,7 +164,7 @@ class _Reader:
             line = raw[at]
             stripped = line.lstrip(" ")
             if not stripped:
-                if inner is not None and len(line) > inner or inner is None and line:
+                if len(line) > (0 if inner is None else inner):
                     raise Beyond
                 lines.append("")
             else:

@@ -65,14 +65,12 @@ def test_quick_reader_agrees_on_whatever_pyyaml_writes(value: Any, flow: Any, st
     both(yaml.safe_dump(value, default_flow_style=flow, default_style=style, indent=indent, width=1000))
 
 
-LINES = st.lists(
-    st.sampled_from(
-        "a:|b: 1|- x|  - y|  c: d|- k: v|  m:|    - n|# note|  # note|e: |f: |g: 'q'|h: \"r\"|i: [1, two]|j: {k: v}|l: |-|   text|     more"
-        "||o: >|p: &x y|q: *x|- - deep|r: a: b|s: t # u|'v': w|? z|- |[x]|{y: 1}|  |m: -|n: - x|: x|a b: c d|--- |- [a]: b|u: {a: [b, {c: d}]}|v: |"
-        .split("|")
-    ),
-    max_size=9,
-)  # fmt: skip
+PIECES = """
+a:|b: 1|- x|  - y|  c: d|- k: v|  m:|    - n|# note|  # note|e: |f: |g: 'q'|h: "r"|i: [1, two]|j: {k: v}|l: |-|   text
+|     more||o: >|p: &x y|q: *x|- - deep|r: a: b|s: t # u|'v': w|? z|- |[x]|{y: 1}|  |m: -|n: - x|: x|a b: c d|--- |word
+|  word|    word|  'quoted'|- [a]: b|u: {a: [b, {c: d}]}|v: |
+"""
+LINES = st.lists(st.sampled_from(PIECES.replace("\n", "").split("|")), max_size=9)
 
 
 @settings(max_examples=1500, deadline=None)
