@@ -359,6 +359,7 @@ def _fill(state: State, items: List[Item], problems: List[Problem]) -> None:
         if item.key == "name":
             if isinstance(item.value, str):
                 state.name = item.value
+                state.lines["name"] = (item.file, item.line)
         elif item.key in REQUISITES:
             if isinstance(item.value, list):
                 # Written twice, the last one counts, as with any argument.

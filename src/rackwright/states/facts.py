@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 from typing import Any, Dict
 
@@ -25,7 +24,7 @@ def facts(name: str = "") -> Dict[str, Any]:
     release = _os_release()
     likes = [release.get("ID", ""), *release.get("ID_LIKE", "").split()]
     family = next((_FAMILIES[like] for like in likes if like in _FAMILIES), release.get("NAME", ""))
-    host = socket.gethostname()
+    host = uname.nodename
     return {
         "id": name or host,
         "host": host.partition(".")[0],
