@@ -395,6 +395,8 @@ def _fill_listen_in(state: State, item: Item, problems: List[Problem]) -> None:
 
 def in_entry_order(state: State) -> Iterator[Tuple[str, Requisite]]:
     """A state's requisites in the order in which they enter the graph."""
-    for kind in ENTRY_ORDER:
-        for requisite in state.requisites.get(kind, ()):
-            yield kind, requisite
+    kinds = state.requisites
+    for kind in kinds if len(kinds) == 1 else ENTRY_ORDER:
+        if kind in kinds:
+            for requisite in kinds[kind]:
+                yield kind, requisite

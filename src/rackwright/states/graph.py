@@ -7,7 +7,9 @@ requisites with globs, linear in states and edges (the sort adds its logarithm).
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
+import gc
 import heapq
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
@@ -19,6 +21,19 @@ END = 1000000
 """`order: last` is this far behind every number in use."""
 
 _NONE: Dict[int, List[str]] = {}
+_GLOB = frozenset("*?[]")
+
+
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """No garbage collection while many small things are made that all stay: it would look at them over and over."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class Graph:
@@ -101,6 +116,7 @@ class Graph:
 
     # Order
 
+    @collector_paused()
     def order(self) -> List[int]:
         """All nodes one after another: requisites first, then `order`, then module, name and function.
 
@@ -109,8 +125,9 @@ class Graph:
         """
         ranks = _Ranks(self)
         waiting = [0] * len(self.owner)
-        for node in range(len(self.owner)):
-            waiting[node] = sum(len(kinds) for kinds in self.into(node).values())
+        for node, sources in enumerate(self._into):
+            if sources:
+                waiting[node] = sum(map(len, sources.values()))
         ready = [(ranks.key(node), node) for node in range(len(self.owner)) if not waiting[node]]
         heapq.heapify(ready)
         sequence: List[int] = []
@@ -237,7 +254,7 @@ class Index:
         """The states meant, or None if there is none such. A glob over SLS may match nothing, as in Salt."""
         if requisite.state >= 0:
             return [requisite.state]
-        glob = any(character in requisite.value for character in "*?[]")
+        glob = not _GLOB.isdisjoint(requisite.value)
         if requisite.key == "sls":
             if not glob:
                 return self._sls.get(requisite.value)
@@ -277,6 +294,7 @@ class Index:
         return Problem(told, requisite.file, requisite.line)
 
 
+@collector_paused()
 def build(states: Sequence[State], index: Index, problems: List[Problem]) -> Graph:
     """The graph of all requisites. What has no target is added to the problems."""
     graph = Graph(states)

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set
 from .catalogue import Catalogue, Schema
 from .combine import Requisite, State, combine
 from .declare import Reader, top
-from .graph import Graph, Index, build
+from .graph import Graph, Index, build, collector_paused
 from .module import Resource
 from .options import check_options
 from .outputs import Reference, References, Remote, has_reference
@@ -49,6 +49,7 @@ class Plan:
         self.resources: Dict[int, List[Resource]] = {}
 
 
+@collector_paused()
 def plan(
     tree: Tree,
     sls: Optional[List[str]],

@@ -62,7 +62,9 @@ def test_two_dollars_are_a_literal_reference(apply: Apply) -> None:
 
 
 def test_an_id_with_dots_and_dashes_is_found(apply: Apply) -> None:
-    report = apply("web-1.conf:\n  cmd.run:\n    - name: echo x\nb:\n  cmd.run:\n    - name: echo ${web-1.conf.stdout}\n")
+    report = apply(
+        "web-1.conf:\n  cmd.run:\n    - name: echo x\nb:\n  cmd.run:\n    - name: echo ${web-1.conf.stdout}\n"
+    )
     assert stdout(report)["b"] == "x"
 
 

@@ -112,7 +112,8 @@ def test_all_that_is_wrong_is_told_at_once(refusal: Refusal) -> None:
 
 
 def test_the_line_is_that_of_the_source_not_of_the_rendered_text(refusal: Refusal) -> None:
-    text = "{% for n in range(5) %}\ns{{ n }}:\n  test.nop\n{% endfor %}\n{# a note\nof two lines #}\na:\n  test.nop:\n    - require:\n      - test: z\n"
+    loop = "{% for n in range(5) %}\ns{{ n }}:\n  test.nop\n{% endfor %}\n{# a note\nof two lines #}\n"
+    text = loop + "a:\n  test.nop:\n    - require:\n      - test: z\n"
     assert refusal(text)[0].startswith("init.sls:10: require: in 'a'")
 
 
