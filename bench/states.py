@@ -151,7 +151,8 @@ def salt(work: Path, row: Row, bin: Path) -> list[str]:
 
 
 def ansible(work: Path, row: Row, bin: Path) -> list[str]:
-    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": row.playbook}
+    play: dict[str, Any] = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": row.playbook}
+    play["vars"] = {"ansible_python_interpreter": "/usr/bin/python3"}
     (work / "play.json").write_text(json.dumps([play]))
     return [str(bin / "ansible-playbook"), "-i", "localhost,", str(work / "play.json")]
 

@@ -27,7 +27,11 @@ def main(argv: list[str]) -> int:
     try:
         status: int = arguments.run(arguments)
     except Refused as refused:
-        return _refused([str(problem) for problem in refused.problems], getattr(arguments, "json", False))
+        from rackwright.states.record import Mask
+
+        mask = Mask(getattr(arguments, "secrets", ()))
+        problems = [mask.text(str(problem)) for problem in refused.problems]
+        return _refused(problems, getattr(arguments, "json", False))
     except KeyboardInterrupt:
         print("rackwright: interrupted; what was started was ended", file=sys.stderr)
         return 130
@@ -92,13 +96,13 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         variables = merge(variables, _variable_file(path))
     for given in arguments.var:
         variables = merge(variables, _variable(given))
-    secrets: set[str] = set()
+    arguments.secrets = set()
     for given in arguments.secret:
         secret = _variable(given)
-        secrets |= secret_texts(list(secret.values()))
+        arguments.secrets |= secret_texts(list(secret.values()))
         variables = merge(variables, secret)
     made = plan(tree, sls, variables, facts(arguments.node))
-    made.secrets |= secrets
+    made.secrets |= arguments.secrets
     return made
 
 

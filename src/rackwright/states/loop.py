@@ -11,9 +11,10 @@ import heapq
 import os
 import selectors
 import signal
+import threading
 import time
 from collections import deque
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple
 
 from .module import Command, Finished
 
@@ -51,6 +52,7 @@ class Loop:
         self._threaded = 0
         self._answers: Deque[Callable[[], None]] = deque()
         self._wake: Optional[Tuple[int, int]] = None
+        self._interrupted = False
         self._pidfd = hasattr(os, "pidfd_open")
         self._environment: Optional[Dict[str, str]] = None
         self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -59,6 +61,39 @@ class Loop:
     @property
     def busy(self) -> bool:
         return bool(self._programs or self._timers or self._threaded or self._answers)
+
+    @contextlib.contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Signals to stop are heard between two steps only: in the middle of starting a program they would lose it.
+
+        A second signal does not wait for that. Only the main thread hears signals at all.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def hear(number: int, frame: Any) -> None:
+            if self._interrupted:
+                raise KeyboardInterrupt
+            self._interrupted = True
+            os.write(self._waker()[1], b".")
+
+        self._waker()
+        before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _waker(self) -> Tuple[int, int]:
+        """A pipe that ends the waiting of a step when something is written to it."""
+        if self._wake is None:
+            read, write = os.pipe()
+            os.set_blocking(read, False)
+            self._wake = (read, write)
+            self._selector.register(read, selectors.EVENT_READ, None)
+        return self._wake
 
     def close(self) -> None:
         """End whatever still runs: programs by their process group; threads are waited for."""
@@ -189,16 +224,12 @@ class Loop:
             from concurrent.futures import ThreadPoolExecutor
 
             self._executor = ThreadPoolExecutor(self._thread_limit, "state")
-            read, write = os.pipe()
-            os.set_blocking(read, False)
-            self._wake = (read, write)
-            self._selector.register(read, selectors.EVENT_READ, None)
+        wake = self._waker()[1]
         self._threaded += 1
 
         def finished(future: Any) -> None:
             self._answers.append(lambda: self._answer(future, done))
-            assert self._wake is not None
-            os.write(self._wake[1], b".")
+            os.write(wake, b".")
 
         self._executor.submit(call).add_done_callback(finished)
 
@@ -226,6 +257,8 @@ class Loop:
                     self._ended(program)
                 elif key.fd in program.pipes:
                     self._receive(program, key.fd)
+        if self._interrupted:
+            raise KeyboardInterrupt
         while self._timers and self._timers[0][0] <= time.monotonic():
             heapq.heappop(self._timers)[2]()
         for _ in range(len(self._answers)):

@@ -32,12 +32,15 @@ def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
         sink.flush()
 
     with tempfile.TemporaryDirectory(prefix="rackwright-states-") as folder:
+        mask = Mask()
         try:
             job = _job(source.read())
+            variables = job.get("variables") or {}
+            mask.add(text for name in job.get("secrets") or () for text in secret_texts(variables.get(name)))
             _unpack(Path(folder), job.get("files", {}))
-            return _run(Path(folder), job, say)
+            return _run(Path(folder), job, mask, say)
         except Refused as refused:
-            say("refused", errors=[str(problem) for problem in refused.problems])
+            say("refused", errors=[mask.text(str(problem)) for problem in refused.problems])
             return REFUSED
 
 
@@ -69,14 +72,11 @@ def _unpack(folder: Path, files: Dict[str, Any]) -> None:
             path.chmod(int(content.get("mode", 0o600)))
 
 
-def _run(folder: Path, job: Dict[str, Any], say: Any) -> int:
-    variables = job.get("variables") or {}
+def _run(folder: Path, job: Dict[str, Any], mask: Mask, say: Any) -> int:
     given = job.get("node") or {}
     node = {**facts(str(given.get("id", ""))), **given}
-    made = plan(Tree(folder), job.get("sls"), variables, node)
-    for name in job.get("secrets") or ():
-        made.secrets |= secret_texts(variables.get(name))
-    mask = Mask(made.secrets)
+    made = plan(Tree(folder), job.get("sls"), job.get("variables") or {}, node)
+    mask.add(made.secrets)
 
     def hear(kind: str, state: State, detail: Any) -> None:
         if kind == "end":
@@ -87,8 +87,7 @@ def _run(folder: Path, job: Dict[str, Any], say: Any) -> int:
             say(kind, id=mask.text(state.id), name=mask.text(state.name), function=state.full, **line)
 
     go_home()
-    run = Run(made, job.get("mode", "ansible"), bool(job.get("test")), int(job.get("parallel") or 0), hear)
-    mask = run.report.mask
+    run = Run(made, job.get("mode", "ansible"), bool(job.get("test")), int(job.get("parallel") or 0), hear, mask)
     say("planned", states=len(made.states))
     report = run.go()
     say("report", **report.as_json())

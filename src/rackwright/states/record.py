@@ -121,13 +121,13 @@ class Mask:
 class Report:
     """A whole run, ready to be shown."""
 
-    def __init__(self, mode: str, test: bool) -> None:
+    def __init__(self, mode: str, test: bool, mask: Mask) -> None:
         self.mode = mode
         self.test = test
         self.records: List[Record] = []
         self.not_run: List[State] = []
         """What `failhard` kept from being looked at."""
-        self.mask = Mask()
+        self.mask = mask
         self.transactions: Dict[str, int] = {}
         """How often each function really went to work, where it can do so for several states at once."""
         self.seconds = 0.0

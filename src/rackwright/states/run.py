@@ -18,7 +18,7 @@ from .combine import State
 from .loop import Loop
 from .module import Command, Context
 from .plan import Plan
-from .record import Outcome, Record, Report
+from .record import Mask, Outcome, Record, Report
 from .schedule import Schedule
 from .verdict import Ending, Verdict, judge
 
@@ -46,7 +46,13 @@ class Run:
     """One run of a plan. Call `go` once."""
 
     def __init__(
-        self, plan: Plan, mode: str = "ansible", test: bool = False, parallel: int = 0, event: Event = _quiet
+        self,
+        plan: Plan,
+        mode: str = "ansible",
+        test: bool = False,
+        parallel: int = 0,
+        event: Event = _quiet,
+        mask: Optional[Mask] = None,
     ) -> None:
         self._plan = plan
         self._graph = plan.graph
@@ -54,7 +60,7 @@ class Run:
         self._limit = parallel or PROCESS_LIMIT
         self._event = event
         self._sequential = mode == "ansible"
-        self.report = Report(mode, test)
+        self.report = Report(mode, test, mask or Mask())
         self.report.mask.add(plan.secrets)
         self.schedule = Schedule(plan, mode)
         self._records: List[Optional[Record]] = [None] * len(plan.states)
@@ -74,11 +80,12 @@ class Run:
         """Run everything, and say what came of it."""
         started = time.monotonic()
         try:
-            if self._sequential:
-                self._one_after_another()
-            else:
-                self._all_at_once()
-            self._listeners()
+            with self._loop.interruptible():
+                if self._sequential:
+                    self._one_after_another()
+                else:
+                    self._all_at_once()
+                self._listeners()
         finally:
             self._loop.close()
         self.report.records.sort(key=lambda record: record.sequence)

@@ -87,7 +87,8 @@ def test_a_dry_run_says_that_the_output_is_not_known_yet(apply: Apply) -> None:
 
 def test_conditions_may_refer_too(apply: Apply) -> None:
     report = apply(
-        "a:\n  cmd.run:\n    - name: echo no\nb:\n  cmd.run:\n    - name: echo ran\n    - onlyif: test ${a.stdout} = yes\n"
+        "a:\n  cmd.run:\n    - name: echo no\n"
+        "b:\n  cmd.run:\n    - name: echo ran\n    - onlyif: test ${a.stdout} = yes\n"
     )
     assert report.records[1].outcome.value == "skipped"
 
