@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -130,7 +131,15 @@ def test_interrupted_leaves_no_process_behind(write: Write, tmp_path: Path) -> N
 # The zipapp
 
 
-def test_the_bundle_is_the_same_each_time_and_runs_a_job_alone(tmp_path: Path) -> None:
+def interpreters() -> list[str]:
+    """This interpreter, and every other from the oldest a node may have that is at hand."""
+    named = [shutil.which(f"python3.{minor}") for minor in range(9, 15)]
+    working = [path for path in named if path and subprocess.run([path, "-V"], capture_output=True).returncode == 0]
+    return [sys.executable, *working]
+
+
+@pytest.mark.parametrize("python", interpreters())
+def test_the_bundle_is_the_same_each_time_and_runs_a_job_alone(tmp_path: Path, python: str) -> None:
     bundle = build()
     assert bundle.digest == build().digest
     path = bundle.write(tmp_path)
@@ -145,7 +154,7 @@ def test_the_bundle_is_the_same_each_time_and_runs_a_job_alone(tmp_path: Path) -
     }
     # -I -S: nothing of this environment is there to help.
     ran = subprocess.run(
-        [sys.executable, "-I", "-S", str(path)], input=json.dumps(job), capture_output=True, text=True, check=False
+        [python, "-I", "-S", str(path)], input=json.dumps(job), capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
     events = [json.loads(line) for line in ran.stdout.splitlines()]
