@@ -99,7 +99,6 @@ def follow(command: Sequence[str], what: str, log: Callable[[str], None], env: O
 
 
 def last_words(text: str, lines: int = 6) -> str:
-    """The end of what a program said, which is where the reason is; lines that name an error win over chatter."""
+    """The end of what a program said, which is where the reason is."""
     said = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in said if line.startswith(("E:", "Error", "error", "fatal", "dpkg: error", "N:"))]
-    return "; ".join((errors or said)[-lines:]) or "it said nothing"
+    return "; ".join(said[-lines:]) or "it said nothing"
