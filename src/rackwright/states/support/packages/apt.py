@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
+from pathlib import Path
 from typing import Dict, List, Sequence, Set
 
 from ..process import follow, run
@@ -50,14 +52,29 @@ class Apt(Backend):
         return parse_policy(text)
 
     def refresh(self, log: Log, source: str = "") -> None:
-        only: List[str] = []
+        # apt calls an unreachable repository a warning; who asked for its lists wants to know.
+        rest = ["-o", "APT::Update::Error-Mode=any"]
         if source:
             # One source file: the lists of the others stay, neither read again nor cleaned away.
-            only = ["-o", f"Dir::Etc::sourcelist={source}", "-o", "Dir::Etc::sourceparts=-"]
-            only += ["-o", "APT::Get::List-Cleanup=0"]
-        # apt calls an unreachable repository a warning; who asked for its lists wants to know.
-        strict = ["-o", "APT::Update::Error-Mode=any"]
-        follow(self._command("update", [*only, *strict]), "refreshing the package lists", log)
+            only = (f"Dir::Etc::sourcelist={source}", "Dir::Etc::sourceparts=-", "APT::Get::List-Cleanup=0")
+            rest += [part for setting in only for part in ("-o", setting)]
+        with tempfile.TemporaryDirectory(prefix="rackwright-") as folder:
+            if self.root:
+                rest += self._rooted_sources(Path(folder), source)
+            follow(self._command("update", rest), "refreshing the package lists", log)
+
+    def _rooted_sources(self, folder: Path, source: str) -> List[str]:
+        """Keyrings are named by their path inside the root, but it is this machine's apt that opens them: let it read a
+        copy of the sources with the paths as they are from outside."""
+        main = Path(self.root, "etc/apt/sources.list")
+        parts = sorted(Path(self.root, "etc/apt/sources.list.d").glob("*"))
+        for number, path in enumerate([Path(source)] if source else [main, *parts]):
+            if path.suffix in (".list", ".sources") and path.is_file():
+                text = re.sub(
+                    r"(?i)(signed-by\s*[=:]\s*)(/\S+?)(?=[\s\],])", rf"\g<1>{self.root}\g<2>", path.read_text()
+                )
+                (folder / f"{number:03}-{path.name}").write_text(text)
+        return ["-o", "Dir::Etc::sourcelist=/dev/null", "-o", f"Dir::Etc::sourceparts={folder}"]
 
     def install(self, targets: Sequence[Target], options: Options, log: Log) -> None:
         self._finish_interrupted(log)

@@ -58,7 +58,9 @@ class Dnf(Backend):
         return {name: Available(versions[0], versions) for name, versions in newest_first.items()}
 
     def refresh(self, log: Log, source: str = "") -> None:
-        follow(self._command("makecache", ["--refresh"]), "refreshing the package lists", log)
+        # Without this a repository that cannot be read is passed over in silence.
+        strict = ["--setopt=*.skip_if_unavailable=0", *([f"--repo={source}"] if source else [])]
+        follow(self._command("makecache", ["--refresh", *strict]), "refreshing the package lists", log)
 
     def install(self, targets: Sequence[Target], options: Options, log: Log) -> None:
         extra = [f"--repo={options.fromrepo}"] if options.fromrepo else []
