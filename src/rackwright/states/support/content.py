@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 from ..module import Arguments, Context, StateError
 from .files import read_bytes, sha256
@@ -82,11 +82,11 @@ def download(url: str, timeout: float = 60.0) -> bytes:
     import urllib.error
     import urllib.request
 
-    request = urllib.request.Request(url, headers={"User-Agent": "rackwright"})  # noqa: S310 - callers check the scheme
     if not is_url(url):
         raise StateError(f"{url} is no http or https address")
+    request = urllib.request.Request(url, headers={"User-Agent": "rackwright"})  # noqa: S310 - checked above
     try:
-        with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310 - checked above
             content: bytes = answer.read(DOWNLOAD_LIMIT + 1)
     except (urllib.error.URLError, OSError, ValueError) as error:
         raise StateError(f"cannot fetch {url}: {error}") from error
@@ -114,41 +114,44 @@ def check_hash(content: bytes, wanted: str, source: str) -> None:
 
 
 def render(text: str, name: str, arguments: Arguments, context: Context) -> str:
-    """Jinja over `text` with the run's variables, then `defaults`, then `context`, the later winning."""
-    values: Dict[str, Any] = dict(context.variables)
-    values.update(arguments.get("defaults") or {})
-    values.update(arguments.get("context") or {})
-    return template(context, name)(text, values)
-
-
-def template(context: Context, name: str) -> Callable[[str, Dict[str, Any]], str]:
+    """Jinja over `text` with the names a state file has, then `defaults`, then `context`, the later winning."""
     import jinja2
 
+    try:
+        return str(_environment(context).from_string(text).render(_names(arguments, context)))
+    except jinja2.TemplateSyntaxError as error:
+        raise StateError(f"{error.filename or name}:{error.lineno}: {error.message}") from error
+    except jinja2.UndefinedError as error:
+        raise StateError(f"{name}: {error.message}; give it in context:, in vars/ or with --var") from error
+    except jinja2.TemplateError as error:
+        raise StateError(f"{name}: {error.message or type(error).__name__}") from error
+
+
+def _names(arguments: Arguments, context: Context) -> Dict[str, Any]:
+    from ..environment import names
+    from ..facts import facts
+
     with context.lock:
-        environment = context.once.get("content.jinja")
-        if environment is None:
-            environment = context.once["content.jinja"] = _environment(context.root)
-
-    def fill(text: str, values: Dict[str, Any]) -> str:
-        try:
-            return str(environment.from_string(text).render(values))
-        except jinja2.TemplateSyntaxError as error:
-            raise StateError(f"{error.filename or name}:{error.lineno}: {error.message}") from error
-        except jinja2.UndefinedError as error:
-            raise StateError(f"{name}: {error.message}; give it in context:, in vars/ or with --var") from error
-        except jinja2.TemplateError as error:
-            raise StateError(f"{name}: {error.message or type(error).__name__}") from error
-
-    return fill
+        if "content.facts" not in context.once:
+            context.once["content.facts"] = facts()
+        node = context.once["content.facts"]
+    return {
+        **names(context.variables, node),
+        **(arguments.get("defaults") or {}),
+        **(arguments.get("context") or {}),
+    }
 
 
-def _environment(root: Path) -> Any:
-    from jinja2 import FileSystemLoader, StrictUndefined
-    from jinja2.sandbox import SandboxedEnvironment
+def _environment(context: Context) -> Any:
+    """The state files' own environment, except that a file keeps the newline at its end."""
+    from ..environment import environment
+    from ..tree import Tree
 
-    return SandboxedEnvironment(  # configuration files are no HTML: escaping would corrupt them
-        loader=FileSystemLoader(str(root)), undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
-    )
+    with context.lock:
+        if "content.jinja" not in context.once:
+            made = environment(Tree(context.root))
+            context.once["content.jinja"] = made.overlay(keep_trailing_newline=True)
+        return context.once["content.jinja"]
 
 
 def wanted_content(arguments: Arguments, context: Context, has: Optional[bytes] = None) -> Optional[bytes]:

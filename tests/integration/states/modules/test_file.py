@@ -86,6 +86,16 @@ def test_source_is_rendered_with_variables_defaults_and_context(run: Run, tmp_pa
     assert path.read_text() == "berlin:2:high\ntail berlin"
 
 
+def test_a_template_has_the_names_of_state_files_and_keep_the_mode_of_its_source(run: Run, tmp_path: Path) -> None:
+    run.variables = {"app": {"port": 80}}
+    source = run.root / "script.sh"
+    source.write_text("{{ pillar.app.port }} {{ salt['pillar.get']('app:name', 'none') }} {{ grains.kernel }}\n")
+    source.chmod(0o750)
+    run.apply("file.managed", name=str(tmp_path / "x"), source="script.sh", template="jinja", mode="keep")
+    assert (tmp_path / "x").read_text() == "80 none Linux\n"
+    assert mode(tmp_path / "x") == 0o750
+
+
 def test_an_undefined_name_in_a_template_fails_and_leaves_the_file(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "app.conf"
     path.write_text("old")

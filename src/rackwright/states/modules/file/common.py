@@ -16,6 +16,7 @@ from ...support.files import (
     parse_mode,
     read_bytes,
     set_owner,
+    show_mode,
     status,
     unified_diff,
     write_whole,
@@ -28,7 +29,9 @@ HIDDEN = "<show_changes=False>"
 NAME = Argument("name", help="absolute path of the file", required=True)
 USER = Argument("user", help="owner, a name or a number; left as it is if not given")
 GROUP = Argument("group", help="group, a name or a number; left as it is if not given")
-MODE = Argument("mode", "mode", help="file mode as octal digits in quotes, '0644'; left as it is if not given")
+MODE = Argument(
+    "mode", "mode", help="octal digits in quotes, '0644', or `keep` for that of the source; left as it is if not given"
+)
 MAKEDIRS = Argument("makedirs", "bool", help="make the folders above it if they are missing", default=False)
 DIR_MODE = Argument("dir_mode", "mode", help="mode of folders that are made")
 TEMPLATE = Argument("template", help="render the content with this template language first", choices=("jinja",))
@@ -68,10 +71,13 @@ def text_or_none(value: Any) -> Optional[str]:
     return None if value is None else str(value)
 
 
-def owner_of(arguments: Arguments, mode: str = "mode") -> Owner:
-    return Owner(
-        text_or_none(arguments.get("user")), text_or_none(arguments.get("group")), parse_mode(arguments.get(mode))
-    )
+def owner_of(arguments: Arguments, mode: str = "mode", source: str = "") -> Owner:
+    """What the arguments ask for; a mode of `keep` is that of the `source` file."""
+    wanted = arguments.get(mode)
+    if wanted == "keep":
+        found = status(source, follow=True) if source else None
+        wanted = None if found is None else show_mode(found.st_mode & 0o7777)
+    return Owner(text_or_none(arguments.get("user")), text_or_none(arguments.get("group")), parse_mode(wanted))
 
 
 def plan_parents(plan: Plan, path: str, arguments: Arguments) -> None:

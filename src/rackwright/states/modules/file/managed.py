@@ -6,7 +6,7 @@ import os
 from typing import List
 
 from ...module import Argument, Arguments, Check, Context, Result, StateError, StateFunction
-from ...support.content import wanted_content
+from ...support.content import first_source, is_url, tree_path, wanted_content
 from ...support.files import read_bytes, status
 from ...support.plan import Plan, carry_out
 from . import common
@@ -49,8 +49,16 @@ def check(arguments: Arguments, context: Context) -> Check:
         common.plan_parents(plan, path, arguments)
     if content is not None and arguments.get("check_cmd"):
         _try_out(plan, path, content, str(arguments["check_cmd"]))
-    plan.changes = common.plan_file(plan, path, content, common.owner_of(arguments), arguments, context)
+    plan.changes = common.plan_file(
+        plan, path, content, common.owner_of(arguments, source=_source_path(arguments, context)), arguments, context
+    )
     return plan.check(f"File {path} is in the correct state", f"File {path} would be updated")
+
+
+def _source_path(arguments: Arguments, context: Context) -> str:
+    """For mode: keep. A URL has no mode to keep."""
+    source = first_source(arguments["source"], context) if arguments.get("source") else ""
+    return tree_path(source, context.root) if source and not is_url(source) else ""
 
 
 def _try_out(plan: Plan, path: str, content: bytes, command: str) -> None:

@@ -182,7 +182,7 @@ def _plan_entry(plan: Plan, source: str, place: str, arguments: Arguments, conte
             name = os.path.relpath(source, context.root)
             content = render(decode(content, name), name, arguments, context).encode()
     place = os.path.realpath(place) if os.path.islink(place) else place
-    return common.plan_file(plan, place, content, common.owner_of(arguments, "file_mode"), arguments, context)
+    return common.plan_file(plan, place, content, common.owner_of(arguments, "file_mode", source), arguments, context)
 
 
 def _plan_clean(plan: Plan, target: str, kept: Set[str], arguments: Arguments) -> None:
