@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ..module import StateError
 
@@ -38,11 +39,12 @@ def run(
     stdin: str = "",
     env: Optional[Dict[str, str]] = None,
     cwd: Optional[str] = None,
+    user: str = "",
     good: Tuple[int, ...] = (0,),
     timeout: Optional[float] = None,
 ) -> str:
     """Run `command` and give its standard output; `what` says in a few words what it was for, for the error."""
-    status, stdout, stderr = attempt(command, stdin=stdin, env=env, cwd=cwd, timeout=timeout)
+    status, stdout, stderr = attempt(command, stdin=stdin, env=env, cwd=cwd, user=user, timeout=timeout)
     if status not in good:
         raise StateError(f"{what}: {command[0]} ended with status {status}: {last_words(stderr or stdout)}")
     return stdout
@@ -54,12 +56,20 @@ def attempt(
     stdin: str = "",
     env: Optional[Dict[str, str]] = None,
     cwd: Optional[str] = None,
+    user: str = "",
     timeout: Optional[float] = None,
 ) -> Tuple[int, str, str]:
     """Run `command` and give status, output and errors; only a program that cannot be run at all is a StateError."""
+    identity, home = _identity(user)
     try:
         done = subprocess.run(
-            list(command), input=stdin.encode(), capture_output=True, env=environment(env), cwd=cwd, timeout=timeout
+            list(command),
+            input=stdin.encode(),
+            capture_output=True,
+            env=environment({**home, **(env or {})}),
+            cwd=cwd,
+            timeout=timeout,
+            **identity,
         )
     except FileNotFoundError as error:
         if cwd is not None and not os.path.isdir(cwd):
@@ -70,6 +80,23 @@ def attempt(
     except subprocess.TimeoutExpired as error:
         raise StateError(f"{' '.join(command)} did not end within {timeout:g} s and was killed") from error
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+
+def _identity(user: str) -> Tuple[Dict[str, Any], Dict[str, str]]:
+    """What to give to subprocess to become `user` with all its groups, and the environment that goes with it."""
+    if not user:
+        return {}, {}
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        raise StateError(
+            f"there is no user {user!r} on this machine; add a user.present state and require it"
+        ) from None
+    names = {"HOME": entry.pw_dir, "USER": user, "LOGNAME": user}
+    if entry.pw_uid == os.geteuid():
+        return {}, names
+    groups = os.getgrouplist(user, entry.pw_gid)
+    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": groups}, names
 
 
 def follow(command: Sequence[str], what: str, log: Callable[[str], None], env: Optional[Dict[str, str]] = None) -> None:
