@@ -14,10 +14,10 @@ class Plan:
     """Changes for the person, steps for the machine, in the order they are done."""
 
     changes: Dict[str, Any] = field(default_factory=dict)
-    steps: List[Callable[[], None]] = field(default_factory=list)
+    steps: List[Callable[[], object]] = field(default_factory=list)
     outputs: Dict[str, Any] = field(default_factory=dict)
 
-    def step(self, action: Callable[[], None], **changes: Any) -> None:
+    def step(self, action: Callable[[], object], **changes: Any) -> None:
         self.steps.append(action)
         self.changes.update(changes)
 
