@@ -88,7 +88,7 @@ def check_installed(arguments: Arguments, context: Context) -> Check:
     if any(wish.version == "latest" for wish in wishes(arguments)):
         _refresh_for_check(view, arguments, context)
     missing = [wish for wish in wishes(arguments) if not _satisfied(wish, has, view)]
-    changes = _version_changes(missing, has, view)
+    changes = _version_changes(missing, has, view, context)
     hold, unhold = _hold_changes(arguments, has, changes)
     _refuse_held(missing, has, arguments)
     return _check(Work(tuple(missing), hold=hold, unhold=unhold), changes, arguments, "installed")
@@ -101,7 +101,9 @@ def check_latest(arguments: Arguments, context: Context) -> Check:
     wanted = [Wish(wish.name, "latest") for wish in wishes(arguments)]
     missing = [wish for wish in wanted if not _satisfied(wish, has, view)]
     _refuse_held(missing, has, arguments)
-    return _check(Work(tuple(missing)), _version_changes(missing, has, view), arguments, "at the latest version")
+    return _check(
+        Work(tuple(missing)), _version_changes(missing, has, view, context), arguments, "at the latest version"
+    )
 
 
 def _check(work: Work, changes: Dict[str, Any], arguments: Arguments, state: str) -> Check:
@@ -120,11 +122,14 @@ def _satisfied(wish: Wish, has: Inventory, view: Packages) -> bool:
     return not wish.version or satisfies(version, wish.version, view.backend.compare)
 
 
-def _version_changes(missing: Sequence[Wish], has: Inventory, view: Packages) -> Dict[str, Any]:
-    """As Salt says them. What no list knows yet (its repository may come with this run) is just "installed"."""
+def _version_changes(missing: Sequence[Wish], has: Inventory, view: Packages, context: Context) -> Dict[str, Any]:
+    """As Salt says them. A real run tells the versions afterwards, so only a dry run asks the package lists for them;
+    what these do not know yet (its repository may come with this run) is just "installed"."""
+    if context.test:
+        view.available([wish.name for wish in missing])
     changes: Dict[str, Any] = {}
     for wish in missing:
-        exact = _choose(wish, view)
+        exact = _choose(wish, view) if context.test or wish.version else None
         changes[wish.name] = {"old": has.version(wish.name) or "", "new": exact or wish.version or "installed"}
     return changes
 
@@ -221,17 +226,18 @@ def _refresh_if_possible(view: Packages, context: Context) -> None:
 
 def _targets(wanted: Sequence[Wish], view: Packages) -> Tuple[List[Target], bool]:
     has = view.inventory()
-    available = view.available([wish.name for wish in wanted])
+    available = view.available([wish.name for wish in wanted if wish.version])
     targets, downgrade = [], False
     for wish in wanted:
-        version = _choose(wish, view)
-        if version is None and wish.version and wish.version != "latest":
-            there = available[wish.name].versions if wish.name in available else ()
-            known = f"there are {', '.join(there[:5])}" if there else "no repository has any"
-            raise StateError(f"no version of {wish.name} fits {wish.version!r}; {known}")
-        exact = version if wish.version not in ("", "latest") else None
-        installed = has.version(wish.name)
-        downgrade = downgrade or bool(exact and installed and view.backend.compare(exact, installed) < 0)
+        exact = None
+        if wish.version not in ("", "latest"):
+            exact = _choose(wish, view)
+            if exact is None:
+                there = available[wish.name].versions if wish.name in available else ()
+                known = f"there are {', '.join(there[:5])}" if there else "no repository has any"
+                raise StateError(f"no version of {wish.name} fits {wish.version!r}; {known}")
+            installed = has.version(wish.name)
+            downgrade = downgrade or (installed is not None and view.backend.compare(exact, installed) < 0)
         targets.append(Target(wish.name, exact))
     return targets, downgrade
 
@@ -264,10 +270,12 @@ def difference(before: Inventory, after: Inventory) -> Dict[str, Any]:
 
 
 def batch(check: Callable[[Arguments, Context], Check], several: Sequence[Arguments], context: Context) -> List[Result]:
-    """Several states in as few transactions as their options allow: one, mostly. If one fails, each is tried alone."""
+    """Several states in as few transactions as their options allow: one, mostly.
+
+    A transaction that fails has failed for all of its states; the engine then tries each alone.
+    """
     results: Dict[int, Result] = {}
     groups: Dict[Any, List[Tuple[int, Check]]] = {}
-    _look_up_together(several, context)
     for at, arguments in enumerate(several):
         try:
             found = check(arguments, context)
@@ -281,25 +289,12 @@ def batch(check: Callable[[Arguments, Context], Check], several: Sequence[Argume
             groups.setdefault(key, []).append((at, found))
     for members in groups.values():
         merged = _merged([several[at] for at, _ in members], [found for _, found in members], context)
-        for place, (at, _) in enumerate(members):
-            results[at] = merged[place] if merged else _alone(check, several[at], context)
+        results.update({at: result for (at, _), result in zip(members, merged)})
     return [results[at] for at in range(len(several))]
 
 
-def _look_up_together(several: Sequence[Arguments], context: Context) -> None:
-    """One question to the package lists instead of one a state."""
-    missing: Dict[Tuple[Any, Any], List[str]] = {}
-    for arguments in several:
-        has = session(arguments, context).inventory()
-        names = [wish.name for wish in wishes(arguments) if has.version(wish.name) is None or wish.version]
-        missing.setdefault((arguments.get("provider"), arguments.get("root")), []).extend(names)
-    for (provider, root), names in missing.items():
-        if names:
-            packages(str(provider or ""), str(root or ""), context).available(names)
-
-
 def _merged(several: Sequence[Arguments], checks: Sequence[Check], context: Context) -> List[Result]:
-    """One result a state from one transaction, or none at all if it failed."""
+    """One result a state from one transaction."""
     works: List[Work] = [check.found for check in checks]
     work = Work(
         install=tuple(dict.fromkeys(wish for one in works for wish in one.install)),
@@ -314,10 +309,7 @@ def _merged(several: Sequence[Arguments], checks: Sequence[Check], context: Cont
         try:
             _carry_out(work, several[0], view, context)
         except StateError as error:
-            if len(several) == 1:
-                return [Result(False, {}, str(error))]
-            context.log(f"{len(several)} package states in one transaction failed, trying each alone: {error}")
-            return []
+            return [Result(False, {}, str(error)) for _ in several]
         return _shares(works, before, view, checks)
 
 
@@ -337,16 +329,6 @@ def _shares(works: Sequence[Work], before: Inventory, view: Packages, checks: Se
             comment += f" (in one transaction with {len(works) - 1} more states)"
         results.append(Result(whole.ok, own, comment))
     return results
-
-
-def _alone(check: Callable[[Arguments, Context], Check], arguments: Arguments, context: Context) -> Result:
-    try:
-        found = check(arguments, context)
-        if not found.changes:
-            return Result(True, {}, found.comment)
-        return apply(arguments, found, context)
-    except StateError as error:
-        return Result(False, {}, str(error))
 
 
 PACKAGE = Argument("name", help="the package", required=True)

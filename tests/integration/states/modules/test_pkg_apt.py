@@ -8,7 +8,11 @@ from tests.package_repositories import Deb, apt_repository, apt_root
 from tests.state_functions import Run
 
 from rackwright.states.module import StateError
+from rackwright.states.plan import plan
+from rackwright.states.record import Record
+from rackwright.states.run import Run as EngineRun
 from rackwright.states.support.packages import Packages, packages
+from rackwright.states.tree import place
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="dpkg wants root")
 
@@ -41,6 +45,10 @@ def run() -> Run:
 
 def view(run: Run, root: str) -> Packages:
     return packages("", root, run.context())
+
+
+def view_of(run: EngineRun, root: str) -> Packages:
+    return packages("", root, run.context(run.plan.states[0]))
 
 
 def test_installed_installs_with_dependencies_and_says_both(run: Run, root: str) -> None:
@@ -132,13 +140,38 @@ def test_several_states_become_one_transaction(run: Run, root: str) -> None:
     assert view(run, root).reads == 2, "once before and once after the transaction"
 
 
-def test_a_failed_merged_transaction_falls_back_to_single_ones(run: Run, root: str) -> None:
-    wanted = [A, "rackwright-test-broken", C]
-    good, broken, other = run.batch("pkg.installed", *({"name": name, "root": root} for name in wanted))
-    assert (good.ok, broken.ok, other.ok) == (True, False, True)
-    assert "rackwright-test-nowhere" in broken.comment
-    assert good.changes == {A: {"old": "", "new": "2.0"}}
-    assert len(view(run, root).transactions) == 4
+def engine(tmp_path: Path, text: str, mode: str) -> tuple[dict[str, Record], EngineRun]:
+    (tmp_path / "web.sls").write_text(text)
+    run = EngineRun(plan(*place(tmp_path / "web.sls")), mode)
+    return {record.id: record for record in run.go().records}, run
+
+
+def pkg_states(names: list[str], root: str) -> str:
+    return "".join(f"{name}:\n  pkg.installed:\n    - root: {root}\n" for name in names)
+
+
+@pytest.mark.parametrize(("mode", "transactions"), [("ansible", 5), ("genius", 1)])
+def test_genius_makes_one_transaction_of_what_takes_five(
+    root: str, tmp_path: Path, mode: str, transactions: int
+) -> None:
+    names = [f"rackwright-test-many{number}" for number in range(5)]
+    records, run = engine(tmp_path, pkg_states(names, root), mode)
+    assert {name: record.changes for name, record in records.items()} == {
+        name: {name: {"old": "", "new": "1.0"}} for name in names
+    }
+    assert len(view_of(run, root).transactions) == transactions
+
+
+def test_a_failed_merged_transaction_falls_back_to_single_ones(root: str, tmp_path: Path) -> None:
+    records, run = engine(tmp_path, pkg_states([A, "rackwright-test-broken", C], root), "genius")
+    assert {name: record.result for name, record in records.items()} == {
+        A: True,
+        "rackwright-test-broken": False,
+        C: True,
+    }
+    assert "rackwright-test-nowhere" in records["rackwright-test-broken"].comment
+    assert records[A].changes == {A: {"old": "", "new": "2.0"}}
+    assert len(view_of(run, root).transactions) == 4
 
 
 def test_the_lists_are_refreshed_once_a_run(run: Run, root: str) -> None:

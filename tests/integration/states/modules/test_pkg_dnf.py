@@ -37,14 +37,18 @@ def test_dnf_installs_upgrades_downgrades_and_removes(root: str) -> None:
     assert run.apply("pkg.removed", name=A, **common).changes == {A: {"old": "1.0-1", "new": ""}}
 
 
-def test_dnf_merges_states_and_falls_back(root: str) -> None:
+def test_dnf_merges_states(root: str) -> None:
     run = Run()
-    wanted = [B, "rackwright-test-c", "rackwright-test-nosuch"]
+    wanted = [B, "rackwright-test-c"]
     results = run.batch("pkg.installed", *({"name": name, "root": root, "provider": "dnf"} for name in wanted))
-    assert [result.ok for result in results] == [True, True, False]
-    assert "rackwright-test-nosuch" in results[2].comment
+    assert [result.ok for result in results] == [True, True]
     assert results[0].changes == {A: {"old": "", "new": "2.0-1"}, B: {"old": "", "new": "1.0-1"}}
-    assert len(packages("dnf", root, run.context()).transactions) == 4
+    assert len(packages("dnf", root, run.context()).transactions) == 1
+
+
+def test_dnf_says_which_package_it_does_not_know(root: str) -> None:
+    with pytest.raises(StateError, match="rackwright-test-nosuch"):
+        Run().apply("pkg.installed", name="rackwright-test-nosuch", root=root, provider="dnf")
 
 
 def test_dnf_names_the_versions_there_are(root: str) -> None:

@@ -100,13 +100,13 @@ def test_several_repositories_share_one_refresh(root: Path, tmp_path: Path) -> N
     assert packages("", str(root), run.context()).refreshed, "the first package state need not refresh again"
 
 
-def test_in_a_batch_only_the_bad_repository_fails(root: Path, tmp_path: Path) -> None:
+def test_a_batch_with_a_bad_repository_leaves_nothing_behind(root: Path, tmp_path: Path) -> None:
     good = apt_repository(tmp_path / "good", Deb("rackwright-test-good"))
     addresses = [f"deb file:{good} ./", f"deb file:{tmp_path}/nowhere ./"]
     arguments = ({"name": name, "trusted": True, "root": str(root)} for name in addresses)
     results = Run().batch("pkgrepo.managed", *arguments)
-    assert [result.ok for result in results] == [True, False]
-    assert len(sources(root)) == 1
+    assert [result.ok for result in results] == [False, False]
+    assert sources(root) == {}
 
 
 def test_dnf_repository_is_added_used_and_removed(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def _put_back(files: Dict[str, Optional[bytes]]) -> None:
 
 
 def batch(check: Callable[[Arguments, Context], Check], several: Sequence[Arguments], context: Context) -> List[Result]:
-    """All repositories first, then one refresh. If that fails, each is tried alone, so that only the bad ones fail."""
+    """All repositories first, then one refresh. If that fails, all are taken back; the engine then tries each alone."""
     results: Dict[int, Result] = {}
     written: List[Tuple[int, Check, Dict[str, Optional[bytes]]]] = []
     for at, arguments in enumerate(several):
@@ -114,19 +114,10 @@ def batch(check: Callable[[Arguments, Context], Check], several: Sequence[Argume
         for view in {id(view): view for view in views}.values():
             view.refresh(context.log)
     except StateError as error:
-        context.log(f"refreshing {len(written)} repositories together failed, trying each alone: {error}")
-        for _, _, before in reversed(written):
+        for at, _, before in reversed(written):
             _put_back(before)
-        for at, _, _ in written:
-            results[at] = _alone(check, several[at], context)
+            results[at] = Result(False, {}, f"the repositories were taken back: {error}")
     return [results[at] for at in range(len(several))]
-
-
-def _alone(check: Callable[[Arguments, Context], Check], arguments: Arguments, context: Context) -> Result:
-    try:
-        return apply(arguments, check(arguments, context), context)
-    except StateError as error:
-        return Result(False, {}, str(error))
 
 
 def validate(arguments: Arguments) -> List[str]:
