@@ -29,7 +29,9 @@ mount -t proc proc proc
 mount -t tmpfs tmpfs run
 mount -t tmpfs tmpfs dev
 for device in null zero random urandom; do touch "dev/$device"; mount --bind "/dev/$device" "dev/$device"; done
-mkdir dev/shm
+mkdir dev/shm dev/pts
+mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts dev/pts
+ln -s pts/ptmx dev/ptmx
 mount -t sysfs -o ro sysfs sys
 if [ -d /sys/fs/cgroup/systemd ]; then
     mount -t tmpfs tmpfs sys/fs/cgroup
