@@ -20,7 +20,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple
 
+from .catalogue import Catalogue
 from .module import StateError, StateFunction
+from .refusal import refuse
 
 NAMESPACE = "rackwright-module"
 MANIFEST = ".manifest"
@@ -389,3 +391,14 @@ def _functions(bundle: Bundle, name: str) -> Tuple[StateFunction, ...]:
     if not isinstance(functions, (tuple, list)) or not all(isinstance(one, StateFunction) for one in functions):
         raise ExtensionRefused(f"module {name} ({bundle.origin}) has no FUNCTIONS = (StateFunction(...), ...)")
     return tuple(functions)
+
+
+def tree_catalogue(root: Path, signers: Path = SIGNERS, memory: Optional[Memory] = None) -> Catalogue:
+    """The built-in modules and the tree's own. One that is refused refuses the run, before anything is touched."""
+    folder = root / FOLDER
+    if not folder.is_dir():
+        return Catalogue()
+    try:
+        return Catalogue(Loader((FolderSource(folder),), signers, memory or Memory()).functions())
+    except ExtensionRefused as refused:
+        raise refuse(str(refused)) from refused

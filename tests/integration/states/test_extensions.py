@@ -20,7 +20,12 @@ from rackwright.states.extensions import (
     Source,
     UrlSource,
     sign,
+    tree_catalogue,
 )
+from rackwright.states.plan import plan
+from rackwright.states.refusal import Refused
+from rackwright.states.run import Run
+from rackwright.states.tree import Tree
 
 CODE = """
 from rackwright.states.module import Argument, Check, Result, StateFunction
@@ -222,6 +227,19 @@ def test_a_module_comes_from_a_url_and_is_verified_alike(workshop: Workshop, add
     workshop.file.write_text("FUNCTIONS = ()")
     with pytest.raises(ExtensionRefused, match="altered"):
         loader.load("greet")
+
+
+def test_the_engine_applies_states_of_a_verified_module(workshop: Workshop) -> None:
+    (workshop.tree / "init.sls").write_text("world:\n  greet.hello: []\n")
+    catalogue = tree_catalogue(workshop.tree, workshop.signers, Memory(workshop.seen))
+    report = Run(plan(Tree(workshop.tree), ["init"], catalogue=catalogue), "ansible").go()
+    assert [(record.result, record.changes) for record in report.records] == [(True, {"greeting": "world"})]
+
+
+def test_the_engine_refuses_the_whole_run_if_a_module_is_refused(workshop: Workshop) -> None:
+    workshop.file.write_text("altered")
+    with pytest.raises(Refused, match="altered after it was signed"):
+        tree_catalogue(workshop.tree, workshop.signers, Memory(workshop.seen))
 
 
 def test_the_command_signs_verifies_and_lists(workshop: Workshop, capsys: pytest.CaptureFixture[str]) -> None:

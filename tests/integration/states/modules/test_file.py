@@ -12,6 +12,9 @@ import pytest
 from tests.state_functions import Run
 
 from rackwright.states.module import StateError
+from rackwright.states.plan import plan
+from rackwright.states.run import Run as EngineRun
+from rackwright.states.tree import place
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="owners can only be given by root")
 
@@ -149,6 +152,15 @@ def test_check_cmd_refuses_a_bad_file_before_it_is_in_place(run: Run, tmp_path: 
         run.apply("file.managed", name=str(path), contents="bad", check_cmd="grep -q good")
     assert path.read_text() == "good\n"
     run.apply("file.managed", name=str(path), contents="still good", check_cmd="grep -q good")
+
+
+def test_check_cmd_of_a_state_file_is_the_functions_own(tmp_path: Path) -> None:
+    path = tmp_path / "sudoers"
+    path.write_text("good\n")
+    (tmp_path / "x.sls").write_text(f"{path}:\n  file.managed:\n    - contents: bad\n    - check_cmd: grep -q good\n")
+    (record,) = EngineRun(plan(*place(tmp_path / "x.sls")), "ansible").go().records
+    assert "check_cmd 'grep -q good' refused the new" in record.comment
+    assert path.read_text() == "good\n"
 
 
 def test_a_link_is_followed_and_stays_a_link(run: Run, tmp_path: Path) -> None:

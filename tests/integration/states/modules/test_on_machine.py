@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -111,6 +112,38 @@ def test_systemd_service_that_falls_over_or_is_masked_or_unknown_fails_with_the_
     assert "starting rackwright-bad" in found["bad"]["comment"]
     assert "unmask: true" in found["masked"]["comment"]
     assert "there is no service rackwright-nosuch" in found["nosuch"]["comment"]
+
+
+MODULE = """
+from rackwright.states.module import Argument, Check, Result, StateFunction
+
+FUNCTIONS = (
+    StateFunction(
+        "hello",
+        "Greets.",
+        (Argument("name", required=True),),
+        lambda arguments, context: Check({"greeting": arguments["name"]}, "would greet"),
+        lambda arguments, check, context: Result(True, check.changes, "greeted"),
+    ),
+)
+"""
+
+
+def test_a_module_of_the_tree_is_applied_once_its_signer_is_trusted(host: Machine) -> None:
+    host.run("mkdir", "-p", "/srv/states/_modules", "/etc/rackwright")
+    host.write("/srv/states/_modules/greet.py", MODULE)
+    host.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/root/rackwright-key")
+    script = "from rackwright.cli.main import main; main()"
+    sign = ["module", "sign", "/srv/states/_modules/greet.py", "--version", "1", "--key", "/root/rackwright-key"]
+    host.run(sys.executable, "-c", script, *sign)
+    host.write("/srv/states/init.sls", "world:\n  greet.hello: []\n")
+    applied = host.command(sys.executable, "-c", script, "state", "apply", "/srv/states", "--json")
+    refused = subprocess.run(applied, capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "no key is trusted here" in json.loads(refused.stdout)["errors"][0]
+    host.run("sh", "-c", "echo alice $(cat /root/rackwright-key.pub) > /etc/rackwright/module-signers")
+    assert json.loads(host.run(*applied[len(host.command()) :]))["states"][0]["changes"] == {"greeting": "world"}
+    host.run("rm", "-r", "/srv/states")
 
 
 def test_packagekit_installs_and_removes(host: Machine, repository: Path) -> None:
