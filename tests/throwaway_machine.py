@@ -87,7 +87,7 @@ def machine(*shared: Path) -> Iterator[Machine]:
     group.mkdir()
     spaces = ["--mount", "--pid", "--fork", "--net", "--ipc", "--uts", "--cgroup", "--kill-child"]
     with tempfile.TemporaryDirectory(prefix="rackwright-machine-") as base:
-        enter = 'echo $$ > "$0/cgroup.procs" && exec unshare "$@"'
+        enter = 'echo $$ > "$0/cgroup.procs" && exec setpriv --pdeathsig KILL unshare "$@"'
         started = subprocess.Popen(
             [
                 "sh",

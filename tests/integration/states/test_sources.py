@@ -169,10 +169,12 @@ def test_a_plain_folder_works_too(tmp_path: Path) -> None:
     [
         (Repository("--upload-pack=touch /tmp/x"), "main"),
         (Repository("/x", subfolder="../.."), "main"),
+        (Repository("https://me:hunter2@example.org/x"), "main"),
         (Repository("/x"), "--all"),
         (Repository("ext::sh -c true"), "main"),
     ],
 )
 def test_addresses_and_names_that_are_tricks_are_refused(repository: Repository, environment: str, cache: Path) -> None:
-    with pytest.raises(SourceRefused), pinned([repository], environment, cache):
+    with pytest.raises(SourceRefused) as refused, pinned([repository], environment, cache):
         pass
+    assert "hunter2" not in str(refused.value)

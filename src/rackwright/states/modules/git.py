@@ -204,6 +204,8 @@ def validate(arguments: Arguments) -> List[str]:
     errors = []
     if not str(arguments["name"]) or str(arguments["name"]).startswith("-"):
         errors.append(f"name: {arguments['name']!r} is no address of a repository")
+    if re.match(r"\w+://[^/@:]*:[^/@]*@", str(arguments["name"])):
+        errors.append("name: has a password in it, which would show in logs; use identity or git's credential helper")
     if not str(arguments["target"]).startswith("/"):
         errors.append(f"target: {arguments['target']!r} is no absolute path")
     for key in ("rev", "branch", "remote"):

@@ -170,8 +170,12 @@ def _refuse_held(missing: Sequence[Wish], has: Inventory, arguments: Arguments) 
 
 def _refresh_for_check(view: Packages, arguments: Arguments, context: Context) -> None:
     """What is the latest can only be said by fresh lists; a dry run takes the lists as they are."""
-    if not context.test and arguments.get("refresh") is not False:
+    if context.test or arguments.get("refresh") is False:
+        return
+    if arguments.get("refresh") is True:
         view.refresh_once(context.log)
+    else:
+        _refresh_if_possible(view, context)
 
 
 def check_removed(purge: bool, arguments: Arguments, context: Context) -> Check:

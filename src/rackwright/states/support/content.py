@@ -5,14 +5,13 @@ Templates are rendered on the machine that applies the state, strict about undef
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 from ..module import Arguments, Context, StateError
-from .files import read_bytes, sha256
+from .files import read_bytes
 
 DOWNLOAD_LIMIT = 2 * 1024**3
 TREE_SCHEMES = ("salt://", "tree://")
@@ -104,9 +103,15 @@ def split_hash(wanted: str) -> Tuple[str, str]:
     return algorithm, digest.lower()
 
 
+def hexdigest(algorithm: str, content: bytes) -> str:
+    import hashlib
+
+    return hashlib.new(algorithm, content).hexdigest()
+
+
 def check_hash(content: bytes, wanted: str, source: str) -> None:
     algorithm, digest = split_hash(wanted)
-    has = hashlib.new(algorithm, content).hexdigest()
+    has = hexdigest(algorithm, content)
     if has != digest:
         raise StateError(
             f"{source} is not what was asked for: its {algorithm} is {has}, wanted {digest}; nothing was changed"
@@ -169,7 +174,7 @@ def wanted_content(arguments: Arguments, context: Context, has: Optional[bytes] 
     templated = arguments.get("template")
     if wanted_hash and has is not None and not templated:
         algorithm, digest = split_hash(wanted_hash)
-        if hashlib.new(algorithm, has).hexdigest() == digest:
+        if hexdigest(algorithm, has) == digest:
             return has
     content = read_source(chosen, context, wanted_hash)
     if not templated:
@@ -191,8 +196,3 @@ def decode(content: bytes, name: str) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise StateError(f"{name} is no UTF-8 text (byte {error.start}), so it cannot be treated as text") from error
-
-
-def digest_of(path: str) -> Optional[str]:
-    content = read_bytes(path)
-    return None if content is None else sha256(content)

@@ -6,7 +6,6 @@ Also owners, modes and diffs. What a state *wants* of a file is decided in `modu
 from __future__ import annotations
 
 import contextlib
-import difflib
 import errno
 import fcntl
 import functools
@@ -286,6 +285,8 @@ def unified_diff(old: Optional[bytes], new: bytes, path: str) -> str:
         return "New binary file" if old is None else "Replace binary file"
     if len(old or b"") + len(new) > DIFF_LIMIT:
         return f"Too large to show: {len(old or b'')} bytes become {len(new)}"
+    import difflib  # a run that changes nothing never needs it
+
     lines = difflib.unified_diff(_lines(old or b""), _lines(new), "/dev/null" if old is None else path, path)
     text = "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
     return text or "New empty file"

@@ -149,6 +149,7 @@ def test_a_clone_belongs_to_the_user_and_is_not_touched_as_another(origin: Path,
     [
         ({"name": "--upload-pack=x", "target": "/x"}, "no address"),
         ({"name": "x", "target": "y"}, "no absolute path"),
+        ({"name": "https://me:hunter2@example.org/x", "target": "/y"}, "has a password in it"),
         ({"name": "x", "target": "/y", "rev": "--force"}, "no name git would take"),
         ({"name": "x", "target": "/y", "depth": 0}, "at least 1"),
     ],

@@ -180,6 +180,16 @@ def test_the_lists_are_refreshed_once_a_run(run: Run, root: str) -> None:
     assert sum("refreshing" in line for line in run.lines) == 1
 
 
+def test_a_repository_that_is_away_does_not_stop_what_others_have(run: Run, root: str) -> None:
+    with (Path(root) / "etc/apt/sources.list").open("a") as file:
+        file.write("deb [trusted=yes] file:/nonexistent/repository ./\n")
+    assert run.apply("pkg.installed", name=A, version="1.0", root=root).changes
+    assert run.apply("pkg.latest", name=A, root=root).changes[A]["new"] == "2.0"
+    assert any("going on with the package lists as they are" in line for line in run.lines)
+    with pytest.raises(StateError, match="refreshing the package lists"):
+        Run().apply("pkg.latest", name=A, refresh=True, root=root)
+
+
 def test_an_interrupted_dpkg_is_finished_first(run: Run, root: str) -> None:
     run.apply("pkg.installed", name=C, root=root)
     status = (Path(root) / "var/lib/dpkg/status").read_text()

@@ -124,9 +124,12 @@ class Packages:
 
     def refresh(self, log: Log, source: str = "") -> None:
         with self.lock:
-            self.backend.refresh(log, source)
-            self.refreshed = self.refreshed or not source
-            self._available.clear()
+            try:
+                self.backend.refresh(log, source)
+                self.refreshed = self.refreshed or not source
+            finally:
+                # Also after a failure: of several repositories, those that could be read have been.
+                self._available.clear()
 
     def refresh_once(self, log: Log) -> None:
         """The lists are read again at most once a run, before the first transaction that needs them."""
