@@ -9,7 +9,10 @@ from tests.package_repositories import Deb, apt_repository, apt_root, dnf_root, 
 from tests.state_functions import Run
 
 from rackwright.states.module import StateError
+from rackwright.states.plan import plan
+from rackwright.states.run import Run as EngineRun
 from rackwright.states.support.packages import packages
+from rackwright.states.tree import place
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="apt and dnf want root")
 
@@ -96,8 +99,26 @@ def test_several_repositories_share_one_refresh(root: Path, tmp_path: Path) -> N
         "pkgrepo.managed", *({"name": f"deb file:{name} ./", "trusted": True, "root": str(root)} for name in names)
     )
     assert [result.ok for result in results] == [True, True, True]
-    assert sum("Reading package lists" in line for line in run.lines) == 1
+    assert sum("refreshing the package lists with apt-get update" in line for line in run.lines) == 1
     assert packages("", str(root), run.context()).refreshed, "the first package state need not refresh again"
+
+
+@pytest.mark.parametrize(("mode", "refreshes"), [("ansible", 4), ("genius", 1)])
+def test_genius_refreshes_once_for_all_repositories_and_the_packages_behind_them(
+    root: Path, tmp_path: Path, mode: str, refreshes: int
+) -> None:
+    lines = []
+    for name in ("one", "two", "three"):
+        folder = apt_repository(tmp_path / name, Deb(f"rackwright-test-{name}"))
+        lines.append(f"rackwright-test-{name}:\n  pkg.installed:\n    - root: {root}\n")
+        options = f"    - name: deb file:{folder} ./\n    - trusted: true\n    - root: {root}\n    - order: first\n"
+        lines.append(f"repo-{name}:\n  pkgrepo.managed:\n{options}")
+    (tmp_path / "web.sls").write_text("".join(lines))
+    said: list[str] = []
+    run = EngineRun(plan(*place(tmp_path / "web.sls")), mode, event=lambda kind, _, detail: said.append(str(detail)))
+    assert {record.outcome.value for record in run.go().records} == {"changed"}
+    assert len(packages("", str(root), run.context(run.plan.states[0])).transactions) == (1 if mode == "genius" else 3)
+    assert sum("refreshing the package lists with apt-get update" in line for line in said) == refreshes
 
 
 def test_a_batch_with_a_bad_repository_leaves_nothing_behind(root: Path, tmp_path: Path) -> None:

@@ -136,7 +136,6 @@ class Packages:
         with self.lock:
             if not self.refreshed:
                 self.refreshed = True
-                log("refreshing the package lists")
                 self.refresh(log)
 
     def install(self, targets: Sequence[Target], options: Options, log: Log) -> None:
