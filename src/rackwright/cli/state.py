@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rackwright.states.catalogue import Catalogue
     from rackwright.states.combine import State
     from rackwright.states.plan import Plan
     from rackwright.states.record import Mask, Record
@@ -101,9 +102,18 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         secret = _variable(given)
         arguments.secrets |= secret_texts(list(secret.values()))
         variables = merge(variables, secret)
-    made = plan(tree, sls, variables, facts(arguments.node))
+    made = plan(tree, sls, variables, facts(arguments.node), _catalogue(tree.root))
     made.secrets |= arguments.secrets
     return made
+
+
+def _catalogue(root: Path) -> Catalogue | None:
+    """With the tree's own modules, if it has any; verifying them is nothing to load for every run."""
+    if not (root / "_modules").is_dir():
+        return None
+    from rackwright.states.extensions import tree_catalogue
+
+    return tree_catalogue(root)
 
 
 def _variable(given: str) -> dict[str, Any]:

@@ -188,7 +188,7 @@ def _levels(units: Units, nodes: List[int], same_resource: bool) -> List[List[in
 
 
 def _joins_packages(plan: Plan, state: State) -> bool:
-    return state.module == "pkg" and plan.schemas[state.index].function.batch is not None
+    return state.module in ("pkg", "pkgrepo") and plan.schemas[state.index].function.batch is not None
 
 
 def _package_key(plan: Plan, wanted: str, state: State) -> Key:

@@ -11,8 +11,9 @@ import json
 import sys
 import tempfile
 from pathlib import Path, PurePosixPath
-from typing import Any, Dict, TextIO
+from typing import Any, Dict, Optional, TextIO
 
+from .catalogue import Catalogue
 from .combine import State
 from .facts import facts
 from .plan import plan, secret_texts
@@ -72,10 +73,19 @@ def _unpack(folder: Path, files: Dict[str, Any]) -> None:
             path.chmod(int(content.get("mode", 0o600)))
 
 
+def _catalogue(folder: Path) -> Optional[Catalogue]:
+    """With the tree's own modules, if it has any; verifying them is nothing to load for every run."""
+    if not (folder / "_modules").is_dir():
+        return None
+    from .extensions import tree_catalogue
+
+    return tree_catalogue(folder)
+
+
 def _run(folder: Path, job: Dict[str, Any], mask: Mask, say: Any) -> int:
     given = job.get("node") or {}
     node = {**facts(str(given.get("id", ""))), **given}
-    made = plan(Tree(folder), job.get("sls"), job.get("variables") or {}, node)
+    made = plan(Tree(folder), job.get("sls"), job.get("variables") or {}, node, _catalogue(folder))
     mask.add(made.secrets)
 
     def hear(kind: str, state: State, detail: Any) -> None:
