@@ -7,6 +7,7 @@ cost neither threads nor polling. It knows nothing of states.
 from __future__ import annotations
 
 import contextlib
+import errno
 import heapq
 import os
 import selectors
@@ -22,6 +23,9 @@ _CHUNK = 1 << 16
 _DEFAULTED = (signal.SIGPIPE, signal.SIGXFSZ)
 """Python ignores these; a program expects to die of them."""
 _WITHOUT_PIDFD_SECONDS = 0.01
+_SCARCE = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
+"""Too many descriptors, processes or too little memory just now."""
+_AGAIN_SECONDS = 0.02
 
 
 class Program:
@@ -113,22 +117,24 @@ class Loop:
 
     def spawn(self, command: Command, done: Callable[[Finished], None]) -> None:
         """Start a program; `done` hears of its end, also if it could not start."""
-        out_read, out_write = os.pipe()
-        err_read, err_write = os.pipe()
-        stdin = _stdin(command.stdin) if command.stdin else self._null
+        pipes: List[int] = []
         try:
-            pid = self._start(command, stdin, out_write, err_write)
+            pipes += os.pipe()
+            pipes += os.pipe()
+            pid = self._start(command, pipes[1], pipes[3])
         except (OSError, LookupError, ValueError) as error:
-            os.close(out_read)
-            os.close(err_read)
+            for descriptor in pipes:
+                os.close(descriptor)
+            if getattr(error, "errno", 0) in _SCARCE and self._programs:
+                # Others hold what it needs, and will give it back.
+                self.later(_AGAIN_SECONDS, lambda: self.spawn(command, done))
+                return
             told = f"cannot start {command.argv[0]}: {error}"
             self._answers.append(lambda: done(Finished(127, "", told, 0)))
             return
-        finally:
-            os.close(out_write)
-            os.close(err_write)
-            if stdin != self._null:
-                os.close(stdin)
+        out_read, out_write, err_read, err_write = pipes
+        os.close(out_write)
+        os.close(err_write)
         program = Program(pid, out_read, err_read, done)
         for pipe in program.pipes:
             os.set_blocking(pipe, False)
@@ -139,7 +145,16 @@ class Loop:
             self.later(command.timeout, lambda: self._expire(program))
         self._watch(program)
 
-    def _start(self, command: Command, stdin: int, stdout: int, stderr: int) -> int:
+    def _start(self, command: Command, stdout: int, stderr: int) -> int:
+        if not command.stdin:
+            return self._start_reading(command, self._null, stdout, stderr)
+        stdin = _stdin(command.stdin)
+        try:
+            return self._start_reading(command, stdin, stdout, stderr)
+        finally:
+            os.close(stdin)
+
+    def _start_reading(self, command: Command, stdin: int, stdout: int, stderr: int) -> int:
         if command.user is None and command.umask is None and command.cwd in (None, self._home):
             if self._environment is None:
                 self._environment = dict(os.environ)

@@ -128,8 +128,6 @@ class Report:
         self.not_run: List[State] = []
         """What `failhard` kept from being looked at."""
         self.mask = mask
-        self.transactions: Dict[str, int] = {}
-        """How often each function really went to work, where it can do so for several states at once."""
         self.seconds = 0.0
 
     @property

@@ -320,9 +320,6 @@ class Run:
     def context(self, state: State) -> Context:
         return self._context(state, self._test, ())
 
-    def count_transaction(self, function: str) -> None:
-        self.report.transactions[function] = self.report.transactions.get(function, 0) + 1
-
     # Listeners
 
     def _listeners(self) -> None:

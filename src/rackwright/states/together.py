@@ -91,7 +91,6 @@ def _batch(run: "Run", due: List[Tuple[_Member, Arguments, Check]]) -> Generator
     assert batch is not None
     context = run.context(state)
     wanted = [arguments for _, arguments, _ in due]
-    run.count_transaction(state.full)
     try:
         results: List[Result] = yield Work(lambda: batch(wanted, context))
     except Exception as error:  # noqa: BLE001 - a batch that raises has failed for all, and each is tried alone

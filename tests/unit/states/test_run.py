@@ -72,6 +72,18 @@ def test_a_cap_limits_how_many_run_at_once(write: Write, tmp_path: Path) -> None
     assert 1 < most <= 3
 
 
+def test_more_commands_than_descriptors_wait_for_each_other(apply: Apply) -> None:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 30, hard))
+    try:
+        report = apply("".join(f"c{n}:\n  cmd.run:\n    - name: echo {n}\n" for n in range(60)), "justdoit")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert report.summary()["changed"] == 60
+
+
 def test_a_command_is_killed_with_its_children_when_its_time_is_up(apply: Apply, tmp_path: Path) -> None:
     started = time.monotonic()
     report = apply(f"a:\n  cmd.run:\n    - name: sleep 60 & echo $! > {tmp_path}/child; wait\n    - timeout: 0.3\n")
