@@ -210,3 +210,65 @@ def test_writers_of_one_key_stay_in_file_order_in_every_mode() -> None:
     tree = {f"s{n}": {"world.set": [{"key": "one"}, {"value": str(n)}]} for n in range(40)}
     for mode in ("ansible", "justdoit", "genius"):
         assert go(tree, mode)[0].values == {"one": "39"}
+
+
+class Services(Catalogue):
+    """A `service` module that counts how often it restarted something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.restarts: list[str] = []
+        running = StateFunction(
+            "running",
+            "",
+            (),
+            lambda arguments, context: Check({}, "runs"),
+            lambda arguments, check, context: Result(True, {}, ""),
+            self._restart,
+            resources=lambda arguments: [Resource("service", arguments["name"])],
+        )
+        self._made = {"service": {"running": running}}
+
+    def functions(self, module: str) -> dict[str, StateFunction] | None:
+        return self._made.get(module) or super().functions(module)
+
+    def _restart(self, arguments: Arguments, context: Context) -> Result:
+        self.restarts.append(arguments["name"])
+        return Result(True, {"restarted": True}, "restarted")
+
+
+def restarts(tree: dict[str, Any], mode: str) -> tuple[list[str], Report]:
+    services = Services()
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "init.sls").write_text(json.dumps(tree))
+        return services.restarts, Run(plan(Tree(Path(folder)), ["init"], {}, {}, services), mode).go()
+
+
+CONFIGURED: dict[str, Any] = {"conf1": {"test.succeed_with_changes": []}, "conf2": {"test.succeed_with_changes": []}}
+
+
+def test_genius_restarts_a_service_once_where_nothing_waits_in_between() -> None:
+    for requisite in ("watch", "listen"):
+        tree = {
+            **CONFIGURED,
+            "s1": {"service.running": [{"name": "nginx"}, {requisite: [{"test": "conf1"}]}]},
+            "s2": {"service.running": [{"name": "nginx"}, {requisite: [{"test": "conf2"}]}]},
+            "s3": {"service.running": [{"name": "other"}, {requisite: [{"test": "conf2"}]}]},
+        }
+        assert sorted(restarts(tree, "justdoit")[0]) == ["nginx", "nginx", "other"]
+        done, report = restarts(tree, "genius")
+        assert sorted(done) == ["nginx", "other"]
+        reacted = {record.id: bool(record.changes) for record in report.records if record.changes}
+        assert {name.replace("listener_", "") for name in reacted} >= {"s1", "s2", "s3"}
+
+
+def test_genius_does_not_join_restarts_across_a_state_that_needs_the_first() -> None:
+    tree = {
+        **CONFIGURED,
+        "s1": {"service.running": [{"name": "nginx"}, {"watch": [{"test": "conf1"}]}]},
+        "between": {"test.nop": [{"require": [{"service": "s1"}]}]},
+        "s2": {
+            "service.running": [{"name": "nginx"}, {"watch": [{"test": "conf2"}]}, {"require": [{"test": "between"}]}]
+        },
+    }
+    assert restarts(tree, "genius")[0] == ["nginx", "nginx"]
