@@ -5,6 +5,7 @@ PostgreSQL 15 instead of the embedded one.
 """
 
 import asyncio
+import contextlib
 import itertools
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -14,10 +15,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 from tests.support.postgres import administer, debian_server, embedded_server
+from tests.support.rack import ADMIN, Rack
 
+from rackwright.barclamps.loader import built_in
+from rackwright.store.bootstrap import first_start
 from rackwright.store.database import Database, open_database
+from rackwright.store.session import Store
 
 TEMPLATE = "migrated_template"
+STARTED = "started_template"
 _numbers = itertools.count(1)
 
 
@@ -57,6 +63,27 @@ def postgres_url(postgres_server: str) -> Iterator[str]:
 def migrated_url(postgres_server: str, migrated_template: str) -> Iterator[str]:
     """The URL of a fresh database with our schema, for tests that open it in a process of their own."""
     yield from _fresh_database(postgres_server, migrated_template)
+
+
+@pytest.fixture(scope="session")
+def started_template(postgres_server: str, migrated_template: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A database after its first start, with the `test` barclamp, to be copied. Returns its name."""
+    administer(postgres_server, f"CREATE DATABASE {STARTED} TEMPLATE {migrated_template} STRATEGY file_copy")
+
+    async def fill() -> None:
+        async with await open_database(_named(postgres_server, STARTED), tmp_path_factory.getbasetemp()) as database:
+            await first_start(Store(database.engine), built_in(test=True), ADMIN)
+
+    asyncio.run(fill())
+    return STARTED
+
+
+@pytest.fixture
+async def rack(postgres_server: str, started_template: str, tmp_path: Path) -> AsyncIterator[Rack]:
+    """A store after its first start, with the `test` barclamp."""
+    with contextlib.contextmanager(_fresh_database)(postgres_server, started_template) as url:
+        async with await open_database(url, tmp_path) as database:
+            yield Rack(Store(database.engine))
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Looking at processes from outside, and waiting for what becomes true."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,13 @@ def wait_until(holds: Callable[[], bool], what: str, deadline: float = 30.0) -> 
     while not holds():
         assert time.monotonic() < end, f"not within {deadline:g} s: {what}"
         time.sleep(0.01)
+
+
+async def until(holds: Callable[[], bool], deadline: float = 20.0) -> None:
+    """`wait_until` for what becomes true only while the event loop runs."""
+    async with asyncio.timeout(deadline):
+        while not holds():  # noqa: ASYNC110 - it comes from other processes, which set no event
+            await asyncio.sleep(0.01)
 
 
 def is_alive(pid: int) -> bool:

@@ -17,11 +17,12 @@ from sqlalchemy.exc import DBAPIError
 
 from rackwright.annealer.cap import CapControl
 from rackwright.annealer.logs import RunLogs
-from rackwright.annealer.step import finished
-from rackwright.domain.runs import Outcome, Run
+from rackwright.annealer.step import finished, outcome_of
+from rackwright.domain.runs import Run
 from rackwright.jigs.base import Jig
 from rackwright.store import run_life
-from rackwright.store.runs import Claimant, Finished, Pass, claim, settle, take_cap_lock
+from rackwright.store.locks import CAP_LOCK
+from rackwright.store.runs import Claimant, Finished, Pass, claim, settle
 from rackwright.store.session import Session, Store
 from rackwright.store.slots import WORK_CHANNEL
 from rackwright.store.upkeep import Upkeep
@@ -114,7 +115,9 @@ class Annealer:
         """Settle what finished and start what can; whether another pass may find more at once."""
         done, self._finished = self._finished, []
         try:
-            settled, claimed = await self.store.change(lambda session: self._work(session, done), actor=ACTOR)
+            settled, claimed = await self.store.change(
+                lambda session: self._work(session, done), actor=ACTOR, lock=CAP_LOCK
+            )
         except BaseException:
             self._finished = done + self._finished
             raise
@@ -127,7 +130,6 @@ class Annealer:
         return claimed.more or bool(self._finished)
 
     async def _work(self, session: Session, done: list[Finished]) -> tuple[list[int], Pass]:
-        await take_cap_lock(session)
         settled = await settle(session, done)
         if self._stopping:
             return settled, Pass([], [])
@@ -142,23 +144,9 @@ class Annealer:
         task.add_done_callback(lambda _: self._tasks.pop(run.id, None))
 
     async def _execute(self, run: Run) -> None:
-        outcome = await self._outcome(run)
+        outcome = await outcome_of(self.store, self.jigs, run, self.logs.writer(run.id))
         self._finished.append(finished(run, outcome))
         self._wake.set()
-
-    async def _outcome(self, run: Run) -> Outcome:
-        """What the jig says; a jig that breaks has failed, and never takes the annealer with it."""
-        jig = self.jigs.get(run.kind)
-        if jig is None:
-            return Outcome.failure(f"This server has no jig of kind {run.kind!r}.")
-        try:
-            async with asyncio.timeout(run.deadline):
-                return await jig.run(run, self.logs.writer(run.id))
-        except TimeoutError:
-            return Outcome.failure(f"not finished within {run.deadline:g} s")
-        except Exception as error:  # a jig's own fault becomes the run's error, which people see
-            log.exception("jig %s broke on run %s", run.jig, run.id)
-            return Outcome.failure(f"jig {run.jig} broke: {type(error).__name__}: {error}")
 
     async def _hand_back(self) -> None:
         """Cancel what still runs and give it up, so that another server need not wait for the lease."""

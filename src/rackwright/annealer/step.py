@@ -1,13 +1,30 @@
-"""One pass of the annealer, by hand: claim what is runnable, let the jigs do it, settle what became of it."""
+"""One pass of the annealer, by hand: the hooks that wait, then what is runnable, then the hooks that this led to.
 
+It is how a server without annealer works (`--manual`), and says what it did and what waits for what.
+"""
+
+import asyncio
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 
+from rackwright.annealer.hooks import Delivered, HookDispatcher
+from rackwright.annealer.logs import RunLogs
 from rackwright.domain.runs import Answer, Outcome, Run
-from rackwright.jigs.base import Jig
-from rackwright.store.runs import Claimant, Finished, claim, settle
-from rackwright.store.session import Store
+from rackwright.domain.states import ACTIVE, PROPOSED
+from rackwright.domain.why import Reason
+from rackwright.jigs.base import Jig, Log
+from rackwright.store import run_life
+from rackwright.store.hook_queue import waiting_calls
+from rackwright.store.locks import CAP_LOCK
+from rackwright.store.runs import Claimant, Finished, Pass, claim, settle
+from rackwright.store.session import Session, Store
+from rackwright.store.why import why
+
+log = logging.getLogger(__name__)
+
+SHOWN_WAITING = 20
 
 
 @dataclass(frozen=True)
@@ -22,19 +39,76 @@ class Stepped:
 class StepReport:
     ran: list[Stepped]
     unchanged: list[int]
+    hooks: list[Delivered] = field(default_factory=list)
+    """The calls of hooks that were made."""
+    hooks_waiting: int = 0
+    """Calls that failed and are made again later, by the next pass."""
+    waiting: list[Reason] = field(default_factory=list)
+    """The first noderoles that are not ACTIVE, and why."""
 
 
 async def step(
-    store: Store, jigs: Mapping[str, Jig], claimant: Claimant, cap: int, actor: str, only: int | None = None
+    store: Store,
+    jigs: Mapping[str, Jig],
+    claimant: Claimant,
+    cap: int,
+    actor: str,
+    only: int | None = None,
+    hooks: HookDispatcher | None = None,
 ) -> StepReport:
     """Run one pass, or just noderole `only`. What fails is settled as failed; nothing is left in TRANSITION."""
-    claimed = await store.change(lambda session: claim(session, claimant, cap, only), actor=actor)
-    ran: list[Stepped] = []
-    for run in claimed.started:
-        outcome = await jigs[run.kind].run(run, lambda _: None)
-        await store.change(partial(settle, finished=[finished(run, outcome)]), actor=actor)
-        ran.append(Stepped(run, outcome))
-    return StepReport(ran, claimed.unchanged)
+    delivered = await hooks.deliver_all() if hooks else []
+    # No lease is renewed here: it is long instead, and whatever ends this pass settles its runs.
+    patient = replace(claimant, lease=30 * 86400.0)
+
+    async def start(session: Session) -> Pass:
+        await run_life.take_over(session)
+        return await claim(session, patient, cap, only)
+
+    claimed = await store.change(start, actor=actor, lock=CAP_LOCK)
+    logs = RunLogs(store)
+    ran = await asyncio.gather(*(_run(store, jigs, run, logs, actor) for run in claimed.started))
+    await logs.flush()
+    if hooks:
+        delivered += await hooks.deliver_all()
+    async with store.read() as session:
+        return StepReport(
+            list(ran), claimed.unchanged, delivered, await waiting_calls(session), await _waiting(session, cap)
+        )
+
+
+async def _run(store: Store, jigs: Mapping[str, Jig], run: Run, logs: RunLogs, actor: str) -> Stepped:
+    outcome = Outcome.failure("the pass by hand was ended in the middle")
+    try:
+        outcome = await outcome_of(store, jigs, run, logs.writer(run.id))
+    finally:
+        await store.change(partial(settle, finished=[finished(run, outcome)]), actor=actor, lock=CAP_LOCK)
+    return Stepped(run, outcome)
+
+
+async def _waiting(session: Session, cap: int) -> list[Reason]:
+    rows = await session.rows(
+        "SELECT id FROM node_roles WHERE state <> :active AND state <> :proposed ORDER BY cohort, id LIMIT :limit",
+        active=int(ACTIVE),
+        proposed=int(PROPOSED),
+        limit=SHOWN_WAITING,
+    )
+    return [(await why(session, row.id, cap))[0] for row in rows]
+
+
+async def outcome_of(store: Store, jigs: Mapping[str, Jig], run: Run, write: Log) -> Outcome:
+    """What the jig says; a jig that breaks has failed, and never takes the annealer with it."""
+    jig = jigs.get(run.kind)
+    if jig is None:
+        return Outcome.failure(f"This server has no jig of kind {run.kind!r}.")
+    try:
+        async with asyncio.timeout(run.deadline):
+            return await jig.run(replace(run, input=store.vault.open_input(run.input)), write)
+    except TimeoutError:
+        return Outcome.failure(f"not finished within {run.deadline:g} s")
+    except Exception as error:  # a jig's own fault becomes the run's error, which people see
+        log.exception("jig %s broke on run %s", run.jig, run.id)
+        return Outcome.failure(f"jig {run.jig} broke: {type(error).__name__}: {error}")
 
 
 def finished(run: Run, outcome: Outcome) -> Finished:
@@ -45,4 +119,5 @@ def finished(run: Run, outcome: Outcome) -> Finished:
         error=outcome.error,
         wall=outcome.wall,
         accepted=outcome.answer is Answer.ACCEPTED,
+        role=run.role,
     )

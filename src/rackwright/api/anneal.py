@@ -18,9 +18,29 @@ class RanOut(BaseModel):
     error: str
 
 
+class HookOut(BaseModel):
+    handler: str
+    hook: str
+    error: str
+
+
+class WaitingOut(BaseModel):
+    node_role_id: int
+    title: str
+    state: str
+    cause: str
+    text: str
+    remedy: str
+
+
 class StepOut(BaseModel):
+    """What one pass did, and what waits for what."""
+
     ran: list[RanOut]
     unchanged: list[int]
+    hooks: list[HookOut]
+    hooks_waiting: int
+    waiting: list[WaitingOut]
 
 
 class StatusOut(BaseModel):
@@ -39,7 +59,9 @@ async def status(caller: Reader) -> StatusOut:
 async def one_pass(caller: Writer, node_role: int | None = None) -> StepOut:
     """One pass by hand, or just one noderole."""
     server = caller.server
-    report = await step(server.store, server.jigs, server.claimant, server.cap, caller.principal.name, node_role)
+    report = await step(
+        server.store, server.jigs, server.claimant, server.cap, caller.principal.name, node_role, server.hooks
+    )
     return StepOut(
         ran=[
             RanOut(
@@ -52,4 +74,17 @@ async def one_pass(caller: Writer, node_role: int | None = None) -> StepOut:
             for one in report.ran
         ],
         unchanged=report.unchanged,
+        hooks=[HookOut(handler=one.call.handler, hook=one.call.hook, error=one.error) for one in report.hooks],
+        hooks_waiting=report.hooks_waiting,
+        waiting=[
+            WaitingOut(
+                node_role_id=reason.node_role_id,
+                title=reason.title,
+                state=reason.state.label,
+                cause=reason.cause,
+                text=reason.text,
+                remedy=reason.remedy,
+            )
+            for reason in report.waiting
+        ],
     )

@@ -4,8 +4,9 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
 from rackwright import __version__
-from rackwright.api import anneal, deployments, node_roles, nodes
+from rackwright.api import anneal, deployments, hook_calls, machines, node_roles, nodes
 from rackwright.api.context import Server
+from rackwright.api.limits import Bucket
 from rackwright.domain.errors import Invalid, RackwrightError
 
 PREFIX = "/api/v2"
@@ -16,8 +17,10 @@ def create_app(server: Server) -> FastAPI:
         title="Rackwright", version=__version__, openapi_url=f"{PREFIX}/openapi.json", docs_url=f"{PREFIX}/docs"
     )
     app.state.server = server
-    for module in (nodes, deployments, node_roles, anneal):
+    app.state.public_bucket = Bucket(rate=50, burst=500)
+    for module in (machines, nodes, deployments, node_roles, anneal, hook_calls):
         app.include_router(module.router, prefix=PREFIX)
+    app.include_router(machines.boot_router)
     app.add_exception_handler(RackwrightError, _problem)
     app.get("/healthz", include_in_schema=False)(healthz)
     return app

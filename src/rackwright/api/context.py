@@ -7,6 +7,9 @@ from typing import Annotated, TypeVar
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from rackwright.annealer.hooks import HookDispatcher
+from rackwright.annealer.installs import Installs
+from rackwright.annealer.judged import Judge
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.people import Permission, Principal
 from rackwright.jigs.base import Jig
@@ -38,6 +41,9 @@ class Server:
     store: Store
     jigs: Mapping[str, Jig]
     claimant: Claimant
+    judge: Judge
+    hooks: HookDispatcher
+    installs: Installs
     cap: int = 10
 
 
@@ -49,7 +55,8 @@ class Caller:
     principal: Principal
 
     async def change(self, work: Callable[[Session], Awaitable[T]], *, graph: bool = False) -> T:
-        return await self.server.store.change(work, actor=self.principal.name, graph=graph)
+        """One transaction in the caller's name; roles' hooks may refuse it."""
+        return await self.server.judge.change(work, actor=self.principal.name, graph=graph)
 
 
 _bearer = HTTPBearer(auto_error=False)

@@ -4,6 +4,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from rackwright.api.context import Reader, Writer
+from rackwright.store.machines import accept
 from rackwright.store.nodes import NewNode, NodeRecord, create_node, delete_node, get_node, select_nodes
 
 router = APIRouter(prefix="/nodes", tags=["nodes"])
@@ -71,6 +72,13 @@ async def create(caller: Writer, body: NodeIn) -> NodeOut:
 async def show(caller: Reader, node: str) -> NodeOut:
     async with caller.server.store.read() as session:
         return NodeOut.of(await get_node(session, node))
+
+
+@router.post("/{node}/accept")
+async def accept_machine(caller: Writer, node: str) -> NodeOut:
+    """Let a new machine in."""
+    await caller.change(lambda session: accept(session, node))
+    return await show(caller, node)
 
 
 @router.delete("/{node}", status_code=204)

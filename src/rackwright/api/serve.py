@@ -1,5 +1,6 @@
 """A running server: database, first start, application, and a clean end of all of it."""
 
+import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -7,17 +8,28 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import uvicorn
 
+from rackwright.annealer.annealer import Annealer, Pace
+from rackwright.annealer.equipment import Means
+from rackwright.annealer.hooks import HookDispatcher
+from rackwright.annealer.installs import Installs, Reach
+from rackwright.annealer.judged import Judge
+from rackwright.annealer.role_workers import RoleWorkers
+from rackwright.annealer.transitions import RoleTransitions
+from rackwright.annealer.watch import Watch
 from rackwright.api.app import create_app
 from rackwright.api.context import Server
 from rackwright.barclamps.loader import built_in
-from rackwright.jigs.noop import NoopJig
+from rackwright.hammers.simulated import SimulatedHammer
+from rackwright.jigs.registry import all_jigs
 from rackwright.store.bootstrap import first_start
 from rackwright.store.database import open_database
 from rackwright.store.people import ensure_admin
-from rackwright.store.runs import Claimant
+from rackwright.store.runs import DEFAULT_LEASE, Claimant
 from rackwright.store.session import Store
+from rackwright.store.vault import load_vault
 
 TOKEN_FILE = "admin-token"  # noqa: S105  # the file's name, not a secret
 
@@ -29,18 +41,73 @@ class Options:
     host: str = "127.0.0.1"
     port: int = 8090
     test_barclamp: bool = False
+    lab: bool = False
+    """Import the workload for simulated machines."""
+    heartbeat: float = 10.0
+    """Seconds between the heartbeats that machines send."""
+    lease: float = DEFAULT_LEASE
+    tick: float = 5.0
+    manual: bool = False
+    """Without annealer: nothing runs and no hook is called but by a pass by hand."""
 
 
 @asynccontextmanager
 async def running(options: Options) -> AsyncIterator[Server]:
     """The parts of a server on an open database, past its first start."""
     async with await open_database(options.database_url, options.home) as database:
-        store = Store(database.engine)
-        await first_start(store, built_in(test=options.test_barclamp), host_name())
+        store = Store(database.engine, load_vault(options.home))
+        await first_start(store, built_in(options.test_barclamp, options.lab), host_name())
         token = await store.change(ensure_admin, actor="first start")
         if token is not None:
             keep_secret(options.home / TOKEN_FILE, token)
-        yield Server(store=store, jigs={"noop": NoopJig()}, claimant=Claimant(f"{host_name()}:{os.getpid()}"))
+        async with _parts(store, options) as server:
+            if options.manual:
+                yield server
+            else:
+                async with _annealing(server, options):
+                    yield server
+
+
+@asynccontextmanager
+async def _parts(store: Store, options: Options) -> AsyncIterator[Server]:
+    workers = RoleWorkers()
+    claimant = Claimant(f"{host_name()}:{os.getpid()}", await _own_node(store), options.lease)
+    means = Means(store, options.home, claimant.node_id)
+    async with httpx.AsyncClient(trust_env=False) as http:
+        jigs = all_jigs(means.equipment(RoleTransitions(store, workers), http))
+        hooks = HookDispatcher(store, workers, jigs, claimant.worker)
+        simulated = SimulatedHammer(http)
+        reach = Reach(hammer=lambda _: simulated, probe=lambda _: simulated)
+        try:
+            yield Server(store, jigs, claimant, Judge(store, workers), hooks, Installs(store, reach))
+        finally:
+            await means.connections.close()
+            await workers.close()
+
+
+@asynccontextmanager
+async def _annealing(server: Server, options: Options) -> AsyncIterator[None]:
+    """All that works by itself; if one of them breaks, so does the server."""
+    annealer = Annealer(server.store, server.jigs, server.claimant, Pace(tick=options.tick))
+    watch = Watch(server.store, options.heartbeat)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(annealer.run(), name="annealer")
+        group.create_task(server.hooks.run(), name="hooks")
+        idle = [group.create_task(server.installs.run()), group.create_task(watch.run())]
+        try:
+            yield
+        finally:
+            annealer.stop()
+            server.hooks.stop()
+            for task in idle:
+                task.cancel()
+
+
+async def _own_node(store: Store) -> int | None:
+    """The admin node that this host is."""
+    async with store.read() as session:
+        found: int | None = await session.value("SELECT id FROM nodes WHERE admin AND name = :name", name=host_name())
+    return found
 
 
 async def serve(options: Options) -> None:

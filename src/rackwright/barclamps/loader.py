@@ -2,16 +2,21 @@
 
 A folder holds code that runs with the server's rights, so it must be whole in itself: no link out of it, nothing that
 is neither file nor folder, no script for a role that it does not declare. What the file says is the domain's; putting
-it into the database is the store's.
+it into the database is the store's. `roles.py` is looked at in a process of its own: nothing of it runs in this one.
 """
 
 import hashlib
+import json
 import os
+import signal
+import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rackwright.domain.barclamp import parse_barclamp
 from rackwright.domain.catalogue import Barclamp
@@ -20,16 +25,21 @@ from rackwright.domain.fields import nearest
 
 FILE = "barclamp.yml"
 SCRIPTS = Path("script", "roles")
+ROLES = "roles.py"
+LOOK_TIME = 30.0
+"""Seconds that the import of a `roles.py` may take."""
 HERE = Path(__file__).parent
-TEST = "test"
-"""The built-in barclamp that only tests and labs ask for."""
 
 
-def built_in(test: bool = False) -> list[Barclamp]:
-    """The barclamps that come with Rackwright, core first; with `test`, also the one that shows every rule."""
+def built_in(test: bool = False, lab: bool = False) -> list[Barclamp]:
+    """The barclamps that come with Rackwright, core first.
+
+    On request: `test`, which shows every rule, and `lab`, a workload for simulated machines.
+    """
+    left_out = {name for name, wanted in (("test", test), ("lab", lab)) if not wanted}
     names = sorted(folder.parent.name for folder in HERE.glob(f"*/{FILE}"))
     names.sort(key=lambda name: name != "core")
-    return [load_folder(HERE / name) for name in names if test or name != TEST]
+    return [load_folder(HERE / name) for name in names if name not in left_out]
 
 
 def load_folder(path: Path) -> Barclamp:
@@ -43,6 +53,8 @@ def load_folder(path: Path) -> Barclamp:
             pass  # walking it is the check
         barclamp = replace(parse_barclamp(_read(file), str(file)), path=str(folder))
         _check_scripts(folder, barclamp)
+        if (folder / ROLES).exists():
+            barclamp = _with_hooks(folder, barclamp)
     except OSError as error:
         raise BarclampInvalid(str(error.filename or folder), 1, f"This cannot be read: {error.strerror}.") from None
     return barclamp
@@ -126,3 +138,45 @@ def _check_scripts(folder: Path, barclamp: Barclamp) -> None:
             )
         if not any(script.is_file() for script in entry.glob("*.sh")):
             raise BarclampInvalid(str(entry), 1, f"There is no *.sh here to run for role {entry.name!r}.")
+
+
+def _with_hooks(folder: Path, barclamp: Barclamp) -> Barclamp:
+    """The barclamp with, for each role, the hooks that its class implements."""
+    file = folder / ROLES
+    answer = _look(folder, [role.name for role in barclamp.roles])
+    hooks = answer.get("hooks")
+    if not isinstance(hooks, dict):
+        raise BarclampInvalid(str(file), int(answer.get("line") or 1), str(answer.get("error", "It gave no answer.")))
+    roles = tuple(replace(role, hooks=frozenset(hooks.get(role.name, ()))) for role in barclamp.roles)
+    return replace(barclamp, roles=roles)
+
+
+def _look(folder: Path, roles: list[str]) -> dict[str, Any]:
+    """What a worker process says of the folder's `roles.py`."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        command = [sys.executable, "-m", "rackwright.barclamps.worker", str(theirs.fileno()), str(os.getpid())]
+        with theirs:
+            worker = subprocess.Popen(
+                command,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        try:
+            ours.settimeout(LOOK_TIME)
+            with ours.makefile("rw", encoding="utf-8", newline="\n") as stream:
+                stream.write(json.dumps({"path": str(folder), "roles": roles}) + "\n")
+                stream.flush()
+                line = stream.readline()
+        except TimeoutError:
+            return {"error": f"It cannot be imported within {LOOK_TIME:g} s."}
+        except OSError:
+            line = ""
+        finally:
+            os.killpg(worker.pid, signal.SIGKILL)
+            worker.wait()
+    answer: dict[str, Any] = json.loads(line) if line else {"error": "The process that imported it died."}
+    return answer

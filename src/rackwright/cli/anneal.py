@@ -20,4 +20,11 @@ def status(json: Json = False) -> None:
 def step(noderole: Annotated[int | None, typer.Argument(help="Just this one.")] = None, json: Json = False) -> None:
     """One pass by hand: what can run, runs once."""
     done = Client().call("POST", "/anneal/step", node_role=noderole)
-    show(done if json else done["ran"], ("run_id", "role", "node", "outcome", "error"), json)
+    if json:
+        show(done, (), json)
+        return
+    show(done["ran"], ("run_id", "role", "node", "outcome", "error"), json)
+    if done["hooks"]:
+        show(done["hooks"], ("handler", "hook", "error"), json)
+    if done["waiting"]:
+        show(done["waiting"], ("title", "state", "text", "remedy"), json)

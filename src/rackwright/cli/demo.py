@@ -30,7 +30,7 @@ async def _demo(home: Path) -> None:
     from rackwright.api.serve import TOKEN_FILE, Options, running
 
     began = time.monotonic()
-    async with running(Options(home)) as server:
+    async with running(Options(home, manual=True)) as server:
         token = (home / TOKEN_FILE).read_text().strip()
         transport = httpx.ASGITransport(app=create_app(server))
         async with httpx.AsyncClient(

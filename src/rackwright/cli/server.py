@@ -26,10 +26,28 @@ def server(
         typer.Option(envvar="RACKWRIGHT_DATABASE_URL", help="A PostgreSQL of yours, instead of the embedded one."),
     ] = None,
     test_barclamp: Annotated[bool, typer.Option(help="Also import the barclamp that tries every flag.")] = False,
+    lab: Annotated[bool, typer.Option(help="Also import a workload for simulated machines.")] = False,
+    heartbeat: Annotated[float, typer.Option(help="Seconds between the heartbeats of machines.")] = 10.0,
+    lease: Annotated[float, typer.Option(help="Seconds after which the work of a dead server is taken over.")] = 30.0,
+    tick: Annotated[float, typer.Option(help="Seconds between two looks at what nobody woke us for.")] = 5.0,
+    manual: Annotated[
+        bool, typer.Option(help="Without annealer: nothing runs but by hand, with `rackwright anneal step`.")
+    ] = False,
 ) -> None:
     """Run the server."""
     from rackwright.api.serve import TOKEN_FILE, Options, serve
 
-    options = Options(home or default_home(), database_url, host, port, test_barclamp)
+    options = Options(
+        home=home or default_home(),
+        database_url=database_url,
+        host=host,
+        port=port,
+        test_barclamp=test_barclamp,
+        lab=lab,
+        heartbeat=heartbeat,
+        lease=lease,
+        tick=tick,
+        manual=manual,
+    )
     print(f"Rackwright on http://{host}:{port}; admin's token in {options.home / TOKEN_FILE}", file=sys.stderr)
     asyncio.run(serve(options))

@@ -8,10 +8,9 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from jsonschema import Draft202012Validator
-
 from rackwright.domain.catalogue import Attrib, Catalogue, Json, JsonObject
 from rackwright.domain.errors import Invalid
+from rackwright.domain.sealed import fingerprinted, is_sealed
 
 MISSING = object()
 
@@ -61,11 +60,29 @@ def check_value(attrib: Attrib, value: Json) -> None:
     """Refuse a value that a person may not set: 422 with a pointer to what is wrong in it."""
     if attrib.schema is None:
         raise Invalid(f"Attrib {attrib.name!r} has no schema, so it is read-only for people.")
+    # Imported here: it takes a third of a second, and the processes that run hooks need only what is above.
+    from jsonschema import Draft202012Validator
+
     problem = next(iter(Draft202012Validator(attrib.schema).iter_errors(value)), None)
     if problem is not None:
         pointer = "".join(f"/{step}" for step in problem.absolute_path)
         shown = "the value" if attrib.secret else problem.message
         raise Invalid(f"Attrib {attrib.name!r}: {shown} does not fit its schema.", pointer)
+
+
+def check_data(catalogue: Catalogue, role: str, values: JsonObject) -> None:
+    """Refuse data of a role that says something an attrib it answers for may not be: its own, or a provided role's.
+
+    The pointer leads into `values`. What lies at no attrib's place is the role's own business.
+    """
+    for attrib in catalogue.attribs_of(role):
+        value = read(values, attrib.map)
+        if value is MISSING or (attrib.secret and is_sealed(value)):
+            continue
+        try:
+            check_value(attrib, value)  # type: ignore[arg-type]  # MISSING is ruled out
+        except Invalid as wrong:
+            raise Invalid(wrong.message, "".join(f"/{key}" for key in attrib.map) + wrong.pointer) from None
 
 
 @dataclass(frozen=True)
@@ -128,10 +145,9 @@ def attrib_value(attrib: Attrib, values: JsonObject) -> Json | object:
 
 def stage(catalogue: Catalogue, role: str, own: Layers, around: Surroundings) -> Staged:
     """What a noderole is handed: nothing of another node that it did not want."""
-    return Staged(
-        input=_input(catalogue, role, own.merged(), around),
-        hash=digest(_input(catalogue, role, own.without_wall(), around)),
-    )
+    full = _input(catalogue, role, own.merged(), around)
+    hashed = _input(catalogue, role, own.without_wall(), around) if own.wall else full
+    return Staged(full, digest(hashed))
 
 
 def _input(catalogue: Catalogue, role: str, own: JsonObject, around: Surroundings) -> JsonObject:
@@ -159,5 +175,5 @@ def _at_their_places(pairs: Iterable[tuple[Attrib, JsonObject]]) -> Iterable[Jso
 
 def digest(value: Json) -> bytes:
     """The hash of a JSON value, the same for any order of its keys."""
-    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    canonical = json.dumps(fingerprinted(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode()).digest()

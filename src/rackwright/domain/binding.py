@@ -114,6 +114,12 @@ class _Binder:
         found = self.graph.at(node_id, role)
         if found is None:
             return None
+        if found.doomed:
+            raise Conflict(
+                Rule.BUSY,
+                f"{self.graph.title(found.id)} is being removed and its last run is not over. "
+                "Wait for it, or cancel it.",
+            )
         if not visible(found, self.deployment.id):
             where = self.graph.deployment_name(found.deployment_id)
             raise Conflict(
@@ -213,6 +219,10 @@ class _Binder:
             raise Conflict(Rule.JIG_INACTIVE, f"{title}: its jig {role.jig!r} {why}. Activate the jig first.")
         if node.system and not (role.has(Flag.SERVICE) or role.has(Flag.IMPLICIT)):
             raise Conflict(Rule.PHANTOM, f"{title}: only service roles live there; bind {role.name!r} to a machine.")
+        if node.system and node.id != self.deployment.phantom_id:
+            # A commit moves the nodes it binds; a phantom node must stay with its deployment.
+            where = self.graph.deployment_name(node.deployment_id)
+            raise Conflict(Rule.PHANTOM, f"{title}: it carries the services of {where!r}; bind {role.name!r} there.")
         if node.deployment_id not in self.path:
             where = self.graph.deployment_name(node.deployment_id)
             raise Conflict(

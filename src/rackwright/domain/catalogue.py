@@ -95,6 +95,8 @@ class Role:
     template: JsonObject = field(default_factory=dict)
     deadline: float | None = None
     """Seconds a run may take; None: the jig's, then an hour."""
+    hooks: frozenset[str] = frozenset()
+    """Which hooks the barclamp's `roles.py` implements for it."""
 
     def has(self, flag: Flag) -> bool:
         return flag in self.flags
@@ -161,8 +163,20 @@ class Catalogue:
         owners = {name, *self.roles[name].provides} if name in self.roles else {name}
         return tuple(attrib for attrib in self.attribs.values() if attrib.role in owners)
 
+    def hooked(self, hook: str) -> tuple[str, ...]:
+        """The roles that implement a hook, by name."""
+        return self._hooked.get(hook, ())
+
     def flagged(self, flag: Flag) -> tuple[str, ...]:
         return tuple(sorted(name for name, role in self.roles.items() if role.has(flag)))
+
+    @cached_property
+    def _hooked(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, list[str]] = {}
+        for name in sorted(self.roles):
+            for hook in self.roles[name].hooks:
+                found.setdefault(hook, []).append(name)
+        return {hook: tuple(names) for hook, names in found.items()}
 
     @cached_property
     def _needed(self) -> dict[str, tuple[str, ...]]:

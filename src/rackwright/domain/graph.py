@@ -36,6 +36,8 @@ class NodeRole:
     deployment_id: int
     state: NodeRoleState
     cohort: int = 0
+    doomed: bool = False
+    """Removed, but its last run is not over: nothing new may build on it."""
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -61,7 +63,8 @@ class Graph:
         self._places: dict[tuple[int, str], int] = {}
         self._on_node: dict[int, list[int]] = {}
         self._of_role: dict[tuple[int, str], list[int]] = {}
-        self._first: dict[tuple[int, str], int] = {}
+        self._first: dict[tuple[int, str], int | None] = {}
+        """Of each of those lists the lowest (cohort, id), once somebody asked for it."""
         for noderole in noderoles:
             self.add(noderole)
         for parent, child in edges:
@@ -84,9 +87,15 @@ class Graph:
     def first_of_role(self, deployment_id: int, role: str, proposal: int) -> NodeRole | None:
         """The lowest (cohort, id) of a role in one deployment that deployment `proposal` can see."""
         if deployment_id == proposal:
-            first = self._first.get((deployment_id, role))
-            return None if first is None else self.noderoles[first]
+            return self._first_of((deployment_id, role))
         return next((found for found in self.of_role(deployment_id, role) if visible(found, proposal)), None)
+
+    def _first_of(self, key: tuple[int, str]) -> NodeRole | None:
+        if key not in self._first:
+            staying = (id for id in self._of_role.get(key, ()) if not self.noderoles[id].doomed)
+            self._first[key] = min(staying, key=lambda id: self.noderoles[id].rank, default=None)
+        first = self._first[key]
+        return None if first is None else self.noderoles[first]
 
     def parents(self, id: int) -> list[int]:
         return self._parents.get(id, [])
@@ -128,9 +137,10 @@ class Graph:
         self._on_node.setdefault(noderole.node_id, []).append(noderole.id)
         key = (noderole.deployment_id, noderole.role)
         self._of_role.setdefault(key, []).append(noderole.id)
-        first = self._first.get(key)
-        if first is None or noderole.rank < self.noderoles[first].rank:
-            self._first[key] = noderole.id
+        if key in self._first and not noderole.doomed:
+            first = self._first[key]
+            if first is None or noderole.rank < self.noderoles[first].rank:
+                self._first[key] = noderole.id
 
     def link(self, parent: int, child: int) -> None:
         self._parents.setdefault(child, []).append(parent)
@@ -138,13 +148,13 @@ class Graph:
 
     def set_cohort(self, id: int, cohort: int) -> None:
         noderole = self.noderoles[id] = replace(self.noderoles[id], cohort=cohort)
-        key = (noderole.deployment_id, noderole.role)
-        self._first[key] = min(self._of_role[key], key=lambda other: self.noderoles[other].rank)
+        # Looked for when next asked for: a whole role may move, one by one.
+        self._first.pop((noderole.deployment_id, noderole.role), None)
 
 
 def visible(noderole: NodeRole, proposal: int) -> bool:
-    """Whether a binding in deployment `proposal` may build on it: it is committed, or proposed there."""
-    return noderole.state is not PROPOSED or noderole.deployment_id == proposal
+    """Whether a binding in deployment `proposal` may build on it: it is committed to stay, or proposed there."""
+    return not noderole.doomed and (noderole.state is not PROPOSED or noderole.deployment_id == proposal)
 
 
 def _reach(ids: Iterable[int], step: dict[int, list[int]]) -> set[int]:

@@ -12,13 +12,12 @@ def removal(graph: Graph, catalogue: Catalogue, ids: Iterable[int]) -> set[int]:
     """The noderoles that go when `ids` do, or a conflict that names whom it would orphan.
 
     A noderole may go if each that stands on it is only proposed, or on its own node in its own deployment; they go
-    with it. What stands on
-    a cluster as a whole does not stand on the one member that leaves, as long as another stays.
+    with it. What stands on a cluster as a whole does not stand on the one member that leaves, as long as another stays.
     """
     wanted = set(ids)
-    gone = set(wanted)
+    gone = _all_going(graph, catalogue, wanted)
     for id in sorted(wanted):
-        dependants = _dependants(graph, catalogue, id, wanted)
+        dependants = _dependants(graph, catalogue, id, gone)
         orphans = {one for one in dependants - wanted if not _may_go_along(graph, one, id)}
         if orphans:
             named = ", ".join(graph.title(one) for one in sorted(orphans)[:5])
@@ -27,7 +26,16 @@ def removal(graph: Graph, catalogue: Catalogue, ids: Iterable[int]) -> set[int]:
                 Rule.ORPHANS,
                 f"{graph.title(id)} cannot be removed: {named}{more} would be left without it. Remove those first.",
             )
-        gone |= dependants
+    return gone
+
+
+def _all_going(graph: Graph, catalogue: Catalogue, wanted: set[int]) -> set[int]:
+    """Until nothing more goes: two that leave may each take a member of one cluster along, and then its children."""
+    gone: set[int] = set()
+    going = set(wanted)
+    while going != gone:
+        gone = going
+        going = gone.union(*(_dependants(graph, catalogue, id, gone) for id in sorted(wanted)))
     return gone
 
 
@@ -59,6 +67,6 @@ def _peer_stays(graph: Graph, catalogue: Catalogue, parent: int, child: int, lea
         peer = graph.noderoles[other]
         same = peer.role == member.role and peer.deployment_id == member.deployment_id
         stands = peer.state is not PROPOSED or graph.noderoles[child].state is PROPOSED
-        if same and stands and other not in leaving:
+        if same and stands and not peer.doomed and other not in leaving:
             return True
     return False

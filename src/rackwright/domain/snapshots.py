@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rackwright.domain.catalogue import Catalogue, Flag, JsonObject
+from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.graph import Graph, NodeRole
 from rackwright.domain.removal import removal
-from rackwright.domain.states import ACTIVE, NodeRoleState
+from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState
 
 
 class SnapshotState(StrEnum):
@@ -75,6 +76,7 @@ def plan_commit(catalogue: Catalogue, graph: Graph, proposal: Proposal) -> Commi
     `graph` holds the created noderoles, and for what is dropped, changed or in a touched cluster all that stands on it.
     """
     gone = removal(graph, catalogue, proposal.dropped) if proposal.dropped else set()
+    _check_kept(graph, proposal, gone)
     touched = _touched_clusters(catalogue, graph, proposal, gone)
     rerun = _reruns(catalogue, graph, proposal, gone, touched)
     held_back = _held_back(catalogue, graph, proposal, gone, touched, rerun)
@@ -104,11 +106,25 @@ def plan_commit(catalogue: Catalogue, graph: Graph, proposal: Proposal) -> Commi
     )
 
 
+def _check_kept(graph: Graph, proposal: Proposal, gone: set[int]) -> None:
+    """What the proposal still binds may not go along with what it leaves out: a commit does what the snapshot says."""
+    for id in sorted(gone - proposal.dropped):
+        noderole = graph.noderoles[id]
+        if noderole.deployment_id == proposal.deployment_id and not noderole.doomed:
+            raise Conflict(
+                Rule.ORPHANS,
+                f"{graph.title(id)} is bound in this proposal, but stands on something that the proposal takes out. "
+                "Unbind it too, or bind again what it stands on.",
+            )
+
+
 def _touched_clusters(
     catalogue: Catalogue, graph: Graph, proposal: Proposal, gone: set[int]
 ) -> dict[tuple[int, str], str]:
     """Clusters that gain or lose a member, as (deployment, role)."""
-    members = [*proposal.created, *(graph.noderoles[id] for id in gone)]
+    # One that is only proposed, elsewhere, was no member yet.
+    leaving = (graph.noderoles[id] for id in gone if graph.noderoles[id].state is not PROPOSED)
+    members = [*proposal.created, *leaving]
     return {
         (member.deployment_id, member.role): f"cluster {member.role} changes its members"
         for member in members
@@ -134,13 +150,26 @@ def _reruns(
             because[id] = f"data of deployment-role {noderole.role} changed"
         elif (noderole.deployment_id, noderole.role) in touched:
             because[id] = touched[noderole.deployment_id, noderole.role]
-    for source, takers in proposal.takers.items():
-        for id in takers:
-            if id in because or id in gone or id in created or _never_again(catalogue, graph.noderoles[id]):
-                continue
-            if graph.noderoles[id].state is ACTIVE:
-                because[id] = f"it takes inputs from {graph.title(source)}"
+    taking = [(id, source) for source, takers in proposal.takers.items() for id in takers]
+    for id, source in [*_below_members(graph, proposal, gone, touched), *taking]:
+        noderole = graph.noderoles[id]
+        passed_over = id in because or id in gone or id in created or _never_again(catalogue, noderole)
+        if noderole.state is ACTIVE and not passed_over:
+            because[id] = f"it takes inputs from {graph.title(source)}"
     return because
+
+
+def _below_members(
+    graph: Graph, proposal: Proposal, gone: set[int], touched: Mapping[tuple[int, str], str]
+) -> Iterable[tuple[int, int]]:
+    """What stands, on its own node, below a member of a cluster that comes or goes; and that member."""
+    for key in touched:
+        members = graph.of_role(*key)
+        below = sorted(graph.descendants(member.id for member in members))
+        created = {noderole.id for noderole in proposal.created}
+        for member in members:
+            if member.id in created or member.id in gone:
+                yield from ((id, member.id) for id in below if graph.noderoles[id].node_id == member.node_id)
 
 
 def _held_back(

@@ -64,6 +64,8 @@ class Transition:
     """A destructive noderole that is ACTIVE stays so: it must never run again by itself."""
     forces: bool = False
     """It runs even if its inputs are those of the last success."""
+    forgets: bool = False
+    """What it left behind is unknown, so that inputs of an earlier success no longer mean that all is done."""
 
 
 def _from(*sources: NodeRoleState) -> frozenset[NodeRoleState]:
@@ -76,7 +78,7 @@ TRANSITIONS: dict[Trigger, Transition] = {
     Trigger.PARENT_LOST: Transition(_from(TODO), BLOCKED),
     Trigger.CLAIM: Transition(_from(TODO), TRANSITION),
     Trigger.SUCCEED: Transition(_from(TRANSITION), ACTIVE),
-    Trigger.FAIL: Transition(_from(TRANSITION), ERROR),
+    Trigger.FAIL: Transition(_from(TRANSITION), ERROR, forgets=True),
     Trigger.STALE: Transition(_from(TRANSITION), None),
     Trigger.LOST: Transition(_from(TRANSITION), None, forces=True),
     Trigger.UNCHANGED: Transition(_from(TODO), ACTIVE),

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Sequence
 
 from psycopg.types.json import Jsonb
 
-from rackwright.domain.catalogue import Attrib, Barclamp, Flag, Role
+from rackwright.domain.catalogue import Barclamp, Catalogue, Flag, Role
 from rackwright.domain.errors import Conflict, Rule
 from rackwright.store.catalogue import StoredCatalogue
 from rackwright.store.events import emit
 from rackwright.store.graph import bump_graph
+from rackwright.store.hook_calls import queue_jig_active
+from rackwright.store.hook_queue import drop_orphans
 from rackwright.store.session import Session
 from rackwright.store.transitions import dirty_roles
 
@@ -29,10 +31,16 @@ async def import_barclamps(session: Session, barclamps: Sequence[Barclamp]) -> N
         await _drop_what_left(session, barclamp)
     await session.run("UPDATE graph SET catalogue_version = catalogue_version + 1")
     await bump_graph(session)
+    session.changed_catalogue()
     after = await session.catalogue()
     after.catalogue.check()
     await _check_bound(session, before, after)
     await dirty_roles(session, _with_new_values(before, after))
+    await drop_orphans(session)
+    known = {jig.name for jig in before.catalogue.jigs.values() if jig.active}
+    for jig in after.catalogue.jigs.values():
+        if jig.active and jig.name not in known:
+            await queue_jig_active(session, jig.name)
     for barclamp in barclamps:
         await emit(session, "barclamp.imported", data={"name": barclamp.name, "version": barclamp.version})
 
@@ -114,13 +122,13 @@ async def _roles(session: Session, barclamp: Barclamp, barclamp_id: int) -> None
         await session.run(
             """
             INSERT INTO roles (name, barclamp_id, jig, description, requires, attaches, wants, provides, conflicts,
-                               flags, template, deadline)
+                               flags, template, deadline, hooks)
             VALUES (:name, :barclamp_id, :jig, :description, :requires, :attaches, :wants, :provides, :conflicts,
-                    :flags, :template, :deadline)
+                    :flags, :template, :deadline, :hooks)
             ON CONFLICT (name) DO UPDATE SET jig = excluded.jig, description = excluded.description,
                 requires = excluded.requires, attaches = excluded.attaches, wants = excluded.wants,
                 provides = excluded.provides, conflicts = excluded.conflicts, flags = excluded.flags,
-                template = excluded.template, deadline = excluded.deadline
+                template = excluded.template, deadline = excluded.deadline, hooks = excluded.hooks
             """,
             name=role.name,
             barclamp_id=barclamp_id,
@@ -134,6 +142,7 @@ async def _roles(session: Session, barclamp: Barclamp, barclamp_id: int) -> None
             flags=[str(flag) for flag in Flag if role.has(flag)],
             template=Jsonb(role.template),
             deadline=role.deadline,
+            hooks=sorted(role.hooks),
         )
 
 
@@ -259,11 +268,13 @@ def _with_new_values(before: StoredCatalogue, after: StoredCatalogue) -> list[in
     """Roles whose noderoles may be handed other inputs than before."""
     old, new = before.catalogue, after.catalogue
 
-    def inputs(role: Role, attribs: Iterable[Attrib]) -> object:
+    def inputs(catalogue: Catalogue, role: Role) -> object:
+        wanted = [catalogue.attribs[want] for want in role.wants if want in catalogue.attribs]
+        attribs = [*catalogue.attribs_of(role.name), *wanted]
         return (role.template, role.wants, role.jig, [(one.map, one.default, one.has_default) for one in attribs])
 
     return [
         after.role_ids[name]
         for name, role in new.roles.items()
-        if name in old.roles and inputs(old.roles[name], old.attribs_of(name)) != inputs(role, new.attribs_of(name))
+        if name in old.roles and inputs(old, old.roles[name]) != inputs(new, role)
     ]

@@ -11,6 +11,7 @@ from rackwright.domain.states import BLOCKED, PROPOSED, TODO, NodeRoleState
 from rackwright.store.catalogue import StoredCatalogue
 from rackwright.store.deployments import DeploymentRecord
 from rackwright.store.graph import bump_graph, graph_version, load_for_binding, lock_parents
+from rackwright.store.hook_calls import ask_deployment_roles, ask_noderoles
 from rackwright.store.session import Session
 from rackwright.store.slots import add_slots
 from rackwright.store.transitions import LABELS, regroup, step_children
@@ -47,11 +48,14 @@ async def plan_binding(session: Session, deployment: DeploymentRecord, requests:
 async def bind_proposed(session: Session, deployment: DeploymentRecord, requests: Sequence[Request]) -> BindPlan:
     """Bind in the open proposal. Needs the graph lock. Returns the plan with the ids the noderoles got."""
     snapshot_id = await require_proposal(session, deployment)
+    if not deployment.counts.get(PROPOSED):
+        await mark_worked_out(session, snapshot_id)
     plan, graph, stored = await _work_out(session, deployment.id, requests, PROPOSED)
     plan = await _with_ids(session, plan)
     await _write(session, stored, graph, plan)
     await _into_snapshot(session, stored, snapshot_id, plan, asked=plan.bound)
     await add_deployment_roles(session, stored, deployment.id, {noderole.role for noderole in plan.created})
+    await ask_noderoles(session, "on_node_bind", [noderole.id for noderole in plan.created], new=True)
     return plan
 
 
@@ -67,6 +71,8 @@ async def rebind_proposed(
     await _write(session, stored, graph, plan, present)
     await _into_snapshot(session, stored, snapshot_id, plan, asked=())
     await add_deployment_roles(session, stored, deployment.id, {noderole.role for noderole in plan.created})
+    added = [noderole.id for noderole in plan.created if noderole.id not in present]
+    await ask_noderoles(session, "on_node_bind", added, new=True)
     return plan
 
 
@@ -77,6 +83,8 @@ async def bind_committed(session: Session, deployment_id: int, requests: Sequenc
     await _write(session, stored, graph, plan)
     await add_deployment_roles(session, stored, deployment_id, {noderole.role for noderole in plan.created})
     if plan.created:
+        for hook in ("on_node_bind", "on_commit"):
+            await ask_noderoles(session, hook, [noderole.id for noderole in plan.created], new=True)
         await regroup(session, {noderole.id for noderole in plan.created})
         await bump_graph(session)
     return plan
@@ -94,21 +102,7 @@ async def _work_out(
     missing = nodes - graph.nodes.keys()
     if missing:
         raise NotFound("node", min(missing))
-    await _check_doomed(session, requests, stored)
     return bind(graph, stored.catalogue, deployment_id, requests, state=state), graph, stored
-
-
-async def _check_doomed(session: Session, requests: Sequence[Request], stored: StoredCatalogue) -> None:
-    doomed = await session.row(
-        "SELECT n.name AS node, r.name AS role FROM node_roles nr JOIN nodes n ON n.id = nr.node_id"
-        " JOIN roles r ON r.id = nr.role_id WHERE nr.doomed AND nr.node_id = ANY (:nodes) LIMIT 1",
-        nodes=list({node_id for node_id, _ in requests}),
-    )
-    if doomed is not None:
-        raise Conflict(
-            Rule.BUSY,
-            f"{doomed.role} on {doomed.node} is being removed and its last run is not over. Wait for it, or cancel it.",
-        )
 
 
 async def _with_ids(session: Session, plan: BindPlan) -> BindPlan:
@@ -200,7 +194,9 @@ def _first_state(noderole: NodeRole, unmet: int) -> NodeRoleState:
 
 
 def _takes_effect(child: NodeRole, created: Sequence[NodeRole]) -> bool:
-    return child.state is PROPOSED or created[0].state is not PROPOSED
+    """Whether a new parent may stand above it at once: what is proposed shows only within its own proposal."""
+    within = child.state is PROPOSED and child.deployment_id == created[0].deployment_id
+    return within or created[0].state is not PROPOSED
 
 
 async def write_edges(session: Session, edges: Iterable[tuple[int, int]]) -> None:
@@ -226,13 +222,14 @@ async def adopt(session: Session, edges: Sequence[tuple[int, int]]) -> None:
 
 async def push_cohorts(session: Session, cohorts: dict[int, int]) -> None:
     if cohorts:
-        await session.run(
+        pushed = await session.rows(
             "UPDATE node_roles nr SET cohort = given.cohort"
             " FROM unnest(CAST(:ids AS bigint[]), CAST(:cohorts AS int[])) AS given (id, cohort)"
-            " WHERE nr.id = given.id",
+            " WHERE nr.id = given.id RETURNING nr.node_id",
             ids=list(cohorts),
             cohorts=list(cohorts.values()),
         )
+        session.touch(row.node_id for row in pushed)
 
 
 async def announce(session: Session, ids: Collection[int]) -> None:
@@ -260,6 +257,7 @@ async def add_deployment_roles(
         " FROM deployment_roles dr JOIN roles r ON r.id = dr.role_id WHERE dr.id = ANY (:ids)",
         ids=[row.id for row in made],
     )
+    await ask_deployment_roles(session, "on_deployment_create", [row.id for row in made])
 
 
 async def _into_snapshot(
@@ -270,7 +268,8 @@ async def _into_snapshot(
     await session.run(
         """
         INSERT INTO snapshot_bindings (snapshot_id, node_id, role_id, node_name, role_name, asked, data)
-        SELECT :snapshot_id, nr.node_id, nr.role_id, n.name, r.name, nr.id = ANY (:asked), nr.user_data
+        SELECT :snapshot_id, nr.node_id, nr.role_id, n.name, r.name,
+               nr.id IN (SELECT unnest(CAST(:asked AS bigint[]))), nr.user_data
         FROM node_roles nr JOIN nodes n ON n.id = nr.node_id JOIN roles r ON r.id = nr.role_id
         JOIN snapshots s ON s.id = :snapshot_id AND s.deployment_id = nr.deployment_id
         WHERE nr.id = ANY (:ids)
@@ -292,9 +291,14 @@ async def _into_snapshot(
 
 
 async def touch(session: Session, snapshot_id: int) -> None:
-    """The proposal was edited, with the graph as it is now."""
+    """The proposal was edited."""
+    await session.run("UPDATE snapshots SET revision = revision + 1 WHERE id = :id", id=snapshot_id)
+
+
+async def mark_worked_out(session: Session, snapshot_id: int) -> None:
+    """All that is proposed was bound in the graph as it is now."""
     await session.run(
-        "UPDATE snapshots SET revision = revision + 1, worked_out_at = :version WHERE id = :id",
+        "UPDATE snapshots SET worked_out_at = :version WHERE id = :id",
         id=snapshot_id,
         version=await graph_version(session),
     )

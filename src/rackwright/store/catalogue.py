@@ -19,6 +19,8 @@ class StoredCatalogue:
     role_ids: Mapping[str, int]
     role_names: Mapping[int, str]
     attrib_ids: Mapping[str, int]
+    paths: Mapping[str, str]
+    """Where the barclamp of each role lies on disk; empty: it came as data alone."""
 
 
 async def load_catalogue(session: "Session", version: int) -> StoredCatalogue:
@@ -28,7 +30,8 @@ async def load_catalogue(session: "Session", version: int) -> StoredCatalogue:
     )
     roles = await session.rows(
         "SELECT r.id, r.name, b.name AS barclamp, r.jig, r.description, r.requires, r.attaches, r.wants, r.provides,"
-        " r.conflicts, r.flags, r.template, r.deadline FROM roles r JOIN barclamps b ON b.id = r.barclamp_id"
+        " r.conflicts, r.flags, r.template, r.deadline, r.hooks, b.path"
+        " FROM roles r JOIN barclamps b ON b.id = r.barclamp_id"
     )
     attribs = await session.rows(
         'SELECT a.id, a.name, b.name AS barclamp, a.map, r.name AS role, a.description, a.schema, a."default",'
@@ -45,6 +48,7 @@ async def load_catalogue(session: "Session", version: int) -> StoredCatalogue:
         role_ids={row.name: row.id for row in roles},
         role_names={row.id: row.name for row in roles},
         attrib_ids={row.name: row.id for row in attribs},
+        paths={row.name: row.path for row in roles},
     )
 
 
@@ -62,6 +66,7 @@ def _role(row: Row[Any]) -> Role:
         flags=frozenset(Flag(flag) for flag in row.flags),
         template=row.template,
         deadline=row.deadline,
+        hooks=frozenset(row.hooks),
     )
 
 

@@ -12,11 +12,12 @@ from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.graph import Graph, NodeRole
 from rackwright.domain.snapshots import CommitPlan, Proposal, plan_commit
 from rackwright.domain.states import PROPOSED, Trigger
-from rackwright.store.binding import adopt, push_cohorts, rebind_proposed, require_proposal
+from rackwright.store.binding import adopt, mark_worked_out, push_cohorts, rebind_proposed, require_proposal
 from rackwright.store.catalogue import StoredCatalogue
 from rackwright.store.deployments import DeploymentRecord
 from rackwright.store.events import emit
 from rackwright.store.graph import bump_graph, graph_version, load_for_binding, load_nodes, load_with_descendants
+from rackwright.store.hook_calls import ask_noderoles, queue_node_updated
 from rackwright.store.noderoles import remove
 from rackwright.store.session import Session
 from rackwright.store.snapshots import drop_unused_roles, release
@@ -57,13 +58,12 @@ async def commit(
 async def _work_out_again(
     session: Session, stored: StoredCatalogue, deployment: DeploymentRecord, snapshot_id: int
 ) -> BindPlan:
-    """Bind the proposal anew if the graph it was bound in is no longer the one there is.
+    """Bind the proposal anew, in the order it was bound, if the graph it was bound in is no longer the one there is.
 
     Returns what only a commit may do: edges to, and cohorts of, noderoles that are committed already.
     """
     proposed = await session.rows(
-        "SELECT id, node_id, role_id FROM node_roles WHERE deployment_id = :id AND state = :proposed"
-        " ORDER BY cohort, id",
+        "SELECT id, node_id, role_id FROM node_roles WHERE deployment_id = :id AND state = :proposed ORDER BY id",
         id=deployment.id,
         proposed=int(PROPOSED),
     )
@@ -79,6 +79,7 @@ async def _work_out_again(
     worked_out = bind(without, stored.catalogue, deployment.id, list(known), state=PROPOSED, known=known)
     if not _same(graph, worked_out, set(known.values())):
         worked_out = await rebind_proposed(session, deployment, snapshot_id, worked_out, without)
+    await mark_worked_out(session, snapshot_id)
     new = {noderole.id for noderole in worked_out.created}
     return BindPlan(
         edges=[(parent, child) for parent, child in worked_out.edges if child not in new],
@@ -223,20 +224,23 @@ async def _apply(
 ) -> None:
     removed = {line.id for line in planned.removed}
     created = [noderole.id for noderole in proposal.created if noderole.id not in removed]
+    changed = {*proposal.changed, *await _of_changed_roles(session, stored, proposal)} - removed
     await _take_data(session, deployment, snapshot_id)
+    await ask_noderoles(session, "on_commit", {*created, *changed})
     await move(session, Trigger.COMMIT, created)
     await adopt(session, adopted.edges)
     await push_cohorts(session, adopted.recohorted)
-    changed = {*proposal.changed, *await _of_changed_roles(session, stored, proposal)} - removed
     await dirty(session, changed, Trigger.CHANGE)
     await regroup(session, {*created, *removed})
     taking = {id for ids in proposal.takers.values() for id in ids} - removed - changed
     await dirty(session, taking)
-    await session.run(
-        "UPDATE nodes SET deployment_id = :deployment WHERE id = ANY (:ids) AND deployment_id <> :deployment",
+    moved = await session.rows(
+        "UPDATE nodes n SET deployment_id = :deployment FROM nodes old JOIN deployments d ON d.id = old.deployment_id"
+        " WHERE n.id = ANY (:ids) AND n.deployment_id <> :deployment AND old.id = n.id RETURNING n.id, d.name",
         deployment=deployment.id,
         ids=list({noderole.node_id for noderole in proposal.created}),
     )
+    await queue_node_updated(session, {row.id: {"deployment": row.name} for row in moved})
     await remove(session, removed)
 
 

@@ -8,6 +8,8 @@ from rackwright.domain.snapshots import ShownState, shown_state
 from rackwright.domain.states import TRANSITION, NodeRoleState
 from rackwright.store.events import emit
 from rackwright.store.graph import bump_graph
+from rackwright.store.hook_calls import ask_deployment_roles, queue_node_updated
+from rackwright.store.noderoles import erase
 from rackwright.store.session import Session
 
 SYSTEM = "system"
@@ -137,12 +139,16 @@ async def delete_deployment(session: Session, name_or_id: str | int) -> None:
             f"Deployment {deployment.name!r} has {deployment.counts[TRANSITION]} noderoles in transition. "
             "Wait for their runs to end, or cancel them.",
         )
-    await session.run("DELETE FROM node_roles WHERE deployment_id = :id", id=deployment.id)
-    await session.run(
-        "UPDATE nodes SET deployment_id = :parent WHERE deployment_id = :id AND NOT system",
+    roles = await session.rows("SELECT id FROM deployment_roles WHERE deployment_id = :id", id=deployment.id)
+    await ask_deployment_roles(session, "on_deployment_delete", [row.id for row in roles])
+    own = await session.rows("SELECT id FROM node_roles WHERE deployment_id = :id", id=deployment.id)
+    await erase(session, [row.id for row in own])
+    moved = await session.rows(
+        "UPDATE nodes SET deployment_id = :parent WHERE deployment_id = :id AND NOT system RETURNING id",
         parent=deployment.parent_id,
         id=deployment.id,
     )
+    await queue_node_updated(session, {row.id: {"deployment": deployment.name} for row in moved})
     await emit(
         session, "deployment.deleted", deployment.id, deployment_id=deployment.id, data={"name": deployment.name}
     )

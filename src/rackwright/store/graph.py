@@ -59,7 +59,7 @@ async def load_for_binding(
         CROSS JOIN LATERAL (
             SELECT nr.id FROM node_roles nr
             WHERE nr.deployment_id = d.id AND nr.role_id = r.id
-              AND (nr.state <> :proposed OR nr.deployment_id = :deployment)
+              AND (nr.state <> :proposed OR nr.deployment_id = :deployment) AND NOT nr.doomed
             ORDER BY nr.cohort, nr.id LIMIT 1
         ) one
         UNION
@@ -105,7 +105,7 @@ async def load_with_ancestors(
         WITH RECURSIVE above (id) AS (
             SELECT unnest(CAST(:ids AS bigint[]))
             UNION SELECT e.parent_id FROM above JOIN node_role_edges e ON e.child_id = above.id
-        ) SELECT nr.id, nr.node_id, nr.role_id, nr.deployment_id, nr.state, nr.cohort
+        ) SELECT nr.id, nr.node_id, nr.role_id, nr.deployment_id, nr.state, nr.cohort, nr.doomed
         FROM above JOIN node_roles nr ON nr.id = above.id
         """,
         ids=list(ids),
@@ -122,7 +122,7 @@ async def load_with_descendants(session: Session, stored: StoredCatalogue, ids: 
             UNION SELECT e.child_id FROM below JOIN node_role_edges e ON e.parent_id = below.id
         ), seen (id) AS (
             SELECT id FROM below UNION SELECT e.parent_id FROM below JOIN node_role_edges e ON e.child_id = below.id
-        ) SELECT nr.id, nr.node_id, nr.role_id, nr.deployment_id, nr.state, nr.cohort
+        ) SELECT nr.id, nr.node_id, nr.role_id, nr.deployment_id, nr.state, nr.cohort, nr.doomed
         FROM seen JOIN node_roles nr ON nr.id = seen.id
         """,
         ids=list(ids),
@@ -188,6 +188,7 @@ async def _assemble(
                 row.deployment_id,
                 NodeRoleState(row.state),
                 row.cohort,
+                row.doomed,
             )
             for row in noderoles
         ],

@@ -9,7 +9,7 @@ from rackwright.domain.removal import removal
 from rackwright.domain.states import ACTIVE, ERROR, TRANSITION, NodeRoleState, Trigger
 from rackwright.store.graph import bump_graph, load_with_descendants
 from rackwright.store.session import Session
-from rackwright.store.transitions import move, step_children
+from rackwright.store.transitions import dirty, move, step_children
 
 
 @dataclass(frozen=True)
@@ -116,12 +116,19 @@ async def erase(session: Session, ids: Collection[int]) -> None:
         return
     waiting = await session.rows(
         "SELECT e.child_id FROM node_role_edges e JOIN node_roles p ON p.id = e.parent_id"
-        " WHERE e.parent_id = ANY (:ids) AND p.state <> :active AND e.child_id <> ALL (:ids)",
+        " WHERE e.parent_id = ANY (:ids) AND p.state <> :active"
+        " AND e.child_id NOT IN (SELECT unnest(CAST(:ids AS bigint[])))",
         ids=list(ids),
         active=int(ACTIVE),
     )
-    await session.run("DELETE FROM node_role_edges WHERE parent_id = ANY (:ids)", ids=list(ids))
+    relinked = await session.rows(_RELINK, ids=list(ids))
+    orphaned = await session.rows(
+        "DELETE FROM node_role_edges WHERE parent_id = ANY (:ids) RETURNING child_id", ids=list(ids)
+    )
+    staying = {row.child_id for row in orphaned} - set(ids)
     await step_children(session, ((row.child_id, -1) for row in waiting))
+    await dirty(session, {row.child_id for row in relinked})
+    await lower_cohorts(session, staying)
     await session.run(
         """
         INSERT INTO events (kind, subject_id, node_id, deployment_id, data)
@@ -141,6 +148,52 @@ async def erase(session: Session, ids: Collection[int]) -> None:
     )
     gone = await session.rows("DELETE FROM node_roles WHERE id = ANY (:ids) RETURNING node_id", ids=list(ids))
     session.touch(row.node_id for row in gone)
+
+
+# What took an attrib from a member of a cluster takes it from the first of those that stay.
+_RELINK = """
+WITH chosen AS (
+    SELECT DISTINCT ON (l.child_id, l.attrib_id) l.child_id, l.attrib_id, peer.id AS peer_id
+    FROM node_role_links l JOIN node_roles gone ON gone.id = l.parent_id
+    JOIN node_role_edges e ON e.child_id = l.child_id
+    JOIN node_roles peer ON peer.id = e.parent_id AND peer.role_id = gone.role_id
+        AND peer.deployment_id = gone.deployment_id AND NOT peer.doomed
+    WHERE l.parent_id = ANY (:ids) AND peer.id NOT IN (SELECT unnest(CAST(:ids AS bigint[])))
+      AND l.child_id NOT IN (SELECT unnest(CAST(:ids AS bigint[])))
+    ORDER BY l.child_id, l.attrib_id, peer.cohort, peer.id
+)
+UPDATE node_role_links l SET parent_id = chosen.peer_id
+FROM chosen WHERE l.child_id = chosen.child_id AND l.attrib_id = chosen.attrib_id RETURNING l.child_id
+"""
+
+
+async def lower_cohorts(session: Session, ids: Collection[int]) -> None:
+    """These lost a parent: work out their cohorts again, and those of what stands on them."""
+    while ids:
+        lowered = await session.rows(
+            """
+            UPDATE node_roles nr SET cohort = given.cohort FROM (
+                SELECT one.id, coalesce(max(p.cohort) + 1, 0) AS cohort FROM unnest(CAST(:ids AS bigint[])) AS one (id)
+                LEFT JOIN node_role_edges e ON e.child_id = one.id LEFT JOIN node_roles p ON p.id = e.parent_id
+                GROUP BY one.id) given
+            WHERE nr.id = given.id AND nr.cohort <> given.cohort RETURNING nr.id, nr.node_id
+            """,
+            ids=list(ids),
+        )
+        session.touch(row.node_id for row in lowered)
+        below = await session.rows(
+            "SELECT DISTINCT child_id FROM node_role_edges WHERE parent_id = ANY (:ids)",
+            ids=[row.id for row in lowered],
+        )
+        ids = [row.child_id for row in below]
+
+
+async def erase_doomed(session: Session, ids: Collection[int]) -> None:
+    """Those of `ids` that only waited for their run to end go now that it has."""
+    doomed = await session.rows(
+        "SELECT id FROM node_roles WHERE id = ANY (:ids) AND doomed AND run_id IS NULL", ids=list(ids)
+    )
+    await erase(session, [row.id for row in doomed])
 
 
 async def counts_by_state(session: Session) -> dict[NodeRoleState, int]:

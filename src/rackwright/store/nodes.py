@@ -8,15 +8,16 @@ from psycopg.types.json import Jsonb
 from rackwright.domain.catalogue import Flag, Json, JsonObject
 from rackwright.domain.errors import Conflict, Invalid, NotFound, Rule
 from rackwright.domain.names import check_mac, check_node_name, check_uuid
-from rackwright.domain.states import COMMITTED, TRANSITION, NodeRoleState, Trigger, worst
+from rackwright.domain.states import COMMITTED, PROPOSED, TRANSITION, NodeRoleState, Trigger, worst
 from rackwright.store.binding import bind_committed
-from rackwright.store.deployments import SYSTEM, DeploymentRecord, get_deployment, key_id
+from rackwright.store.deployments import SYSTEM, get_deployment, key_id
 from rackwright.store.events import emit
-from rackwright.store.graph import bump_graph
-from rackwright.store.noderoles import deletable, remove
+from rackwright.store.graph import bump_graph, load_path
+from rackwright.store.hook_calls import queue_node_created, queue_node_deleted, queue_node_updated
+from rackwright.store.noderoles import deletable, erase_doomed, remove
 from rackwright.store.session import Session
 from rackwright.store.slots import add_slots
-from rackwright.store.transitions import dirty, move
+from rackwright.store.transitions import dirty, dirty_peers, move, regroup
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,7 @@ async def create_node(session: Session, new: NewNode) -> int:
     for mac in dict.fromkeys(check_mac(mac) for mac in new.macs):
         await session.run("INSERT INTO node_macs (mac, node_id) VALUES (CAST(:mac AS macaddr), :id)", mac=mac, id=id)
     await emit(session, "node.created", id, node_id=id, deployment_id=system.id, data={"name": name})
+    await queue_node_created(session, id)
     stored = await session.catalogue()
     flag = Flag.BOOTSTRAP if new.admin else Flag.DISCOVERY
     await bind_committed(session, system.id, [(id, role) for role in stored.catalogue.flagged(flag)])
@@ -177,14 +179,18 @@ async def update_node(session: Session, name_or_id: str | int, changes: dict[str
     sets = ", ".join(f"{name} = :{name}" for name in changed)
     await session.run(f"UPDATE nodes SET {sets} WHERE id = :id", id=node.id, **values)
     await emit(session, "node.updated", node.id, node_id=node.id, data={"changed": [*sorted(changed)]})
+    await queue_node_updated(session, {node.id: {name: getattr(node, name) for name in changed}})
     if changed.keys() & {"alive", "available"}:
         session.touch([node.id])
     if changed.keys() & {"hint", "discovery", "quirks"}:
-        await dirty(session, await _noderoles_of(session, node.id))
+        await dirty(session, await noderoles_of(session, node.id))
+    found = changed.get("discovery")
+    if isinstance(found, dict) and node.discovery.get("address") != found.get("address"):
+        await dirty_peers(session, node.id)
     return await get_node(session, node.id)
 
 
-async def _noderoles_of(session: Session, node_id: int, states: Collection[NodeRoleState] = COMMITTED) -> list[int]:
+async def noderoles_of(session: Session, node_id: int, states: Collection[NodeRoleState] = COMMITTED) -> list[int]:
     found = await session.rows(
         "SELECT id FROM node_roles WHERE node_id = :id AND state = ANY (:states)",
         id=node_id,
@@ -193,36 +199,53 @@ async def _noderoles_of(session: Session, node_id: int, states: Collection[NodeR
     return [row.id for row in found]
 
 
-async def boot_node(session: Session, node_id: int, boot_id: str, observed_bootenv: str = "") -> bool:
-    """A machine reported a boot. A new boot id makes its noderoles run again; an old one changes nothing."""
-    node = await session.row("SELECT id, boot_id, system FROM nodes WHERE id = :id FOR UPDATE", id=node_id)
+async def boot_node(
+    session: Session, node_id: int, boot_id: str, observed_bootenv: str = "", *, installing: bool = False
+) -> bool:
+    """A machine reported a boot. A new boot id makes its noderoles run again; an old one changes nothing.
+
+    While it is being installed the boot is only noted: the install says when the node is alive again.
+    """
+    node = await session.row(
+        "SELECT id, boot_id, observed_bootenv, alive, system FROM nodes WHERE id = :id FOR UPDATE", id=node_id
+    )
     if node is None or node.system:
         raise NotFound("node", node_id)
     if node.boot_id == boot_id:
         return False
     await session.run(
-        "UPDATE nodes SET boot_id = :boot_id, observed_bootenv = :bootenv, alive = true WHERE id = :id",
+        "UPDATE nodes SET boot_id = :boot_id, observed_bootenv = :bootenv, alive = :alive WHERE id = :id",
         boot_id=boot_id,
         bootenv=observed_bootenv,
+        alive=node.alive if installing else True,
         id=node_id,
     )
     await emit(session, "node.booted", node_id, node_id=node_id, data={"boot_id": boot_id, "bootenv": observed_bootenv})
+    now = {"boot_id": boot_id, "observed_bootenv": observed_bootenv, "alive": node.alive if installing else True}
+    await queue_node_updated(
+        session, {node_id: {name: old for name, value in now.items() if (old := getattr(node, name)) != value}}
+    )
+    if installing:
+        return True
+    session.touch([node_id])
     accepted = await session.rows(
-        "SELECT node_role_id FROM runs WHERE node_id = :id AND state = 'accepted'", id=node_id
+        "SELECT node_role_id FROM runs WHERE slot = :id AND state IN ('accepted', 'running') AND state = 'accepted'",
+        id=node_id,
     )
     owning = {row.node_role_id for row in accepted}
-    await _fail_running(session, node_id)
-    ids = [id for id in await _noderoles_of(session, node_id) if id not in owning]
+    spoilt = await _fail_running(session, node_id)
+    ids = [id for id in await noderoles_of(session, node_id) if id not in owning and id not in spoilt]
     await move(session, Trigger.REBOOT, ids)
+    await erase_doomed(session, ids)
     return True
 
 
-async def _fail_running(session: Session, node_id: int) -> None:
-    """What was running there died with the machine. A destructive run must not start again by itself."""
+async def _fail_running(session: Session, node_id: int) -> set[int]:
+    """What was running there died with the machine. A destructive run must not start again by itself: gives those."""
     ended = await session.rows(
         """
         UPDATE runs SET state = 'failed', ended_at = now(), error = 'node rebooted'
-        WHERE node_id = :id AND state = 'running' RETURNING node_role_id
+        WHERE slot = :id AND state IN ('accepted', 'running') AND state = 'running' RETURNING node_role_id
         """,
         id=node_id,
     )
@@ -230,7 +253,10 @@ async def _fail_running(session: Session, node_id: int) -> None:
         "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id WHERE nr.id = ANY (:ids) AND r.destructive",
         ids=[row.node_role_id for row in ended],
     )
-    await move(session, Trigger.FAIL, [row.id for row in destructive], error="node rebooted")
+    spoilt = {row.id for row in destructive}
+    await move(session, Trigger.FAIL, spoilt, error="node rebooted")
+    await erase_doomed(session, spoilt)
+    return spoilt
 
 
 async def move_node(session: Session, name_or_id: str | int, deployment: str | int) -> None:
@@ -241,31 +267,26 @@ async def move_node(session: Session, name_or_id: str | int, deployment: str | i
         return
     if node.system:
         raise Conflict(Rule.PHANTOM, f"{node.name} belongs to its deployment and cannot be moved.")
-    if not await _is_below(session, target, node.deployment_id):
-        bound = await session.value(
-            "SELECT r.name FROM node_roles nr JOIN roles r ON r.id = nr.role_id"
-            " WHERE nr.node_id = :id AND nr.deployment_id = :deployment ORDER BY r.name LIMIT 1",
-            id=node.id,
-            deployment=node.deployment_id,
+    path = [one.id for one in await load_path(session, target.id)]
+    bound = await session.row(
+        "SELECT r.name AS role, d.name AS deployment FROM node_roles nr JOIN roles r ON r.id = nr.role_id"
+        " JOIN deployments d ON d.id = nr.deployment_id WHERE nr.node_id = :id AND nr.deployment_id <> ALL (:path)"
+        " AND (nr.state <> :proposed OR nr.deployment_id = :old) ORDER BY r.name LIMIT 1",
+        id=node.id,
+        path=path,
+        old=node.deployment_id,
+        proposed=int(PROPOSED),
+    )
+    if bound is not None:
+        raise Conflict(
+            Rule.BOUND,
+            f"{node.name} has {bound.role!r} bound in {bound.deployment!r}, and {target.name!r} is not below that. "
+            "Unbind it first.",
         )
-        if bound is not None:
-            raise Conflict(
-                Rule.BOUND,
-                f"{node.name} has {bound!r} bound in {node.deployment!r}, and {target.name!r} is not below that. "
-                "Unbind it first.",
-            )
     await session.run("UPDATE nodes SET deployment_id = :to WHERE id = :id", to=target.id, id=node.id)
     await bump_graph(session)
     await emit(session, "node.updated", node.id, node_id=node.id, data={"changed": ["deployment"]})
-
-
-async def _is_below(session: Session, deployment: DeploymentRecord, ancestor_id: int) -> bool:
-    at = deployment.parent_id
-    while at is not None:
-        if at == ancestor_id:
-            return True
-        at = await session.value("SELECT parent_id FROM deployments WHERE id = :id", id=at)
-    return False
+    await queue_node_updated(session, {node.id: {"deployment": node.deployment}})
 
 
 async def delete_node(session: Session, name_or_id: str | int) -> None:
@@ -278,8 +299,12 @@ async def delete_node(session: Session, name_or_id: str | int) -> None:
         raise Conflict(Rule.LAST_ADMIN, f"{node.name} is the last admin node and cannot be deleted.")
     if int(TRANSITION) in node.states:
         raise Conflict(Rule.BUSY, f"{node.name} has a run under way. Wait for it to end, or cancel it.")
-    own = await _noderoles_of(session, node.id, list(NodeRoleState))
-    await remove(session, await deletable(session, own))
+    await session.run("SELECT FROM nodes WHERE id = :id FOR UPDATE", id=node.id)
+    await queue_node_deleted(session, node.id)
+    own = await noderoles_of(session, node.id, list(NodeRoleState))
+    going = await deletable(session, own)
+    await regroup(session, going)
+    await remove(session, going)
     await emit(session, "node.deleted", node.id, node_id=node.id, data={"name": node.name})
     await session.run("DELETE FROM nodes WHERE id = :id", id=node.id)
     await bump_graph(session)

@@ -1,13 +1,13 @@
 """The rest of a run's life: leases, takeover, deadlines, cancelling, enqueued refreshes, logs and history."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.runs import DEFAULT_DEADLINE
 from rackwright.domain.states import ACTIVE, ERROR, PROPOSED, Trigger
-from rackwright.store.noderoles import NodeRoleRecord, erase, get_noderole
+from rackwright.store.noderoles import NodeRoleRecord, erase_doomed, get_noderole
 from rackwright.store.runs import Finished, settle
 from rackwright.store.session import Session
 from rackwright.store.slots import WORK_CHANNEL
@@ -99,7 +99,7 @@ async def take_over(session: Session) -> list[int]:
         "look at the machine, then retry.",
     )
     await move(session, Trigger.LOST, [id for id in ids if id not in spoilt])
-    await _erase_doomed(session, ids)
+    await erase_doomed(session, ids)
     return [row.id for row in lost]
 
 
@@ -120,13 +120,6 @@ async def _requeue(session: Session, run_ids: Sequence[int]) -> None:
             " FROM runs WHERE id = ANY (:ids) ON CONFLICT DO NOTHING",
             ids=list(run_ids),
         )
-
-
-async def _erase_doomed(session: Session, ids: Collection[int]) -> None:
-    doomed = await session.rows(
-        "SELECT id FROM node_roles WHERE id = ANY (:ids) AND doomed AND run_id IS NULL", ids=list(ids)
-    )
-    await erase(session, [row.id for row in doomed])
 
 
 async def _tell(session: Session, run_ids: Sequence[int]) -> None:
@@ -178,7 +171,7 @@ async def cancel_run(session: Session, id: int) -> None:
     await session.run(f"NOTIFY {CANCEL_CHANNEL}, '{int(id)}'")
     if not run.refresh:
         await move(session, Trigger.FAIL, [run.node_role_id], error=f"cancelled by {session.actor}")
-        await _erase_doomed(session, [run.node_role_id])
+        await erase_doomed(session, [run.node_role_id])
 
 
 CANCEL_CHANNEL = "rackwright_cancel"

@@ -3,19 +3,19 @@
 The rest of a run's life (leases, deadlines, cancelling, refreshing, logs) is in `run_life.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from psycopg.types.json import Jsonb
 from sqlalchemy import Row
 
-from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.catalogue import Jig, JsonObject
 from rackwright.domain.runs import DEFAULT_DEADLINE, Answer, Run
 from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, TODO, TRANSITION, TRANSITIONS, NodeRoleState, Trigger
-from rackwright.store.locks import CAP_LOCK
 from rackwright.store.noderoles import erase
 from rackwright.store.session import Session
-from rackwright.store.staging import stage_noderoles
+from rackwright.store.staging import StagedNodeRole, stage_noderoles
 from rackwright.store.transitions import LABELS, Move, dirty_takers, move, tell_children
 
 DEFAULT_LEASE = 30.0
@@ -43,6 +43,8 @@ class Finished:
     error: str = ""
     wall: JsonObject = field(default_factory=dict)
     accepted: bool = False
+    role: str = ""
+    """Whose secrets, if any, are in the wall."""
 
     @property
     def answer(self) -> Answer:
@@ -64,26 +66,48 @@ class Pass:
 
 # --- claiming
 
-# The first condition is the second's index; only what a worker executes counts against the cap.
-_RUNNING = "SELECT count(*) FROM runs WHERE state IN ('accepted', 'running') AND state = 'running'"
-
-_PICK = """
-SELECT s.candidate_id AS id FROM slots s JOIN nodes n ON n.id = s.node_id
-WHERE s.candidate_id IS NOT NULL AND (NOT n.admin OR n.id = :here OR CAST(:here AS bigint) IS NULL)
-  AND (CAST(:only AS bigint) IS NULL OR s.candidate_id = :only)
-ORDER BY s.cohort, s.candidate_id LIMIT :limit
+# The first condition is that of the index; only what a worker executes counts against the cap.
+_LOAD = """
+SELECT (SELECT count(*) FROM runs WHERE state IN ('accepted', 'running') AND state = 'running') AS running,
+       EXISTS (SELECT FROM runs WHERE state = 'queued') AS queued
 """
 
-_RUN_COLUMNS = """
-    started.id, started.node_role_id, started.node_id, n.name AS node, r.name AS role, started.jig, j.kind,
-    started.staged AS input, started.deadline, started.attempt, started.refresh, started.trace
+# Locked before they are staged: an input that changes from here on finds the run's revision too low. One that somebody
+# else holds is left for the next pass; waiting for it here, with slots held, could deadlock.
+_PICK = f"""
+WITH picked AS (
+    SELECT s.candidate_id FROM slots s JOIN nodes n ON n.id = s.node_id
+    WHERE s.candidate_id IS NOT NULL AND (NOT n.admin OR n.id = :here OR CAST(:here AS bigint) IS NULL)
+      AND (CAST(:only AS bigint) IS NULL OR s.candidate_id = :only)
+    ORDER BY s.cohort, s.candidate_id LIMIT :limit
+)
+SELECT id, hash, forced FROM node_roles
+WHERE id = ANY (ARRAY(SELECT candidate_id FROM picked)) AND state = {int(TODO)}
+ORDER BY cohort, id FOR UPDATE SKIP LOCKED
 """
+
+_PICK_REFRESHES = f"""
+SELECT run.id, run.node_role_id, run.slot FROM runs run JOIN nodes n ON n.id = run.node_id
+JOIN node_roles nr ON nr.id = run.node_role_id AND nr.state = {int(ACTIVE)} AND NOT nr.doomed
+JOIN deployments d ON d.id = nr.deployment_id AND NOT d.held
+JOIN jigs j ON j.name = run.jig AND j.active
+WHERE run.state = 'queued' AND coalesce(run.not_before <= now(), true)
+  AND n.alive AND n.available AND (NOT n.admin OR n.id = :here OR CAST(:here AS bigint) IS NULL)
+  AND NOT EXISTS (SELECT FROM runs other WHERE other.slot = run.slot AND other.state IN ('accepted', 'running'))
+ORDER BY run.queued_at, run.id FOR UPDATE OF nr SKIP LOCKED
+"""
+
+_GIVEN = """
+WITH given AS (
+    SELECT id, staged, decode(hash, 'hex') AS hash
+    FROM jsonb_to_recordset(:given) AS given (id bigint, staged jsonb, hash text)
+)
+"""
+
+_STARTED = "SELECT id, node_role_id, attempt, deadline, refresh, trace FROM started ORDER BY id"
 
 _START = f"""
-WITH given AS (
-    SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:staged AS jsonb[]), CAST(:hashes AS bytea[]))
-    AS given (id, staged, hash)
-), started AS (
+{_GIVEN}, started AS (
     INSERT INTO runs (node_role_id, node_id, slot, jig, state, attempt, inputs_rev, staged, hash, worker, started_at,
                       lease_until, deadline, trace)
     SELECT nr.id, nr.node_id, CASE WHEN n.system THEN -nr.id ELSE n.id END, r.jig, 'running', nr.attempts + 1,
@@ -91,129 +115,91 @@ WITH given AS (
            coalesce(r.deadline, {DEFAULT_DEADLINE}), coalesce(current_setting('rackwright.trace', true), '')
     FROM given JOIN node_roles nr ON nr.id = given.id JOIN nodes n ON n.id = nr.node_id
     JOIN roles r ON r.id = nr.role_id
-    ORDER BY nr.cohort, nr.id
-    RETURNING *
+    RETURNING id, node_role_id, node_id, slot, attempt, deadline, refresh, trace
 ), marked AS (
     UPDATE node_roles nr SET run_id = started.id, state = {int(TRANSITIONS[Trigger.CLAIM].target or 0)},
         attempts = started.attempt, retry_at = NULL
-    FROM started WHERE nr.id = started.node_role_id RETURNING nr.id, nr.node_id, nr.role_id, nr.deployment_id
+    FROM started WHERE nr.id = started.node_role_id RETURNING nr.id, nr.node_id, nr.deployment_id
 ), taken AS (
     UPDATE slots s SET candidate_id = NULL, cohort = NULL FROM started WHERE s.slot = started.slot
 ), told AS (
     INSERT INTO events (kind, subject_id, node_id, deployment_id)
-    SELECT '{f"noderole.{TRANSITION.label}"}', id, node_id, deployment_id FROM marked
+    SELECT 'noderole.{TRANSITION.label}', id, node_id, deployment_id FROM marked
 )
-SELECT {_RUN_COLUMNS}
-FROM started JOIN marked ON marked.id = started.node_role_id JOIN nodes n ON n.id = started.node_id
-JOIN roles r ON r.id = marked.role_id JOIN jigs j ON j.name = started.jig
-ORDER BY started.id
+{_STARTED}
 """
 
-_START_REFRESH = f"""
-WITH picked AS (
-    SELECT run.id, run.node_role_id FROM runs run JOIN nodes n ON n.id = run.node_id
-    JOIN node_roles nr ON nr.id = run.node_role_id AND nr.state = {int(ACTIVE)} AND NOT nr.doomed
-    JOIN deployments d ON d.id = nr.deployment_id AND NOT d.held
-    JOIN jigs j ON j.name = run.jig AND j.active
-    WHERE run.state = 'queued' AND coalesce(run.not_before <= now(), true)
-      AND n.alive AND n.available AND (NOT n.admin OR n.id = :here OR CAST(:here AS bigint) IS NULL)
-      AND NOT EXISTS (SELECT FROM runs other WHERE other.slot = run.slot AND other.state IN ('running', 'accepted'))
-    ORDER BY run.queued_at, run.id LIMIT :limit FOR UPDATE OF nr SKIP LOCKED
-)
-SELECT DISTINCT ON (run.slot) run.id, run.node_role_id FROM picked JOIN runs run ON run.id = picked.id
-ORDER BY run.slot, run.queued_at, run.id
-"""
-
-_BEGIN_REFRESH = f"""
-WITH given AS (
-    SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:staged AS jsonb[]), CAST(:hashes AS bytea[]))
-    AS given (id, staged, hash)
-), started AS (
+_START_REFRESHES = f"""
+{_GIVEN}, started AS (
     UPDATE runs run SET state = 'running', staged = given.staged, hash = given.hash, worker = :worker,
         started_at = now(), lease_until = now() + :lease * interval '1 second', inputs_rev = nr.inputs_rev
-    FROM given, node_roles nr WHERE run.id = given.id AND nr.id = run.node_role_id RETURNING run.*
+    FROM given JOIN node_roles nr ON nr.id = given.id
+    WHERE run.node_role_id = nr.id AND run.state = 'queued'
+    RETURNING run.id, run.node_role_id, run.slot, run.attempt, run.deadline, run.refresh, run.trace
 ), taken AS (
     UPDATE slots s SET candidate_id = NULL, cohort = NULL FROM started WHERE s.slot = started.slot
 )
-SELECT {_RUN_COLUMNS}
-FROM started JOIN node_roles nr ON nr.id = started.node_role_id JOIN nodes n ON n.id = started.node_id
-JOIN roles r ON r.id = nr.role_id JOIN jigs j ON j.name = started.jig
-ORDER BY started.id
+{_STARTED}
 """
 
 
-async def take_cap_lock(session: Session) -> None:
-    """Taken in a statement before the claim: inside it, the count of running runs would be older than the lock."""
-    await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=CAP_LOCK)
-
-
 async def claim(session: Session, claimant: Claimant, cap: int, only: int | None = None) -> Pass:
-    """Start what can start, enqueued runs first, at most one a slot, under the cap."""
-    await take_cap_lock(session)
-    await session.settle_slots()
-    running: int = await session.value(_RUNNING)
-    refreshed = [] if only else await _claim_refreshes(session, claimant, cap + REFRESH_PLACES - running)
-    room = cap - running - len(refreshed)
+    """Start what can start, enqueued runs first, at most one a slot, under the cap. Needs the cap lock."""
+    await session.settle_slots(notify=False)
+    load = await session.row(_LOAD)
+    assert load is not None
+    refreshed: list[Run] = []
+    if load.queued and only is None:
+        refreshed = await _claim_refreshes(session, claimant, cap + REFRESH_PLACES - load.running)
+    room = cap - load.running - len(refreshed)
     if room <= 0:
-        return Pass(refreshed, [], more=False)
-    picked = await session.rows(_PICK, here=claimant.node_id, only=only, limit=room)
-    if not picked:
         return Pass(refreshed, [])
-    # Locked before they are staged: an input that changes from here on will find the run's revision too low. One that
-    # somebody else holds is left for the next pass; waiting here, with slots held, could deadlock.
-    locked = await session.rows(
-        "SELECT id, hash, forced FROM node_roles WHERE id = ANY (:ids) AND state = :todo ORDER BY id"
-        " FOR UPDATE SKIP LOCKED",
-        ids=[row.id for row in picked],
-        todo=int(TODO),
-    )
+    locked = await session.rows(_PICK, here=claimant.node_id, only=only, limit=room)
     if not locked:
-        return Pass(refreshed, [], more=True)
+        return Pass(refreshed, [])
     staged = await stage_noderoles(session, [row.id for row in locked])
-    same = {row.id for row in locked if not row.forced and row.hash == staged[row.id].hash}
+    same = {row.id for row in locked if not row.forced and row.hash == staged[row.id].staged.hash}
     await move(session, Trigger.UNCHANGED, same)
-    starting = [row.id for row in locked if row.id not in same]
-    rows = await session.rows(
-        _START,
-        ids=starting,
-        staged=[Jsonb(staged[id].input) for id in starting],
-        hashes=[staged[id].hash for id in starting],
-        worker=claimant.worker,
-        lease=claimant.lease,
-    )
+    starting = {row.id: staged[row.id] for row in locked if row.id not in same}
+    started = await _start(session, _START, claimant, starting)
     session.moved.extend((id, int(TRANSITION)) for id in starting)
-    more = len(picked) == room or len(locked) < len(picked) or bool(same)
-    return Pass([*refreshed, *map(_run, rows)], sorted(same), more)
+    return Pass([*refreshed, *started], sorted(same), more=bool(same))
 
 
 async def _claim_refreshes(session: Session, claimant: Claimant, room: int) -> list[Run]:
-    if room <= 0:
+    picked = await session.rows(_PICK_REFRESHES, here=claimant.node_id)
+    first = {row.slot: row.node_role_id for row in reversed(picked)}
+    ids = [row.node_role_id for row in picked if first[row.slot] == row.node_role_id][: max(room, 0)]
+    if not ids:
         return []
-    picked = await session.rows(_START_REFRESH, here=claimant.node_id, limit=room)
-    if not picked:
+    return await _start(session, _START_REFRESHES, claimant, await stage_noderoles(session, ids))
+
+
+async def _start(session: Session, query: str, claimant: Claimant, starting: Mapping[int, StagedNodeRole]) -> list[Run]:
+    if not starting:
         return []
-    staged = await stage_noderoles(session, [row.node_role_id for row in picked])
     rows = await session.rows(
-        _BEGIN_REFRESH,
-        ids=[row.id for row in picked],
-        staged=[Jsonb(staged[row.node_role_id].input) for row in picked],
-        hashes=[staged[row.node_role_id].hash for row in picked],
+        query,
+        given=Jsonb(
+            [{"id": id, "staged": one.staged.input, "hash": one.staged.hash.hex()} for id, one in starting.items()]
+        ),
         worker=claimant.worker,
         lease=claimant.lease,
     )
-    return [_run(row) for row in rows]
+    jigs = (await session.catalogue()).catalogue.jigs
+    return [_run(row, starting[row.node_role_id], jigs) for row in rows]
 
 
-def _run(row: Row[tuple[object, ...]]) -> Run:
+def _run(row: Row[Any], noderole: StagedNodeRole, jigs: Mapping[str, Jig]) -> Run:
     return Run(
         id=row.id,
         node_role_id=row.node_role_id,
-        node_id=row.node_id,
-        node=row.node,
-        role=row.role,
-        jig=row.jig,
-        kind=row.kind,
-        input=row.input,
+        node_id=noderole.node_id,
+        node=noderole.node,
+        role=noderole.role.name,
+        jig=noderole.role.jig,
+        kind=jigs[noderole.role.jig].kind,
+        input=noderole.staged.input,
         deadline=row.deadline,
         attempt=row.attempt,
         refresh=row.refresh,
@@ -225,8 +211,7 @@ def _run(row: Row[tuple[object, ...]]) -> Run:
 
 _SETTLE = f"""
 WITH given AS (
-    SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:answers AS text[]), CAST(:errors AS text[]),
-                         CAST(:walls AS jsonb[])) AS given (id, answer, error, wall)
+    SELECT * FROM jsonb_to_recordset(:given) AS given (id bigint, answer text, error text, wall jsonb)
 ), ended AS (
     UPDATE runs SET state = given.answer, error = given.error, lease_until = NULL,
         ended_at = CASE WHEN given.answer = 'accepted' THEN NULL ELSE now() END
@@ -246,7 +231,7 @@ WITH given AS (
                      ELSE before.after_success END,
         run_id = CASE WHEN ended.refresh THEN nr.run_id END,
         error = CASE WHEN ended.refresh THEN nr.error ELSE ended.error END,
-        hash = CASE WHEN ended.state = 'succeeded' THEN ended.hash ELSE nr.hash END,
+        hash = CASE WHEN ended.state = 'succeeded' THEN ended.hash WHEN ended.refresh THEN nr.hash END,
         wall = CASE WHEN ended.state = 'succeeded' THEN ended.wall ELSE nr.wall END,
         forced = nr.forced AND ended.state <> 'succeeded',
         attempts = CASE WHEN ended.state = 'succeeded' THEN 0 ELSE nr.attempts END
@@ -274,12 +259,15 @@ async def settle(session: Session, finished: Sequence[Finished]) -> list[int]:
     """
     if not finished:
         return []
+    walls = await _sealed_walls(session, finished)
     rows = await session.rows(
         _SETTLE,
-        ids=[one.run_id for one in finished],
-        answers=[one.answer.value for one in finished],
-        errors=[one.error for one in finished],
-        walls=[Jsonb(one.wall) for one in finished],
+        given=Jsonb(
+            [
+                {"id": one.run_id, "answer": one.answer, "error": one.error, "wall": wall}
+                for one, wall in zip(finished, walls, strict=True)
+            ]
+        ),
     )
     moved = [row for row in rows if row.id is not None]
     session.touch(row.node_id for row in rows)
@@ -291,6 +279,15 @@ async def settle(session: Session, finished: Sequence[Finished]) -> list[int]:
     if failed:
         await _retry_later(session, failed)
     return [row.run_id for row in rows]
+
+
+async def _sealed_walls(session: Session, finished: Sequence[Finished]) -> list[JsonObject]:
+    catalogue = (await session.catalogue()).catalogue
+    vault = session.store.vault
+    return [
+        vault.seal_secrets(catalogue.attribs_of(one.role), one.wall) if one.wall and one.role else one.wall
+        for one in finished
+    ]
 
 
 async def _retry_later(session: Session, run_ids: Sequence[int]) -> None:

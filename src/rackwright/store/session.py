@@ -18,12 +18,19 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from rackwright.store.catalogue import StoredCatalogue, load_catalogue
+from rackwright.store.hook_calls import Unjudged, Verdicts, queue_moves
 from rackwright.store.locks import GRAPH_LOCK
 from rackwright.store.slots import WORK_CHANNEL, refresh_slots
+from rackwright.store.vault import Vault
 
 T = TypeVar("T")
 
 ATTEMPTS = 8
+
+_BEGIN = """
+SELECT set_config('rackwright.actor', :actor, true), set_config('rackwright.trace', :trace, true),
+       pg_advisory_xact_lock(CAST(:lock AS bigint))
+"""
 
 
 @lru_cache(maxsize=1024)
@@ -42,13 +49,19 @@ class Session:
         """Nodes on which something else may run next than before this transaction."""
         self.moved: list[tuple[int, int]] = []
         """(noderole, state) of every change of state in this transaction, in order."""
+        self.verdicts: Verdicts | None = None
+        """What hooks that may refuse said of this change; None: nobody can be refused, they are told afterwards."""
+        self._catalogue: StoredCatalogue | None = None
+        self._imports = False
 
     def touch(self, nodes: Iterable[int]) -> None:
         self.touched.update(nodes)
 
-    async def settle_slots(self) -> None:
+    async def settle_slots(self, *, notify: bool = True) -> None:
         """Work out anew what runs next on the touched nodes, and wake annealers if something can."""
-        if self.touched and await refresh_slots(self, self.touched):
+        moved, self.moved = self.moved, []
+        await queue_moves(self, moved)
+        if self.touched and await refresh_slots(self, self.touched) and notify:
             await self.run(f"NOTIFY {WORK_CHANNEL}")
         self.touched.clear()
 
@@ -87,12 +100,21 @@ class Session:
 
     async def catalogue(self) -> StoredCatalogue:
         """What is imported, as of this transaction."""
-        return await self.store.catalogue(self)
+        if self._catalogue is None:
+            self._catalogue = await (load_catalogue(self, -1) if self._imports else self.store.catalogue(self))
+        return self._catalogue
+
+    def changed_catalogue(self) -> None:
+        """This transaction imported; what it sees now nobody else may keep until it is committed."""
+        self._catalogue, self._imports = None, True
 
     async def new_ids(self, table: str, count: int) -> list[int]:
         """Ids drawn ahead, for rows that refer to each other before they are written."""
+        # The name is looked up once, in a subquery, and not for each id.
         found = await self.rows(
-            f"SELECT nextval(pg_get_serial_sequence('{table}', 'id')) FROM generate_series(1, :count)", count=count
+            f"SELECT nextval((SELECT CAST(pg_get_serial_sequence('{table}', 'id') AS regclass)))"
+            " FROM generate_series(1, :count)",
+            count=count,
         )
         return [row[0] for row in found]
 
@@ -100,8 +122,10 @@ class Session:
 class Store:
     """The way to the database: `change` for writes, `read` for questions."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, vault: Vault | None = None) -> None:
         self.engine = engine
+        self.vault = vault or Vault.fresh()
+        """Seals secrets. Without the server's own keys, what was sealed before cannot be opened."""
         self._catalogue: StoredCatalogue | None = None
 
     async def change(
@@ -111,25 +135,29 @@ class Store:
         actor: str = "system",
         trace: str = "",
         graph: bool = False,
+        lock: int | None = None,
+        verdicts: Verdicts | None = None,
     ) -> T:
-        """Run `work` in one transaction, again after a deadlock. `graph`: it may add or remove noderoles or edges."""
+        """Run `work` in one transaction, again after a deadlock. `graph`: it may add or remove noderoles or edges.
+
+        The lock is taken in a statement of its own, before the work: a statement that both locks and looks would look
+        at a moment before it had the lock.
+        """
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 async with self.engine.begin() as connection:
                     session = Session(connection, self, actor)
-                    await session.run(
-                        "SELECT set_config('rackwright.actor', :actor, true),"
-                        " set_config('rackwright.trace', :trace, true)",
-                        actor=actor,
-                        trace=trace,
-                    )
-                    if graph:
-                        await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=GRAPH_LOCK)
+                    session.verdicts = verdicts
+                    await session.run(_BEGIN, actor=actor, trace=trace, lock=GRAPH_LOCK if graph else lock)
                     result = await work(session)
+                    if verdicts is not None and verdicts.missing:
+                        raise Unjudged(verdicts.missing)
                     await session.settle_slots()
                     return result
-            except DBAPIError as error:
-                if not isinstance(error.orig, DeadlockDetected | SerializationFailure) or attempt == ATTEMPTS:
+            # SQLAlchemy wraps the driver's errors; those of a COPY come as they are.
+            except (DBAPIError, DeadlockDetected, SerializationFailure) as error:
+                cause = error.orig if isinstance(error, DBAPIError) else error
+                if not isinstance(cause, DeadlockDetected | SerializationFailure) or attempt == ATTEMPTS:
                     raise
             await asyncio.sleep(random.uniform(0, 0.01 * 2**attempt))  # noqa: S311  # jitter, no secret
         raise AssertionError("unreachable: the last attempt returns or raises")
@@ -149,6 +177,11 @@ class Store:
         for channel in channels:
             await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
         return Notices(connection)
+
+    @property
+    def known_catalogue(self) -> StoredCatalogue | None:
+        """What was imported when this process last looked: for what needs no more than that."""
+        return self._catalogue
 
     async def catalogue(self, session: Session) -> StoredCatalogue:
         version = await session.value("SELECT catalogue_version FROM graph")

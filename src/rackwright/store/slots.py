@@ -18,6 +18,15 @@ WORK_CHANNEL = "rackwright_work"
 
 _HOLDS = ", ".join(f"'{state}'" for state in sorted(HOLDS_SLOT))
 
+# Looked up once a statement, first: mostly there is none, and then nothing else about hooks is looked at.
+_NO_HOOK = "NOT EXISTS (SELECT FROM hook_calls WHERE blocks)"
+_NO_HOOK_HERE = f"({_NO_HOOK} OR NOT EXISTS (SELECT FROM hook_calls h WHERE h.blocks AND h.node_id = s.node_id))"
+_NO_HOOK_ABOVE = f"""
+    ({_NO_HOOK} OR NOT EXISTS (
+        SELECT FROM node_role_edges e JOIN hook_calls h ON h.blocks AND h.subject_id = e.parent_id
+        WHERE e.child_id = nr.id))
+"""
+
 _CANDIDATES = f"""
     SELECT s.slot, first.id, first.cohort
     FROM slots s
@@ -29,9 +38,9 @@ _CANDIDATES = f"""
         JOIN roles r ON r.id = nr.role_id
         JOIN jigs j ON j.name = r.jig AND j.active
         WHERE nr.node_id = s.node_id AND nr.state = {int(TODO)} AND NOT nr.doomed
-          AND (s.node_role_id IS NULL OR nr.id = s.node_role_id)
+          AND (s.node_role_id IS NULL OR nr.id = s.node_role_id) AND {_NO_HOOK_ABOVE}
         ORDER BY nr.cohort, nr.id LIMIT 1
-    ) first ON n.alive AND n.available
+    ) first ON n.alive AND n.available AND {_NO_HOOK_HERE}
         AND NOT EXISTS (SELECT FROM runs WHERE runs.slot = s.slot AND runs.state IN ({_HOLDS}))
 """
 

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from psycopg.types.json import Jsonb
 
+from rackwright.domain.attributes import check_data
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.snapshots import Difference, Intent, diff
@@ -13,6 +14,7 @@ from rackwright.domain.states import PROPOSED, TODO
 from rackwright.store.binding import add_deployment_roles, bind_proposed, require_proposal, touch
 from rackwright.store.deployments import DeploymentRecord, get_deployment
 from rackwright.store.events import emit
+from rackwright.store.hook_calls import ask_deployment_roles
 from rackwright.store.noderoles import deletable, erase
 from rackwright.store.session import Session
 
@@ -47,6 +49,9 @@ async def list_snapshots(session: Session, deployment_id: int) -> list[SnapshotR
 
 async def propose(session: Session, deployment: DeploymentRecord) -> int:
     """Open a copy of head for editing; what runs goes on."""
+    # Of two at once the second waits here, and then sees the first one's.
+    await session.run("SELECT FROM deployments WHERE id = :id FOR UPDATE", id=deployment.id)
+    deployment = await get_deployment(session, deployment.id)
     _check_proposable(deployment)
     id: int = await session.value(
         "INSERT INTO snapshots (deployment_id, state, base_id, worked_out_at)"
@@ -141,20 +146,29 @@ async def discard(session: Session, deployment: DeploymentRecord) -> None:
 
 async def drop_unused_roles(session: Session, deployment_id: int) -> None:
     """Deployment-roles that neither head, proposal nor a noderole knows any more go."""
+    going = await session.rows(
+        """
+        SELECT dr.id FROM deployment_roles dr WHERE dr.deployment_id = :id
+          AND NOT EXISTS (SELECT FROM snapshots s JOIN snapshot_roles sr ON sr.snapshot_id = s.id
+              WHERE s.deployment_id = :id AND s.state IN ('head', 'proposed') AND sr.role_id = dr.role_id)
+          AND NOT EXISTS (SELECT FROM node_roles nr
+              WHERE nr.deployment_id = :id AND nr.role_id = dr.role_id)
+        FOR UPDATE
+        """,
+        id=deployment_id,
+    )
+    if not going:
+        return
+    ids = [row.id for row in going]
+    await ask_deployment_roles(session, "on_deployment_delete", ids)
     await session.run(
         """
-        WITH gone AS (
-            DELETE FROM deployment_roles dr WHERE dr.deployment_id = :id
-              AND NOT EXISTS (SELECT FROM snapshots s JOIN snapshot_roles sr ON sr.snapshot_id = s.id
-                  WHERE s.deployment_id = :id AND s.state IN ('head', 'proposed') AND sr.role_id = dr.role_id)
-              AND NOT EXISTS (SELECT FROM node_roles nr
-                  WHERE nr.deployment_id = :id AND nr.role_id = dr.role_id)
-            RETURNING id, role_id
-        )
+        WITH gone AS (DELETE FROM deployment_roles WHERE id = ANY (:ids) RETURNING id, role_id)
         INSERT INTO events (kind, subject_id, deployment_id, data)
         SELECT 'deployment_role.deleted', gone.id, :id, jsonb_build_object('role', r.name)
         FROM gone JOIN roles r ON r.id = gone.role_id
         """,
+        ids=ids,
         id=deployment_id,
     )
 
@@ -178,9 +192,17 @@ async def add_role(session: Session, deployment: DeploymentRecord, role: str) ->
     await touch(session, snapshot_id)
 
 
+async def _checked(session: Session, role: str, data: JsonObject) -> JsonObject:
+    """What a person says of a role: fit for its attribs, and its secrets sealed before they are stored."""
+    catalogue = (await session.catalogue()).catalogue
+    check_data(catalogue, role, data)
+    return session.store.vault.seal_secrets(catalogue.attribs_of(role), data)
+
+
 async def set_role_data(session: Session, deployment: DeploymentRecord, role: str, data: JsonObject) -> None:
     """What the deployment-role should say once committed."""
     snapshot_id = await require_proposal(session, deployment)
+    data = await _checked(session, role, data)
     changed = await session.run(
         "UPDATE snapshot_roles SET data = :data WHERE snapshot_id = :snapshot_id AND role_name = :role",
         data=Jsonb(data),
@@ -197,6 +219,7 @@ async def set_binding_data(
 ) -> None:
     """What a person wants of this one noderole, once committed."""
     snapshot_id = await require_proposal(session, deployment)
+    data = await _checked(session, role, data)
     changed = await session.run(
         "UPDATE snapshot_bindings SET data = :data"
         " WHERE snapshot_id = :snapshot_id AND node_id = :node_id AND role_name = :role",
@@ -216,6 +239,14 @@ async def unbind(session: Session, deployment: DeploymentRecord, noderole_ids: S
     What was only proposed is gone at once; what is committed goes when the proposal is committed.
     """
     snapshot_id = await require_proposal(session, deployment)
+    own = await session.rows(
+        "SELECT id FROM node_roles WHERE id = ANY (:ids) AND deployment_id = :deployment",
+        ids=list(noderole_ids),
+        deployment=deployment.id,
+    )
+    foreign = set(noderole_ids) - {row.id for row in own}
+    if foreign:
+        raise NotFound(f"noderole in deployment {deployment.name!r}:", min(foreign))
     going = await deletable(session, noderole_ids)
     proposed = await session.rows(
         "SELECT id FROM node_roles WHERE id = ANY (:ids) AND state = :proposed AND deployment_id = :deployment",

@@ -5,19 +5,22 @@ clusters) is asked for only where it can be there.
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Row
 
 from rackwright.domain.attributes import Layers, Source, Staged, Surroundings, stage
-from rackwright.domain.catalogue import Flag, JsonObject
+from rackwright.domain.catalogue import Flag, JsonObject, Role
 from rackwright.domain.states import PROPOSED
 from rackwright.store.catalogue import StoredCatalogue
 from rackwright.store.session import Session
 
+# Empty maps come as NULL: most are, and reading none is faster than reading an empty one.
 _LAYER_COLUMNS = """
-    nr.id, nr.node_id, nr.role_id, nr.deployment_id, nr.wall, nr.sysdata, nr.user_data,
-    dr.wall AS deployment_wall, dr.data AS committed
+    nr.id, nr.node_id, nr.role_id, nr.deployment_id, nullif(nr.wall, '{}') AS wall,
+    nullif(nr.sysdata, '{}') AS sysdata, nullif(nr.user_data, '{}') AS user_data,
+    nullif(dr.wall, '{}') AS deployment_wall, nullif(dr.data, '{}') AS committed
 """
 
 _LAYERS = f"""
@@ -32,7 +35,8 @@ WITH shaped AS (
     SELECT coalesce(array_agg(role_id), '{{}}') || CAST(:templated AS bigint[]) AS roles
     FROM deployment_roles WHERE data <> '{{}}' OR wall <> '{{}}'
 )
-SELECT {_LAYER_COLUMNS}, n.discovery, n.hint, n.quirks,
+SELECT {_LAYER_COLUMNS}, n.name AS node, nullif(n.discovery, '{{}}') AS discovery, nullif(n.hint, '{{}}') AS hint,
+    n.quirks,
     EXISTS (SELECT FROM node_roles a, shaped WHERE a.node_id = nr.node_id AND a.cohort < nr.cohort
             AND (a.has_data OR a.role_id = ANY (shaped.roles))) AS above
 FROM node_roles nr JOIN nodes n ON n.id = nr.node_id
@@ -53,8 +57,18 @@ ORDER BY p.cohort, p.id
 """
 
 
-async def stage_noderoles(session: Session, ids: Collection[int]) -> dict[int, Staged]:
-    """The staged input of each noderole, as of now."""
+@dataclass(frozen=True)
+class StagedNodeRole:
+    """A noderole that is about to run."""
+
+    node_id: int
+    node: str
+    role: Role
+    staged: Staged
+
+
+async def stage_noderoles(session: Session, ids: Collection[int]) -> dict[int, StagedNodeRole]:
+    """What each noderole is handed, as of now."""
     stored = await session.catalogue()
     templated = [stored.role_ids[name] for name, role in stored.catalogue.roles.items() if role.template]
     rows = await session.rows(_STAGING, ids=list(ids), templated=templated)
@@ -62,17 +76,20 @@ async def stage_noderoles(session: Session, ids: Collection[int]) -> dict[int, S
     ancestors = await _ancestors(session, [row.id for row in rows if row.above])
     sources = await _sources(session, stored, links, ancestors)
     members = await _members(session, stored, rows)
-    staged: dict[int, Staged] = {}
+    staged: dict[int, StagedNodeRole] = {}
     for row in rows:
         around = Surroundings(
-            discovery=row.discovery,
-            hint=row.hint,
+            discovery=row.discovery or {},
+            hint=row.hint or {},
             quirks=tuple(row.quirks),
             links=tuple((attrib, sources[parent]) for attrib, parent in links.get(row.id, ())),
             ancestors=tuple(sources[ancestor] for ancestor in ancestors.get(row.id, ())),
             members=members.get((row.deployment_id, row.role_id), ()),
         )
-        staged[row.id] = stage(stored.catalogue, stored.role_names[row.role_id], _layers(stored, row), around)
+        role = stored.catalogue.role(stored.role_names[row.role_id])
+        staged[row.id] = StagedNodeRole(
+            row.node_id, row.node, role, stage(stored.catalogue, role.name, _layers(stored, row), around)
+        )
     return staged
 
 
@@ -81,9 +98,9 @@ def _layers(stored: StoredCatalogue, row: Row[Any]) -> Layers:
         template=stored.catalogue.role(stored.role_names[row.role_id]).template,
         deployment_wall=row.deployment_wall or {},
         committed=row.committed or {},
-        wall=row.wall,
-        sysdata=row.sysdata,
-        user=row.user_data,
+        wall=row.wall or {},
+        sysdata=row.sysdata or {},
+        user=row.user_data or {},
     )
 
 

@@ -33,8 +33,10 @@ from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.types import UserDefinedType
 
 from rackwright.domain.catalogue import EXCLUDES, Flag
+from rackwright.domain.install import ENDED as STAGES_ENDED
+from rackwright.domain.install import Stage
 from rackwright.domain.runs import ENDED, HOLDS_SLOT, RunState
-from rackwright.domain.states import ACTIVE, BLOCKED, PROPOSED, TODO, TRANSITION, NodeRoleState
+from rackwright.domain.states import BLOCKED, PROPOSED, TODO, TRANSITION, NodeRoleState
 
 metadata = MetaData(
     naming_convention={
@@ -147,6 +149,7 @@ roles = Table(
     _words("provides"),
     _words("conflicts"),
     _words("flags"),
+    _words("hooks"),
     _json("template"),
     Column("deadline", Double),
     Column("destructive", Boolean, Computed("'destructive' = ANY (flags)", persisted=True), nullable=False),
@@ -204,6 +207,11 @@ nodes = Table(
     _json("hint"),
     _words("quirks"),
     _flag("stay_on"),
+    Column("boot_generation", BigInteger, nullable=False, server_default=text("0")),
+    Column("token_hash", LargeBinary, unique=True),
+    _flag("may_rekey"),
+    Column("host_key", Text),
+    Column("seen_at", DateTime(timezone=True)),
     _now("created_at"),
     CheckConstraint("name = lower(name)", name="name_is_lower_case"),
     CheckConstraint("NOT system OR (alive AND available AND NOT admin)", name="phantom_is_always_there"),
@@ -345,14 +353,9 @@ node_roles = Table(
     ),
     UniqueConstraint("node_id", "role_id"),
     Index("node_roles_place_idx", "deployment_id", "role_id", "cohort", "id"),
-    Index("node_roles_todo_idx", "node_id", "cohort", "id", postgresql_where=text(f"state = {int(TODO)}")),
+    # No index may mention `state`, not even in its condition: so that a change of state stays within its page.
+    Index("node_roles_turn_idx", "node_id", "cohort", "id"),
     Index("node_roles_retry_idx", "retry_at", postgresql_where=text("retry_at IS NOT NULL")),
-    Index(
-        "node_roles_unsettled_idx",
-        "deployment_id",
-        "state",
-        postgresql_where=text(f"state <> {int(ACTIVE)}"),
-    ),
     CheckConstraint(f"state IN ({_STATES})", name="state"),
     CheckConstraint("unmet >= 0", name="unmet"),
     CheckConstraint(f"state <> {int(TODO)} OR unmet = 0", name="todo_means_all_parents_active"),
@@ -400,10 +403,10 @@ slots = Table(
     Column("slot", BigInteger, primary_key=True, autoincrement=False),
     _refers("node_id", "nodes.id", index=True, ondelete="CASCADE"),
     _refers("node_role_id", "node_roles.id", nullable=True, index=True, ondelete="CASCADE"),
-    _refers("candidate_id", "node_roles.id", nullable=True, ondelete="SET NULL"),
+    # No foreign key: it changes with every run, and the claim looks the noderole up anyway.
+    Column("candidate_id", BigInteger),
     Column("cohort", Integer),
     Index("slots_candidate_idx", "cohort", "candidate_id", postgresql_where=text("candidate_id IS NOT NULL")),
-    Index("slots_candidate_id_idx", "candidate_id", postgresql_where=text("candidate_id IS NOT NULL")),
     CheckConstraint("slot = coalesce(-node_role_id, node_id)", name="slot"),
     postgresql_with={"fillfactor": "50"},
 )
@@ -414,7 +417,7 @@ runs = Table(
     _id(),
     # No foreign key: runs are history and outlive their noderole.
     Column("node_role_id", BigInteger, nullable=False, index=True),
-    Column("node_id", BigInteger, nullable=False, index=True),
+    Column("node_id", BigInteger, nullable=False),
     Column("slot", BigInteger, nullable=False),
     Column("jig", Text, nullable=False),
     Column("state", Text, nullable=False),
@@ -450,6 +453,79 @@ run_logs = Table(
     PrimaryKeyConstraint("run_id", "seq"),
 )
 
+# Calls of hooks and of jigs' node methods that are still to be made, and those that were given up. What is done goes.
+# A call that `blocks` keeps work from starting on its node and among the children of its noderole.
+hook_calls = Table(
+    "hook_calls",
+    metadata,
+    _id(),
+    Column("kind", Text, nullable=False),
+    Column("handler", Text, nullable=False),
+    Column("hook", Text, nullable=False),
+    # No foreign keys: what a call is about may be gone, and the call is made all the same.
+    Column("subject", Text, nullable=False),
+    Column("subject_id", BigInteger, nullable=False),
+    Column("node_id", BigInteger),
+    _flag("blocks"),
+    _json("view"),
+    Column("state", Text, nullable=False, server_default=text("'waiting'")),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
+    Column("not_before", DateTime(timezone=True)),
+    Column("worker", Text),
+    Column("lease_until", DateTime(timezone=True)),
+    _line("error"),
+    _now("queued_at"),
+    Column("trace", Text, server_default=text("current_setting('rackwright.trace', true)")),
+    CheckConstraint("kind IN ('role', 'jig')", name="kind"),
+    CheckConstraint("subject IN ('node', 'noderole', 'deployment')", name="subject"),
+    CheckConstraint("state IN ('waiting', 'running', 'failed')", name="state"),
+    CheckConstraint("NOT (blocks AND state = 'failed')", name="given_up_blocks_nothing"),
+    CheckConstraint("NOT blocks OR subject = 'noderole'", name="only_noderole_hooks_block"),
+    Index("hook_calls_order_idx", "subject_id", "subject", "handler", "id"),
+    Index("hook_calls_queue_idx", "id", postgresql_where=text("state <> 'failed'")),
+    Index("hook_calls_blocks_node_idx", "node_id", postgresql_where=text("blocks")),
+    Index("hook_calls_blocks_node_role_idx", "subject_id", postgresql_where=text("blocks")),
+    postgresql_with={"fillfactor": "70"},
+)
+
+# --- installs
+
+# One row: what boot providers should serve, counted. Whoever changes what a node boots takes the next number under the
+# row's lock, so that numbers appear in the order of commits and "served up to N" leaves nothing below N out.
+boot_state = Table(
+    "boot_state",
+    metadata,
+    Column("single", Boolean, primary_key=True, server_default=text("true")),
+    Column("generation", BigInteger, nullable=False, server_default=text("0")),
+    CheckConstraint("single", name="single"),
+)
+
+install_attempts = Table(
+    "install_attempts",
+    metadata,
+    _id(),
+    _refers("node_id", "nodes.id", index=True, ondelete="CASCADE"),
+    Column("node_role_id", BigInteger, nullable=False),
+    Column("run_id", BigInteger, nullable=False, unique=True),
+    Column("stage", Text, nullable=False),
+    Column("target_os", Text, nullable=False),
+    _json("frozen"),
+    Column("generation", BigInteger),
+    Column("secret_hash", LargeBinary, unique=True),
+    Column("source", Text),
+    Column("boot_id", Text),
+    Column("installer_boot_id", Text),
+    _json("progress"),
+    _line("error"),
+    Column("acting_until", DateTime(timezone=True)),
+    Column("rebooted_at", DateTime(timezone=True)),
+    _now("created_at"),
+    Column("ended_at", DateTime(timezone=True)),
+    CheckConstraint(f"stage IN ({_quoted(Stage)})", name="stage"),
+    CheckConstraint(f"(stage IN ({_quoted(STAGES_ENDED)})) = (ended_at IS NOT NULL)", name="ended_at"),
+    Index("install_attempts_one_a_node", "node_id", unique=True, postgresql_where=text("ended_at IS NULL")),
+)
+
 # --- what happened
 
 events = Table(
@@ -466,7 +542,6 @@ events = Table(
     Column("trace", Text, server_default=text("current_setting('rackwright.trace', true)")),
     _now("at"),
     PrimaryKeyConstraint("xid", "id"),
-    Index("events_kind_idx", "kind", "xid", "id"),
 )
 
 # --- people and settings

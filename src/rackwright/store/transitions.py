@@ -35,6 +35,7 @@ async def move(session: Session, trigger: Trigger, ids: Collection[int], *, erro
         target=None if transition.target is None else int(transition.target),
         spares=transition.spares_destructive,
         forces=transition.forces,
+        forgets=transition.forgets,
         error=error,
     )
     session.touch(row.node_id for row in moved if TODO in (row.was, row.now) or row.was == TRANSITION)
@@ -65,6 +66,7 @@ WITH before AS (
     UPDATE node_roles nr
     SET state = coalesce(CAST(:target AS smallint), CASE WHEN nr.unmet > 0 THEN {int(BLOCKED)} ELSE {int(TODO)} END),
         forced = nr.forced OR :forces,
+        hash = CASE WHEN NOT :forgets THEN nr.hash END,
         run_id = CASE WHEN CAST(:target AS smallint) = {int(TRANSITION)} THEN nr.run_id END,
         error = :error
     FROM before WHERE nr.id = before.id
@@ -129,10 +131,12 @@ async def step_children(session: Session, steps: Iterable[tuple[int, int]]) -> N
 
 
 async def dirty_roles(session: Session, role_ids: Collection[int]) -> None:
-    """Every noderole of these roles may be handed other inputs than before."""
+    """Every noderole of these roles may be handed, and hand on, other values than before."""
     if role_ids:
         found = await session.rows("SELECT id FROM node_roles WHERE role_id = ANY (:ids)", ids=list(role_ids))
-        await dirty(session, [row.id for row in found])
+        ids = {row.id for row in found}
+        taking = await takers(session, ids)
+        await dirty(session, ids.union(*taking.values()))
 
 
 async def dirty(session: Session, ids: Collection[int], trigger: Trigger = Trigger.DIRTY) -> list[Move]:
@@ -212,6 +216,20 @@ async def takers(session: Session, ids: Collection[int]) -> dict[int, list[int]]
 # --- clusters
 
 
+async def dirty_peers(session: Session, node_id: int) -> None:
+    """The address of a node changed, which is an input of the peers of every cluster member on it."""
+    peers = await session.rows(
+        """
+        SELECT DISTINCT peer.id FROM node_roles member JOIN roles r ON r.id = member.role_id AND r.cluster
+        JOIN node_roles peer ON peer.role_id = member.role_id AND peer.deployment_id = member.deployment_id
+        WHERE member.node_id = :node_id AND member.state <> :proposed AND peer.state <> :proposed
+        """,
+        node_id=node_id,
+        proposed=int(PROPOSED),
+    )
+    await dirty(session, [row.id for row in peers])
+
+
 async def regroup(session: Session, members: Collection[int]) -> None:
     """These members of clusters came or are about to go: their peers run again, and whoever stands on them waits.
 
@@ -221,7 +239,8 @@ async def regroup(session: Session, members: Collection[int]) -> None:
         """
         SELECT DISTINCT peer.id FROM node_roles member JOIN roles r ON r.id = member.role_id AND r.cluster
         JOIN node_roles peer ON peer.role_id = member.role_id AND peer.deployment_id = member.deployment_id
-        WHERE member.id = ANY (:ids) AND peer.id <> ALL (:ids) AND peer.state <> :proposed
+        WHERE member.id = ANY (:ids) AND member.state <> :proposed AND peer.state <> :proposed
+          AND peer.id NOT IN (SELECT unnest(CAST(:ids AS bigint[])))
         """,
         ids=list(members),
         proposed=int(PROPOSED),
@@ -232,3 +251,6 @@ async def regroup(session: Session, members: Collection[int]) -> None:
     await dirty(session, ids, Trigger.CHANGE)
     children = await session.rows("SELECT DISTINCT child_id FROM node_role_edges WHERE parent_id = ANY (:ids)", ids=ids)
     await move(session, Trigger.REGROUP, [row.child_id for row in children])
+    # What comes or goes above others on its own node changes their inputs, however far below they stand.
+    taking = await takers(session, members)
+    await dirty(session, {taker for found in taking.values() for taker in found} - set(members))

@@ -7,6 +7,7 @@ from rackwright.store.binding import bind_proposed
 from rackwright.store.bootstrap import first_start
 from rackwright.store.database import Database
 from rackwright.store.deployments import create_deployment, get_deployment
+from rackwright.store.locks import CAP_LOCK
 from rackwright.store.noderoles import counts_by_state
 from rackwright.store.nodes import NewNode, create_node
 from rackwright.store.runs import Claimant, Finished, claim, settle
@@ -36,7 +37,7 @@ async def test_from_first_start_to_all_active(database: Database) -> None:
         return len(claimed.started)
 
     passes = 0
-    while await store.change(one_pass):
+    while await store.change(one_pass, lock=CAP_LOCK):
         passes += 1
     async with store.read() as session:
         counts = await counts_by_state(session)

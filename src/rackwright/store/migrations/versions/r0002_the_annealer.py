@@ -22,22 +22,12 @@ def upgrade() -> None:
         sa.Column("candidate_id", sa.BigInteger(), nullable=True),
         sa.Column("cohort", sa.Integer(), nullable=True),
         sa.CheckConstraint("slot = coalesce(-node_role_id, node_id)", name=op.f("slots_slot_check")),
-        sa.ForeignKeyConstraint(
-            ["candidate_id"], ["node_roles.id"], name=op.f("slots_candidate_id_fkey"), ondelete="SET NULL"
-        ),
         sa.ForeignKeyConstraint(["node_id"], ["nodes.id"], name=op.f("slots_node_id_fkey"), ondelete="CASCADE"),
         sa.ForeignKeyConstraint(
             ["node_role_id"], ["node_roles.id"], name=op.f("slots_node_role_id_fkey"), ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("slot", name=op.f("slots_pkey")),
         postgresql_with={"fillfactor": "50"},
-    )
-    op.create_index(
-        "slots_candidate_id_idx",
-        "slots",
-        ["candidate_id"],
-        unique=False,
-        postgresql_where=sa.text("candidate_id IS NOT NULL"),
     )
     op.create_index(
         "slots_candidate_idx",
@@ -48,6 +38,7 @@ def upgrade() -> None:
     )
     op.create_index(op.f("slots_node_id_idx"), "slots", ["node_id"], unique=False)
     op.create_index(op.f("slots_node_role_id_idx"), "slots", ["node_role_id"], unique=False)
+    op.drop_index(op.f("events_kind_idx"), table_name="events")
     op.add_column("node_roles", sa.Column("retry_at", sa.DateTime(timezone=True), nullable=True))
     op.add_column("node_roles", sa.Column("attempts", sa.Integer(), server_default=sa.text("0"), nullable=False))
     op.add_column("node_roles", sa.Column("dirtied_by", sa.BigInteger(), nullable=True))
@@ -63,13 +54,7 @@ def upgrade() -> None:
         ),
     )
     op.drop_index(op.f("node_roles_todo_idx"), table_name="node_roles", postgresql_where="(state = 3)")
-    op.create_index(
-        "node_roles_todo_idx",
-        "node_roles",
-        ["node_id", "cohort", "id"],
-        unique=False,
-        postgresql_where=sa.text("state = 3"),
-    )
+    op.drop_index(op.f("node_roles_unsettled_idx"), table_name="node_roles", postgresql_where="(state <> 0)")
     op.create_index(
         "node_roles_retry_idx",
         "node_roles",
@@ -77,6 +62,7 @@ def upgrade() -> None:
         unique=False,
         postgresql_where=sa.text("retry_at IS NOT NULL"),
     )
+    op.create_index("node_roles_turn_idx", "node_roles", ["node_id", "cohort", "id"], unique=False)
     op.add_column("runs", sa.Column("not_before", sa.DateTime(timezone=True), nullable=True))
     op.alter_column(
         "runs",
@@ -86,9 +72,10 @@ def upgrade() -> None:
         nullable=False,
         postgresql_using="coalesce(extract(epoch FROM deadline - started_at), 3600)",
     )
+    op.drop_index(op.f("runs_node_id_idx"), table_name="runs")
     op.create_index("runs_queue_idx", "runs", ["queued_at"], unique=False, postgresql_where=sa.text("state = 'queued'"))
     op.drop_column("runs", "token")
-    # What was there before has slots too; the first tick of an annealer fills in their candidates.
+    # What was there before has slots too; the first ticks of an annealer fill in their candidates.
     op.execute("INSERT INTO slots (slot, node_id) SELECT id, id FROM nodes WHERE NOT system")
     op.execute(
         "INSERT INTO slots (slot, node_id, node_role_id) SELECT -nr.id, nr.node_id, nr.id"

@@ -1,0 +1,102 @@
+"""What the jigs of a server are given: ways to the store, the server's SSH key, and clients."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import asyncssh
+import httpx
+
+from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.errors import NotFound
+from rackwright.domain.runs import Run
+from rackwright.jigs.dhcp_database import HeldEntries
+from rackwright.jigs.registry import Equipment
+from rackwright.jigs.role_provided import Transitions
+from rackwright.jigs.script import ScriptJig
+from rackwright.jigs.ssh import Connections, HostKeyWatch, Target
+from rackwright.store.attempts import open_attempt
+from rackwright.store.boot import boot_entries
+from rackwright.store.events import emit
+from rackwright.store.nodes import update_node
+from rackwright.store.session import Session, Store
+
+ACTOR = "annealer"
+
+
+def server_key(home: Path) -> asyncssh.SSHKey:
+    """The key by which nodes know this server; made at its first start, kept for its owner alone."""
+    path = home / "ssh" / "id_ed25519"
+    try:
+        return asyncssh.read_private_key(path)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        aside = path.with_name(f".{path.name}.{os.getpid()}")
+        key = asyncssh.generate_private_key("ssh-ed25519", comment="rackwright")
+        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(key.export_private_key())
+        aside.rename(path)
+        return asyncssh.read_private_key(path)
+
+
+class Means:
+    """One server process's means for its jigs."""
+
+    def __init__(self, store: Store, home: Path, own_node: int | None) -> None:
+        self._store = store
+        self._own_node = own_node
+        watch = HostKeyWatch(self.pin_host_key, self.suspect_host_key)
+        self.connections = Connections(server_key(home), watch)
+
+    def equipment(self, transitions: Transitions, http: httpx.AsyncClient) -> Equipment:
+        return Equipment(
+            transitions=transitions,
+            open_attempt=self.open_attempt,
+            entries=self.entries,
+            boot_provider=HeldEntries(),
+            script=ScriptJig(self.scripts, self.target, self.connections, lambda run: run.deadline),
+            http=http,
+        )
+
+    def scripts(self, role: str) -> Sequence[Path]:
+        """The scripts of a role: in its barclamp's folder on this server's disk."""
+        stored = self._store.known_catalogue
+        path = stored.paths.get(role) if stored else None
+        return sorted((Path(path) / "script" / "roles" / role).glob("*.sh")) if path else []
+
+    async def target(self, node_id: int) -> Target:
+        """How a node is reached. A key may be pinned on first use: the provisioning network is the trust boundary."""
+        async with self._store.read() as session:
+            row = await session.row("SELECT name, discovery, hint, host_key FROM nodes WHERE id = :id", id=node_id)
+        if row is None:
+            raise NotFound("node", node_id)
+        address = {**row.discovery, **row.hint}.get("address")
+        return Target(
+            address=address if isinstance(address, str) else row.name,
+            host_key=row.host_key,
+            first_use=row.host_key is None,
+            local=node_id == self._own_node,
+        )
+
+    async def pin_host_key(self, node_id: int, key: str) -> None:
+        async def work(session: Session) -> None:
+            await session.run("UPDATE nodes SET host_key = :key WHERE id = :id", key=key, id=node_id)
+            await emit(session, "node.host_key_pinned", node_id, node_id=node_id)
+
+        await self._store.change(work, actor=ACTOR)
+
+    async def suspect_host_key(self, node_id: int, offered: str) -> None:
+        """A key that changed without our doing puts the node back into quarantine."""
+
+        async def work(session: Session) -> None:
+            await update_node(session, node_id, {"available": False})
+            await emit(session, "node.host_key_differs", node_id, node_id=node_id, data={"offered": offered})
+
+        await self._store.change(work, actor=ACTOR)
+
+    async def open_attempt(self, run: Run, target_os: str, frozen: JsonObject) -> None:
+        await self._store.change(lambda session: open_attempt(session, run, target_os, frozen), actor=ACTOR)
+
+    async def entries(self) -> tuple[int, Sequence[JsonObject]]:
+        found = await self._store.change(boot_entries, actor=ACTOR)
+        return found.generation, found.entries

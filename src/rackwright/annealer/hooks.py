@@ -1,0 +1,239 @@
+"""The hook dispatcher: takes calls from the queue, has them made, and applies what came back.
+
+One a server; several servers share the queue. A role's hook runs in a worker process with a budget; a jig's node method
+is a coroutine of this process with the same. Ending a call and its effects are one transaction, so a call is made at
+least once and its effects are there exactly when it is gone.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import psycopg
+from sqlalchemy.exc import DBAPIError
+
+from rackwright.annealer.role_workers import CallFailed, RoleCall, RoleWorkers
+from rackwright.domain.effects import effects_from_json
+from rackwright.domain.errors import RackwrightError
+from rackwright.domain.hooks import Effect
+from rackwright.jigs.base import Jig, JigNode
+from rackwright.store.hook_calls import HOOK_CHANNEL
+from rackwright.store.hook_effects import Origin, apply_effects
+from rackwright.store.hook_queue import HookCall, claim_calls, end_call, fail_call, hand_back, next_due
+from rackwright.store.locks import CAP_LOCK
+from rackwright.store.session import Session, Store
+from rackwright.store.settings import read_setting
+
+log = logging.getLogger(__name__)
+
+ACTOR = "hooks"
+BUDGET = 1.0
+"""Seconds a hook may take; the setting `hook_budget` changes it."""
+
+
+@dataclass(frozen=True)
+class HookPace:
+    """How calls are made; times in seconds."""
+
+    at_once: int = 4
+    tries: int = 5
+    back_off: float = 0.5
+    """Before the second try; doubled each time."""
+    lease: float = 60.0
+    """Longer than any call can take. After it another server makes the call."""
+    tick: float = 5.0
+    pause: float = 0.5
+    """After the database did not answer."""
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """What became of one call."""
+
+    call: HookCall
+    error: str = ""
+
+
+class HookDispatcher:
+    """Runs until `stop`; or delivers by hand with `deliver_all`."""
+
+    def __init__(
+        self, store: Store, workers: RoleWorkers, jigs: Mapping[str, Jig], worker: str, pace: HookPace | None = None
+    ) -> None:
+        self.store = store
+        self.workers = workers
+        self.jigs = jigs
+        self.worker = worker
+        self.pace = pace or HookPace()
+        self._wake = asyncio.Event()
+        self._tasks: dict[int, asyncio.Task[Delivered]] = {}
+        self._stopping = False
+
+    # --- for ever
+
+    async def run(self) -> None:
+        """Deliver until stopped; what is under way then is given back."""
+        listener = asyncio.create_task(self._listen())
+        try:
+            while not self._stopping:
+                self._wake.clear()
+                try:
+                    await self._start_due()
+                    wait = await self._until_due()
+                except (DBAPIError, OSError) as error:
+                    log.warning("the database does not answer, trying again: %s", str(error).splitlines()[0])
+                    wait = self.pace.pause
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await self._wake.wait()
+        finally:
+            listener.cancel()
+            await asyncio.gather(listener, return_exceptions=True)
+            await self._hand_back()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._wake.set()
+
+    async def _start_due(self) -> None:
+        room = self.pace.at_once - len(self._tasks)
+        if room <= 0:
+            return
+        for call in await self._claim(room):
+            task = asyncio.create_task(self._deliver(call), name=f"hook call {call.id}")
+            self._tasks[call.id] = task
+            task.add_done_callback(lambda _, id=call.id: self._over(id))  # type: ignore[misc]
+
+    def _over(self, id: int) -> None:
+        task = self._tasks.pop(id, None)
+        if task is not None and not task.cancelled() and task.exception() is not None:
+            log.error("hook call %s was lost; it is made again after its lease", id, exc_info=task.exception())
+        self._wake.set()
+
+    async def _until_due(self) -> float:
+        if len(self._tasks) >= self.pace.at_once:
+            return self.pace.tick
+        async with self.store.read() as session:
+            due = await next_due(session)
+        # A call that is due but not ours to take (its turn has not come) must not make us spin.
+        return self.pace.tick if due is None else min(max(due, 0.05), self.pace.tick)
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async with await self.store.listen(HOOK_CHANNEL) as notices:
+                    self._wake.set()  # something may have happened before we listened
+                    async for _ in notices:
+                        self._wake.set()
+            except (psycopg.Error, DBAPIError, OSError) as error:
+                log.warning("not listening for hooks for a while: %s", str(error).splitlines()[0])
+            await asyncio.sleep(self.pace.pause)
+
+    async def _hand_back(self) -> None:
+        tasks = dict(self._tasks)
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+        if tasks:
+            with contextlib.suppress(DBAPIError, OSError):
+                await self.store.change(lambda session: hand_back(session, tasks, self.worker), actor=ACTOR)
+
+    # --- by hand
+
+    async def deliver_all(self) -> list[Delivered]:
+        """Make every call whose turn it is, and those that follow, until none is left that can be made now."""
+        done: list[Delivered] = []
+        while calls := await self._claim(self.pace.at_once):
+            done += await asyncio.gather(*(self._deliver(call) for call in calls))
+        return done
+
+    # --- one call
+
+    async def _claim(self, limit: int) -> list[HookCall]:
+        return await self.store.change(
+            lambda session: claim_calls(session, self.worker, self.pace.lease, limit), actor=ACTOR
+        )
+
+    async def _deliver(self, call: HookCall) -> Delivered:
+        lock = CAP_LOCK if call.blocks else None
+        try:
+            effects = await self._effects(call)
+
+            async def settle(session: Session) -> None:
+                if await end_call(session, call, self.worker):
+                    await apply_effects(session, _origin(call), effects)
+
+            await self.store.change(settle, actor=f"{ACTOR}: {call.handler}", lock=lock)
+            return Delivered(call)
+        except (CallFailed, RackwrightError) as error:
+            reason = str(error)
+        given_up = await self.store.change(
+            lambda session: fail_call(
+                session, call, self.worker, reason, tries=self.pace.tries, back_off=self.pace.back_off
+            ),
+            actor=ACTOR,
+            lock=lock,
+        )
+        log.log(
+            logging.ERROR if given_up else logging.WARNING,
+            "%s failed (try %d of %d): %s",
+            call.title,
+            call.attempt,
+            self.pace.tries,
+            reason,
+        )
+        return Delivered(call, reason)
+
+    async def _effects(self, call: HookCall) -> list[Effect]:
+        """Have the call made; what it asks for."""
+        async with self.store.read() as session:
+            budget: float = await read_setting(session, "hook_budget", BUDGET)
+            stored = await session.catalogue()
+        if call.kind == "jig":
+            jig = stored.catalogue.jigs.get(call.handler)
+            await self._tell_jig(call, jig.kind if jig else "", budget)
+            return []
+        path = stored.paths.get(call.handler, "")
+        answer = await self.workers.call(
+            RoleCall(path, stored.version, call.handler, call.hook, call.view), float(budget)
+        )
+        return effects_from_json(answer)
+
+    async def _tell_jig(self, call: HookCall, kind: str, budget: float) -> None:
+        jig = self.jigs.get(kind)
+        if jig is None:  # this server has none of its kind, so there is nobody to tell
+            return
+        node = jig_node(call)
+        method = {"node_create": jig.node_create, "node_update": jig.node_update, "node_delete": jig.node_delete}
+        try:
+            async with asyncio.timeout(budget):
+                await method[call.hook](node)
+        except TimeoutError:
+            raise CallFailed(f"not finished within {budget:g} s") from None
+        except Exception as error:
+            log.exception("jig %s broke in %s", call.handler, call.hook)
+            raise CallFailed(f"{type(error).__name__}: {error}") from None
+
+
+def jig_node(call: HookCall) -> JigNode:
+    discovery = call.view.get("discovery")
+    address = discovery.get("address") if isinstance(discovery, dict) else None
+    return JigNode(call.subject_id, str(call.view["name"]), address if isinstance(address, str) else None)
+
+
+def _origin(call: HookCall) -> Origin:
+    return origin(call.handler, call.hook, call.subject, call.subject_id, call.view)
+
+
+def origin(role: str, hook: str, subject: str, subject_id: int, view: Mapping[str, object]) -> Origin:
+    """What the effects of a call are about, where they do not say."""
+    if subject == "node":
+        return Origin(role, hook, node_id=subject_id)
+    if subject == "deployment":
+        return Origin(role, hook, deployment_id=subject_id)
+    node, deployment = view.get("node"), view.get("deployment")
+    assert isinstance(node, dict)
+    assert isinstance(deployment, dict)
+    return Origin(role, hook, node_id=node["id"], node_role_id=subject_id, deployment_id=deployment["id"])

@@ -1,0 +1,113 @@
+"""Advancing install attempts: what only needs a look, and what must be done to machines. Any server does it."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import psycopg
+from sqlalchemy.exc import DBAPIError
+
+from rackwright.domain.install import Act
+from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Probe
+from rackwright.store import attempts
+from rackwright.store.attempts import Action
+from rackwright.store.nodes import get_node
+from rackwright.store.session import Session, Store
+from rackwright.store.settings import read_setting
+
+log = logging.getLogger(__name__)
+
+ACTOR = "installs"
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How machines are reached: the hammer and the probe of a node."""
+
+    hammer: Callable[[HammerNode], Hammer]
+    probe: Callable[[HammerNode], Probe]
+
+
+class Installs:
+    """Runs until cancelled."""
+
+    def __init__(self, store: Store, reach: Reach, tick: float = 5.0) -> None:
+        self.store = store
+        self.reach = reach
+        self.tick = tick
+        self._wake = asyncio.Event()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._listen())
+            while True:
+                self._wake.clear()
+                try:
+                    actions = await self.advance()
+                except (DBAPIError, OSError) as error:
+                    log.warning("cannot advance installs: %s", str(error).splitlines()[0])
+                    actions = []
+                for action in actions:
+                    group.create_task(self.act(action))
+                try:
+                    async with asyncio.timeout(self.tick):
+                        await self._wake.wait()
+                except TimeoutError:
+                    continue
+
+    async def advance(self) -> list[Action]:
+        """One look at all open attempts; what is to be done for them now."""
+
+        async def work(session: Session) -> list[Action]:
+            limit = await read_setting(session, "max_installs", attempts.DEFAULT_MAX_INSTALLS)
+            await attempts.advance(session, limit)
+            return await attempts.due_actions(session)
+
+        return await self.store.change(work, actor=ACTOR)
+
+    async def act(self, action: Action) -> None:
+        """Do one thing to a machine. What fails is due again, until the attempt's deadline."""
+        try:
+            node = await self._node(action.node_id)
+            if action.act is Act.REBOOT:
+                await self._reboot(action, node)
+            else:
+                await self._probe(action, node)
+        except HammerFailed as error:
+            log.warning("%s of %s failed, trying again: %s", action.act, action.node_id, error)
+        except (DBAPIError, OSError) as error:
+            log.warning("cannot record %s of node %s: %s", action.act, action.node_id, str(error).splitlines()[0])
+
+    async def _node(self, node_id: int) -> HammerNode:
+        async with self.store.read() as session:
+            node = await get_node(session, node_id)
+        settings = {**node.discovery, **node.hint}
+        return HammerNode(node.id, node.name, settings)
+
+    async def _reboot(self, action: Action, node: HammerNode) -> None:
+        hammer = self.reach.hammer(node)
+        await hammer.boot_device(node, BootDevice.NETWORK)
+        await hammer.reset(node)
+        await self.store.change(lambda session: attempts.rebooted(session, action.attempt_id), actor=ACTOR)
+
+    async def _probe(self, action: Action, node: HammerNode) -> None:
+        seen = await self.reach.probe(node).look(node)
+        async with self.store.read() as session:
+            expected = (await get_node(session, node.id)).boot_id
+        ok = seen.boot_id == expected
+        error = "" if ok else f"it runs boot {seen.boot_id}, but reported {expected}"
+        await self.store.change(
+            lambda session: attempts.probed(session, action.attempt_id, ok=ok, error=error), actor=ACTOR
+        )
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async with await self.store.listen(attempts.INSTALL_CHANNEL) as notices:
+                    self._wake.set()
+                    async for _ in notices:
+                        self._wake.set()
+            except (psycopg.Error, DBAPIError, OSError) as error:
+                log.warning("not listening for installs for a while: %s", str(error).splitlines()[0])
+            await asyncio.sleep(0.5)

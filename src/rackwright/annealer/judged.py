@@ -1,0 +1,90 @@
+"""Changes that hooks may refuse: tried, judged, then made.
+
+The change is tried in its transaction. If hooks that may refuse have a say in it, it is rolled back, they are asked
+(with nothing locked), and it is tried again with what they said. A verdict holds for just what the hook was shown: if
+that changed meanwhile, the hook is asked again. Without such hooks it is one transaction, as always.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from rackwright.annealer.hooks import BUDGET, origin
+from rackwright.annealer.role_workers import CallFailed, RoleCall, RoleWorkers
+from rackwright.domain.effects import effects_from_json
+from rackwright.domain.errors import Conflict, Invalid, Rule
+from rackwright.domain.hooks import Effect, Refuse
+from rackwright.store.hook_calls import Call, Unjudged, Verdicts
+from rackwright.store.hook_effects import apply_effects, refusal
+from rackwright.store.session import Session, Store
+from rackwright.store.settings import read_setting
+
+T = TypeVar("T")
+
+ATTEMPTS = 6
+AT_ONCE = 4
+
+
+class Judge:
+    """Asks hooks for their verdicts."""
+
+    def __init__(self, store: Store, workers: RoleWorkers) -> None:
+        self.store = store
+        self.workers = workers
+
+    async def change(
+        self,
+        work: Callable[[Session], Awaitable[T]],
+        *,
+        actor: str = "system",
+        trace: str = "",
+        graph: bool = False,
+    ) -> T:
+        """As `Store.change`, but hooks may refuse it: a conflict, and nothing has changed."""
+        given: dict[str, Sequence[Effect]] = {}
+        for _ in range(ATTEMPTS):
+            try:
+                return await self.store.change(
+                    work, actor=actor, trace=trace, graph=graph, verdicts=Verdicts(_apply, given)
+                )
+            except Unjudged as unjudged:
+                given |= await self._ask(unjudged.calls)
+        raise Conflict(
+            Rule.PLAN_CHANGED,
+            "What this would change kept changing while hooks were asked about it. Look at it again, then repeat it.",
+        )
+
+    async def _ask(self, calls: Sequence[Call]) -> dict[str, Sequence[Effect]]:
+        async with self.store.read() as session:
+            budget = float(await read_setting(session, "hook_budget", BUDGET))
+            stored = await session.catalogue()
+        places = asyncio.Semaphore(AT_ONCE)
+
+        async def one(call: Call) -> Sequence[Effect]:
+            async with places:
+                return await self._verdict(call, stored.paths.get(call.role, ""), stored.version, budget)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one(call)) for call in calls]
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None  # one refusal is enough, the others are not asked any more
+        return {call.key: task.result() for call, task in zip(calls, tasks, strict=True)}
+
+    async def _verdict(self, call: Call, path: str, version: int, budget: float) -> Sequence[Effect]:
+        try:
+            answer = await self.workers.call(RoleCall(path, version, call.role, call.hook, call.view), budget)
+            effects = effects_from_json(answer)
+        except (CallFailed, Invalid) as error:
+            raise Conflict(
+                Rule.REFUSED,
+                f"Role {call.role!r} could not be asked whether it agrees ({call.hook}): {error}",
+            ) from None
+        for effect in effects:
+            if isinstance(effect, Refuse):
+                raise Conflict(Rule.REFUSED, refusal(call.role, call.hook, effect))
+        return effects
+
+
+async def _apply(session: Session, call: Call, effects: Sequence[Effect]) -> None:
+    await apply_effects(session, origin(call.role, call.hook, call.subject, call.subject_id, call.view), effects)

@@ -1,0 +1,35 @@
+"""What the role-provided jig needs of the server: the role's code and its noderole's view, for `do_transition`."""
+
+from rackwright.annealer.role_workers import CallFailed, RoleCall, RoleWorkers
+from rackwright.domain.effects import outcome_from_json
+from rackwright.domain.errors import Invalid
+from rackwright.domain.hooks import DO_TRANSITION
+from rackwright.domain.runs import Outcome, Run
+from rackwright.jigs.base import Log
+from rackwright.jigs.role_provided import TransitionFailed
+from rackwright.store.hook_calls import noderole_view
+from rackwright.store.session import Store
+
+
+class RoleTransitions:
+    """Calls `do_transition` in a worker process."""
+
+    def __init__(self, store: Store, workers: RoleWorkers) -> None:
+        self.store = store
+        self.workers = workers
+
+    async def do_transition(self, run: Run, log: Log) -> Outcome:
+        async with self.store.read() as session:
+            stored = await session.catalogue()
+            view = await noderole_view(session, run.node_role_id)
+        role = stored.catalogue.roles.get(run.role)
+        if role is None or view is None or DO_TRANSITION not in role.hooks:
+            raise TransitionFailed(
+                f"Its jig {run.jig!r} does what the role's class says, and there is none with do_transition. "
+                "Add it to the barclamp's roles.py and import that."
+            )
+        call = RoleCall(stored.paths[run.role], stored.version, run.role, DO_TRANSITION, {**view, "input": run.input})
+        try:
+            return outcome_from_json(await self.workers.call(call, run.deadline, log))
+        except (CallFailed, Invalid) as error:
+            raise TransitionFailed(str(error)) from None

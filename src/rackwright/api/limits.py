@@ -1,0 +1,56 @@
+"""What strangers may do to the public routes: a bounded number of requests, of a bounded size."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from rackwright.domain.errors import RackwrightError
+
+SOURCES = 10_000
+"""Addresses remembered; beyond that the one not seen for longest is forgotten."""
+
+
+class TooMany(RackwrightError):
+    """Too many requests from your address. Wait a little."""
+
+    status = 429
+    type = "too-many-requests"
+
+
+class Bucket:
+    """A token bucket an address: `burst` at once, `rate` a second after that."""
+
+    def __init__(self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.rate = rate
+        self.burst = burst
+        self._clock = clock
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, source: str) -> bool:
+        now = self._clock()
+        level, since = self._levels.pop(source, (self.burst, now))
+        level = min(self.burst, level + (now - since) * self.rate)
+        allowed = level >= 1
+        self._levels[source] = (level - 1 if allowed else level, now)
+        while len(self._levels) > SOURCES:
+            self._levels.popitem(last=False)
+        return allowed
+
+
+def source_of(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+async def limited(request: Request) -> str:
+    """The dependency of public routes; gives the caller's address."""
+    source = source_of(request)
+    bucket: Bucket = request.app.state.public_bucket
+    if not bucket.take(source):
+        raise TooMany
+    return source
+
+
+Source = Annotated[str, Depends(limited)]

@@ -1,0 +1,210 @@
+"""The machine interface: what machines ask and say, from their first boot to an installed system.
+
+Registration and `/boot` are for strangers: bounded, rate-limited, and they give nothing away but what to boot. All
+else takes the machine's own token, which can do nothing but this, or the one-time secret of an install.
+"""
+
+import base64
+from typing import Annotated
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from rackwright.api.context import Server, Unauthenticated
+from rackwright.api.limits import Source
+from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.errors import Invalid, NotFound, RackwrightError
+from rackwright.domain.names import check_mac, check_uuid
+from rackwright.store import attempts, boot, machines
+from rackwright.store.nodes import find_node
+from rackwright.store.session import Session
+
+router = APIRouter(tags=["machines"])
+boot_router = APIRouter(tags=["boot"])
+
+INVENTORY_LIMIT = 64 * 1024
+BOOT_ID = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9-]+$")
+BOOTENV = Field(min_length=1, max_length=64, pattern=r"^[a-z0-9][a-z0-9.-]*$")
+
+
+class TooLarge(RackwrightError):
+    """The body is larger than what is taken here."""
+
+    status = 413
+    type = "too-large"
+
+
+class RegisterIn(BaseModel):
+    """A machine introduces itself. `signature` is that of `message(...)`, by the private half of `key`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    key: str = Field(description="Ed25519 public key, base64", max_length=64)
+    macs: list[str] = Field(min_length=1, max_length=32)
+    uuid: str | None = None
+    boot_id: str = BOOT_ID
+    bootenv: str = BOOTENV
+    inventory: dict[str, JsonValue] = Field(default_factory=dict)
+    signature: str = Field(max_length=128)
+
+
+class RegisterOut(BaseModel):
+    node_id: int
+    token: str
+    new: bool
+
+
+class HeartbeatIn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    boot_id: str = BOOT_ID
+    bootenv: str = BOOTENV
+
+
+class ProgressIn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    stage: str = Field(max_length=64)
+    percent: int = Field(0, ge=0, le=100)
+
+
+class ResultIn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    ok: bool
+    error: str = Field("", max_length=4000)
+
+
+def registration_message(key: str, macs: list[str], boot_id: str, bootenv: str) -> bytes:
+    """What a machine signs to register: so nobody can register what it does not hold the key of."""
+    return "\n".join(["rackwright-register-1", key, ",".join(sorted(macs)), boot_id, bootenv]).encode()
+
+
+def _check_signature(body: RegisterIn) -> None:
+    try:
+        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(body.key, validate=True))
+        key.verify(
+            base64.b64decode(body.signature, validate=True),
+            registration_message(body.key, body.macs, body.boot_id, body.bootenv),
+        )
+    except (InvalidSignature, ValueError):
+        raise Invalid("The signature is not one of this key over this registration.", "/signature") from None
+
+
+def _server(request: Request) -> Server:
+    server: Server = request.app.state.server
+    return server
+
+
+_bearer = HTTPBearer(auto_error=False)
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+
+
+async def _machine(request: Request, credentials: Credentials) -> int:
+    """The node whose own token this is."""
+    if credentials is not None:
+        async with _server(request).store.read() as session:
+            node_id = await machines.find_machine(session, credentials.credentials)
+        if node_id is not None:
+            return node_id
+    raise Unauthenticated("This takes the machine's own token.")
+
+
+async def _secret(credentials: Credentials) -> str:
+    if credentials is None:
+        raise Unauthenticated("This takes the one-time secret of an install.")
+    return credentials.credentials
+
+
+Machine = Annotated[int, Depends(_machine)]
+Secret = Annotated[str, Depends(_secret)]
+
+
+@router.post("/nodes/register", status_code=201)
+async def register(request: Request, source: Source, body: RegisterIn) -> RegisterOut:
+    """A machine that booted sledgehammer makes itself known. New ones wait in quarantine to be accepted."""
+    if int(request.headers.get("content-length", 0)) > INVENTORY_LIMIT:
+        raise TooLarge
+    _check_signature(body)
+    inventory: JsonObject = {**body.inventory, "address": source}
+    machine = machines.Registration(body.key, body.macs, body.uuid, body.boot_id, body.bootenv, inventory)
+    done = await _server(request).store.change(
+        lambda session: machines.register(session, machine), actor=f"machine {source}", graph=True
+    )
+    return RegisterOut(node_id=done.node_id, token=done.token, new=done.new)
+
+
+@router.post("/machine/heartbeat", status_code=204)
+async def heartbeat(request: Request, node_id: Machine, body: HeartbeatIn) -> None:
+    """The machine is there, and this is what it booted."""
+    await _server(request).store.change(
+        lambda session: machines.heartbeat(session, node_id, body.boot_id, body.bootenv), actor=f"machine {node_id}"
+    )
+
+
+@router.get("/install/config")
+async def install_config(request: Request, source: Source, secret: Secret) -> dict[str, JsonValue]:
+    """What to install, for whoever holds the secret of the attempt."""
+    found = await _server(request).store.change(
+        lambda session: attempts.install_config(session, secret, source), actor="installer"
+    )
+    return found
+
+
+@router.post("/install/progress", status_code=204)
+async def install_progress(request: Request, source: Source, secret: Secret, body: ProgressIn) -> None:
+    progress: JsonObject = {"stage": body.stage, "percent": body.percent}
+    await _server(request).store.change(
+        lambda session: attempts.install_progress(session, secret, source, progress), actor="installer"
+    )
+
+
+@router.post("/install/result", status_code=204)
+async def install_result(request: Request, source: Source, secret: Secret, body: ResultIn) -> None:
+    await _server(request).store.change(
+        lambda session: attempts.install_result(session, secret, source, ok=body.ok, error=body.error),
+        actor="installer",
+    )
+
+
+# --- boot
+
+
+async def _find(session: Session, machine: str) -> int | None:
+    if ":" in machine or machine.count("-") == 5:
+        return await find_node(session, [check_mac(machine)])
+    return await find_node(session, [], check_uuid(machine))
+
+
+@boot_router.get("/boot/{machine}")
+async def what_to_boot(request: Request, source: Source, machine: str) -> Response:
+    """What a machine that asks now, by MAC or UUID, should boot: an iPXE script from the database as it is."""
+    async with _server(request).store.read() as session:
+        bootenv = await boot.boot_answer(session, await _find(session, machine))
+    return Response(_ipxe(bootenv), media_type="text/plain")
+
+
+@boot_router.get("/boot/{machine}/secret")
+async def install_secret(request: Request, source: Source, machine: str) -> Response:
+    """The extra initrd file of an installer: handed out once."""
+
+    async def work(session: Session) -> str | None:
+        node_id = await _find(session, machine)
+        return None if node_id is None else await attempts.fetch_secret(session, node_id, source)
+
+    secret = await _server(request).store.change(work, actor=f"boot {source}")
+    if secret is None:
+        raise NotFound("install under way for", machine)
+    return Response(secret, media_type="application/octet-stream")
+
+
+def _ipxe(bootenv: str) -> str:
+    if bootenv == "local":
+        return f"#!ipxe\n# bootenv {bootenv}\nexit\n"
+    secret = "initrd secret secret\n" if bootenv.endswith("-install") else ""
+    return (
+        f"#!ipxe\n# bootenv {bootenv}\nkernel /files/{bootenv}/kernel\ninitrd /files/{bootenv}/initrd\n{secret}boot\n"
+    )

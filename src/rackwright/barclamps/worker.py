@@ -1,0 +1,162 @@
+"""The process in which the code of barclamps runs: it loads a `roles.py`, and calls one hook after the other.
+
+Run as `python -m rackwright.barclamps.worker FD`. It speaks JSON lines on that socket: what it is asked, and what it
+answers. Whatever the hooks print goes to the ordinary output, which the server reads as their log. It imports nothing
+of ours but the domain, and dies with the server that started it.
+"""
+
+import ctypes
+import importlib.util
+import inspect
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import IO
+
+from rackwright.domain.catalogue import Json, JsonObject
+from rackwright.domain.effects import effects_to_json, outcome_to_json, view_from_json
+from rackwright.domain.errors import Invalid
+from rackwright.domain.hooks import ALIASES, DO_TRANSITION, RoleHooks, fault, implemented
+
+ROLES_FILE = "roles.py"
+MAX_TRACE = 2000
+END_OF_OUTPUT = b"\0"
+"""Follows on the ordinary output after each answer: all that was printed before it belongs to that call."""
+PR_SET_PDEATHSIG = 1
+
+
+class Faulty(Exception):
+    """The barclamp's code is not what it must be; the message says why."""
+
+
+def main(fd: int, parent: int) -> None:
+    die_with(parent)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Line by line, so that the person who watches a run sees what it prints when it prints it.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a text stream
+    with socket.socket(fileno=fd) as connection, connection.makefile("rw", encoding="utf-8", newline="\n") as stream:
+        serve(stream)
+
+
+def die_with(parent: int) -> None:
+    """A server that is killed cannot end us, and a hook that spins would never notice that it is gone."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def serve(stream: IO[str]) -> None:
+    """Answer until the server closes its end."""
+    loaded: dict[str, dict[str, RoleHooks]] = {}
+    for line in stream:
+        asked: JsonObject = json.loads(line)
+        try:
+            answer = json.dumps(respond(loaded, asked), allow_nan=False)
+        except (Faulty, Invalid) as error:
+            answer = json.dumps({"error": str(error)})
+        except Exception as error:  # noqa: BLE001  # somebody else's code: whatever it raises is its answer
+            answer = json.dumps({"error": _shown(error), "line": _line(error, str(asked["path"]))})
+        except SystemExit as error:
+            answer = json.dumps({"error": f"it called exit({error.code!r})"})
+        sys.stdout.flush()
+        sys.stderr.flush()
+        stream.write(answer + "\n")
+        stream.flush()
+        os.write(1, END_OF_OUTPUT)
+
+
+def respond(loaded: dict[str, dict[str, RoleHooks]], asked: JsonObject) -> JsonObject:
+    path = str(asked["path"])
+    if "roles" in asked:
+        roles = asked["roles"]
+        assert isinstance(roles, list)
+        return {"hooks": describe(Path(path), [str(role) for role in roles])}
+    if path not in loaded:
+        loaded[path] = {one.role: one() for one in classes(load(Path(path)))}
+    if "hook" not in asked:
+        return {}
+    hooks = loaded[path].get(str(asked["role"]))
+    if hooks is None:
+        raise Faulty(f"{path}/{ROLES_FILE} has no class of role {asked['role']!r} any more. Import the barclamp again.")
+    view = asked["view"]
+    assert isinstance(view, dict)
+    return {"answer": call(hooks, str(asked["hook"]), view)}
+
+
+def call(hooks: RoleHooks, hook: str, view: JsonObject) -> Json:
+    """Call one hook of one role; what it returned, as JSON."""
+    names = [hook, *(alias for alias, name in ALIASES.items() if name == hook)]
+    overridden = [name for name in names if getattr(type(hooks), name, None) is not getattr(RoleHooks, name, None)]
+    if not overridden:
+        raise Faulty(f"Class {type(hooks).__name__} has no {hook} any more. Import its barclamp again.")
+    method = getattr(hooks, overridden[0])
+    if inspect.iscoroutinefunction(method):
+        raise Faulty(f"{type(hooks).__name__}.{overridden[0]} is async; hooks are plain functions.")
+    returned = method(view_from_json(hook, view))
+    return outcome_to_json(returned) if hook == DO_TRANSITION else list(effects_to_json(returned))
+
+
+def load(folder: Path) -> ModuleType:
+    """Import a barclamp's `roles.py`, under a name that no other has."""
+    file = folder / ROLES_FILE
+    spec = importlib.util.spec_from_file_location(f"rackwright_roles_{abs(hash(str(folder)))}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses and pickles look their module up there
+    # Its folder is not written to: what Python leaves behind would belong to the server's user.
+    sys.dont_write_bytecode = True
+    spec.loader.exec_module(module)
+    return module
+
+
+def classes(module: ModuleType) -> list[type[RoleHooks]]:
+    """The hook classes that the module itself defines."""
+    return [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, RoleHooks)
+        and value.__module__ == module.__name__
+        # A base of several of its own classes names no role, and is no role's.
+        and ("role" in vars(value) or not value.__subclasses__())
+    ]
+
+
+def describe(folder: Path, roles: list[str]) -> JsonObject:
+    """For each role that has a class, the hooks that it implements."""
+    found: JsonObject = {}
+    for one in classes(load(folder)):
+        wrong = fault(one, roles)
+        if wrong is not None:
+            raise Faulty(wrong)
+        if one.role in found:
+            raise Faulty(f"Class {one.__name__} is the second of role {one.role!r}; a role has one.")
+        found[one.role] = [*sorted(implemented(one))]
+    return found
+
+
+def _line(error: Exception, path: str) -> int | None:
+    """The line of `roles.py` where it went wrong, if it did there."""
+    if isinstance(error, SyntaxError):
+        return error.lineno
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == f"{path}/{ROLES_FILE}"]
+    return frames[-1].lineno if frames else None
+
+
+def _shown(error: BaseException) -> str:
+    """The error with its last frames: what the author of a hook needs, and not the frames of this file."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    where = "".join(traceback.format_list(frames[-4:]))
+    what = "".join(traceback.format_exception_only(error)).strip()
+    return f"{what[:MAX_TRACE]}\n{where[-MAX_TRACE:]}".strip()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

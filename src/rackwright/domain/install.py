@@ -1,0 +1,171 @@
+"""An install attempt: a stored state machine, pure. Each step says what comes next and what is to be done about it.
+
+Nodes report, the server decides. A message that does not belong to the stage, the attempt or the boot it speaks of
+changes nothing. Whatever fails, the next boot is never again the installer unless a person says so.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class Stage(StrEnum):
+    """How far an attempt has come. Only append."""
+
+    WAITING = "waiting"
+    """As many installs as may run at once are under way."""
+    PUBLISHING = "publishing"
+    """The wanted boot is written down; every boot provider must serve it before the machine is touched."""
+    REBOOTING = "rebooting"
+    """The machine is being told to boot from the network."""
+    INSTALLING = "installing"
+    """The installer has fetched its secret, which happens once, and is at work."""
+    BOOTING = "booting"
+    """It said that it succeeded; the machine must come up from its own disk."""
+    PROBING = "probing"
+    """It did; now the server looks for itself."""
+    DONE = "done"
+    FAILED = "failed"
+
+
+ENDED = frozenset({Stage.DONE, Stage.FAILED})
+
+SLEDGEHAMMER = "sledgehammer"
+LOCAL = "local"
+
+
+def installer_bootenv(target_os: str) -> str:
+    return f"{target_os}-install"
+
+
+class Act(StrEnum):
+    """What a step asks of the server around it. Each may be repeated safely."""
+
+    PUBLISH_INSTALLER = "publish-installer"
+    REBOOT = "reboot"
+    PUBLISH_SLEDGEHAMMER = "publish-sledgehammer"
+    PUBLISH_LOCAL = "publish-local"
+    PROBE = "probe"
+    SUCCEED = "succeed"
+    FAIL = "fail"
+    ALARM = "alarm"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    stage: Stage
+    boot_id: str | None = None
+    """What the machine had booted when the attempt began: what speaks of it is of the past."""
+    installer_boot_id: str | None = None
+    source: str | None = None
+    """Where the secret was fetched from; nobody else may use it."""
+    error: str = ""
+
+    @property
+    def over(self) -> bool:
+        return self.stage in ENDED
+
+
+@dataclass(frozen=True)
+class Step:
+    attempt: Attempt
+    acts: tuple[Act, ...] = ()
+    refused: str = ""
+    """Why the message changed nothing."""
+
+
+def begin(attempt: Attempt) -> Step:
+    """There is room for it."""
+    if attempt.stage is not Stage.WAITING:
+        return _refuse(attempt, f"the attempt is already {attempt.stage}")
+    return Step(replace(attempt, stage=Stage.PUBLISHING), (Act.PUBLISH_INSTALLER,))
+
+
+def published(attempt: Attempt) -> Step:
+    """Every boot provider serves the generation that boots the installer."""
+    if attempt.stage is not Stage.PUBLISHING:
+        return _refuse(attempt, f"the attempt is already {attempt.stage}")
+    return Step(replace(attempt, stage=Stage.REBOOTING), (Act.REBOOT,))
+
+
+def fetched(attempt: Attempt, source: str) -> Step:
+    """Somebody fetched the secret. Once is the installer; twice is an alarm, and the end of the attempt."""
+    if attempt.over:
+        return _refuse(attempt, "the attempt is over")
+    if attempt.stage in (Stage.WAITING, Stage.PUBLISHING):
+        return _refuse(attempt, "the machine has not been told to boot its installer yet")
+    if attempt.stage is not Stage.REBOOTING:
+        failed = replace(
+            attempt,
+            stage=Stage.FAILED,
+            error=f"The secret of this install was fetched a second time, from {source} (first from {attempt.source}). "
+            "Somebody else may be on the provisioning network. Find out who, then reinstall.",
+        )
+        return Step(failed, (Act.ALARM, Act.PUBLISH_SLEDGEHAMMER, Act.FAIL))
+    return Step(replace(attempt, stage=Stage.INSTALLING, source=source), (Act.PUBLISH_SLEDGEHAMMER,))
+
+
+def reported(attempt: Attempt, source: str, *, ok: bool, error: str = "") -> Step:
+    """The installer says how it ended."""
+    wrong = _wrong_reporter(attempt, source)
+    if wrong:
+        return _refuse(attempt, wrong)
+    if not ok:
+        failed = replace(attempt, stage=Stage.FAILED, error=f"The installer failed: {error or 'it did not say why'}")
+        return Step(failed, (Act.PUBLISH_SLEDGEHAMMER, Act.FAIL))
+    return Step(replace(attempt, stage=Stage.BOOTING), (Act.PUBLISH_LOCAL,))
+
+
+def progressing(attempt: Attempt, source: str) -> Step:
+    """The installer says how far it is."""
+    wrong = _wrong_reporter(attempt, source)
+    return _refuse(attempt, wrong) if wrong else Step(attempt)
+
+
+def booted(attempt: Attempt, boot_id: str, bootenv: str) -> Step:
+    """The machine reports a boot."""
+    if attempt.over:
+        return _refuse(attempt, "the attempt is over")
+    if boot_id in (attempt.boot_id, attempt.installer_boot_id):
+        return _refuse(attempt, "that boot is of the past")
+    if attempt.stage is Stage.BOOTING and bootenv == LOCAL:
+        return Step(replace(attempt, stage=Stage.PROBING), (Act.PROBE,))
+    if attempt.stage is Stage.INSTALLING and bootenv != LOCAL:
+        # The installer itself, or sledgehammer after a loss of power: only time tells which, so the deadline decides.
+        return Step(replace(attempt, installer_boot_id=boot_id))
+    return _refuse(attempt, f"a boot into {bootenv} means nothing while {attempt.stage}")
+
+
+def probed(attempt: Attempt, *, ok: bool, error: str = "") -> Step:
+    """The server looked at the installed system."""
+    if attempt.stage is not Stage.PROBING:
+        return _refuse(attempt, f"nothing is to be probed while {attempt.stage}")
+    if not ok:
+        failed = replace(
+            attempt, stage=Stage.FAILED, error=f"The installed system does not answer as it should: {error}"
+        )
+        return Step(failed, (Act.FAIL,))
+    return Step(replace(attempt, stage=Stage.DONE), (Act.SUCCEED,))
+
+
+def expired(attempt: Attempt, why: str) -> Step:
+    """Its time is over, or a person ended it."""
+    if attempt.over:
+        return _refuse(attempt, "the attempt is over")
+    failed = replace(attempt, stage=Stage.FAILED, error=f"{why} (it had come as far as {attempt.stage})")
+    untouched = attempt.stage in (Stage.WAITING, Stage.BOOTING, Stage.PROBING)
+    acts = (Act.FAIL,) if untouched else (Act.PUBLISH_SLEDGEHAMMER, Act.FAIL)
+    return Step(failed, acts)
+
+
+def _wrong_reporter(attempt: Attempt, source: str) -> str:
+    if attempt.over:
+        return "the attempt is over"
+    if attempt.stage is not Stage.INSTALLING:
+        return f"no installer is at work while {attempt.stage}"
+    if source != attempt.source:
+        return "the secret was fetched from another address"
+    return ""
+
+
+def _refuse(attempt: Attempt, why: str) -> Step:
+    return Step(attempt, refused=why)

@@ -1,0 +1,140 @@
+"""Why is this waiting? The chain from a noderole down to the thing a person can act on. Pure; the store asks it."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, PROPOSED, TODO, NodeRoleState
+
+
+class Cause(StrEnum):
+    """What a noderole can wait for. The value is part of the API: only append."""
+
+    COMMIT = "commit"
+    PARENT = "parent"
+    FAILED = "failed"
+    RUN = "run"
+    HOLD = "hold"
+    NODE_DOWN = "node"
+    NODE_UNAVAILABLE = "unavailable"
+    JIG = "jig"
+    SLOT = "slot"
+    CAP = "cap"
+    HOOKS = "hooks"
+    TURN = "turn"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True)
+class Situation:
+    """All that can keep one noderole from running."""
+
+    id: int
+    role: str
+    node: str
+    deployment: str
+    state: NodeRoleState
+    error: str = ""
+    held: bool = False
+    alive: bool = True
+    available: bool = True
+    jig: str = ""
+    jig_active: bool = True
+    slot_run: int | None = None
+    """The run that holds its slot."""
+    slot_title: str = ""
+    run_id: int | None = None
+    pending_hooks: int = 0
+    ahead: str = ""
+    """What would run on its slot before it."""
+    cap_full: bool = False
+    parents: tuple[tuple[int, str, NodeRoleState], ...] = field(default=())
+    """(id, title, state) of those that are not ACTIVE."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.role} on {self.node}"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One link of the chain: what waits, for what, and what to do about it."""
+
+    node_role_id: int
+    title: str
+    state: NodeRoleState
+    cause: Cause
+    text: str
+    remedy: str = ""
+    next_id: int | None = None
+    """The noderole to look at next."""
+
+
+class Because(Protocol):
+    def __call__(self, cause: Cause, text: str, remedy: str = "", next_id: int | None = None) -> Reason: ...
+
+
+def reason(at: Situation) -> Reason:
+    """Why one noderole is where it is."""
+
+    def because(cause: Cause, text: str, remedy: str = "", next_id: int | None = None) -> Reason:
+        return Reason(at.id, at.title, at.state, cause, text, remedy, next_id)
+
+    if at.state is ACTIVE:
+        return because(Cause.NOTHING, "It is active and waits for nothing.")
+    if at.state is PROPOSED:
+        return because(
+            Cause.COMMIT,
+            f"It is only proposed in deployment {at.deployment!r}.",
+            f"rackwright deployment commit {at.deployment}",
+        )
+    if at.state is ERROR:
+        return because(
+            Cause.FAILED,
+            f"Its last run failed: {at.error or 'without a word'}",
+            f"See rackwright noderole log {at.id}; mend the cause, then: rackwright noderole retry {at.id}",
+        )
+    if at.state is BLOCKED:
+        id, title, state = max(at.parents, key=lambda parent: (parent[2] is ERROR, -parent[0]))
+        verb = "failed" if state is ERROR else f"is {state.label}"
+        return because(Cause.PARENT, f"It stands on {title}, which {verb}.", next_id=id)
+    if at.state is TODO:
+        return _todo(at, because)
+    return because(Cause.RUN, f"It runs now: run {at.run_id}.", f"rackwright run log {at.run_id}")
+
+
+def _todo(at: Situation, because: Because) -> Reason:
+    """TODO: all parents are ACTIVE, so it is something around it."""
+    if at.held:
+        return because(
+            Cause.HOLD,
+            f"Deployment {at.deployment!r} was recalled and is held.",
+            f"Commit or discard its proposal: rackwright deployment commit {at.deployment}",
+        )
+    if not at.available:
+        return because(
+            Cause.NODE_UNAVAILABLE,
+            f"Node {at.node} is not available to the annealer.",
+            f"Accept it: rackwright node accept {at.node}",
+        )
+    if not at.alive:
+        return because(
+            Cause.NODE_DOWN, f"Node {at.node} is not alive.", f"Power it on: rackwright node power {at.node} on"
+        )
+    if not at.jig_active:
+        return because(Cause.JIG, f"Its jig {at.jig!r} is not active.", f"rackwright jig activate {at.jig}")
+    if at.slot_run is not None:
+        return because(Cause.SLOT, f"Run {at.slot_run} ({at.slot_title}) is on {at.node}; one at a time.")
+    if at.pending_hooks:
+        return because(Cause.HOOKS, f"{at.pending_hooks} hooks of {at.node} or of what it stands on have not run yet.")
+    if at.ahead:
+        return because(Cause.TURN, f"{at.ahead} comes first on {at.node}.")
+    if at.cap_full:
+        return because(
+            Cause.CAP, "As many runs as the cap allows are under way.", "Raise it: rackwright anneal cap NUMBER"
+        )
+    return because(
+        Cause.TURN,
+        "It can run: the next pass starts it.",
+        "If no annealer is running, do a pass by hand: rackwright anneal step",
+    )

@@ -1,0 +1,58 @@
+"""The wrapper on the server's own host: a child process in place of an SSH channel, and nothing else is different."""
+
+import asyncio
+import os
+
+from rackwright.jigs.conversation import Conversation
+from rackwright.jigs.ssh import Unreachable
+
+PASSED_ON = ("PATH", "HOME", "LANG", "TZ")
+"""What scripts get of the server's environment; the rest may hold what is none of their business."""
+
+
+class LocalLine(asyncio.SubprocessProtocol):
+    """Feeds the conversation from a child process."""
+
+    def __init__(self, talk: Conversation) -> None:
+        self._talk = talk
+        self._transport: asyncio.SubprocessTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self._transport = transport
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 1:
+            self._talk.output.feed(data)
+        else:
+            self._talk.control(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._talk.closed(exc or ConnectionError("the wrapper was killed"))
+
+    def write(self, data: bytes) -> None:
+        self._input().write(data)
+
+    def write_eof(self) -> None:
+        self._input().close()
+
+    def abort(self) -> None:
+        assert self._transport is not None
+        self._transport.close()
+
+    def _input(self) -> asyncio.WriteTransport:
+        assert self._transport is not None
+        pipe = self._transport.get_pipe_transport(0)
+        assert isinstance(pipe, asyncio.WriteTransport)
+        return pipe
+
+
+async def start_here(command: str, talk: Conversation) -> LocalLine:
+    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    try:
+        _, line = await asyncio.get_running_loop().subprocess_exec(
+            lambda: LocalLine(talk), "sh", "-c", command, env=environment, start_new_session=True
+        )
+    except OSError as error:
+        raise Unreachable(f"No shell can be started on the server's own host ({error}).") from error
+    return line

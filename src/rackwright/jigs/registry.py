@@ -1,0 +1,38 @@
+"""All jigs of a server, by kind. A new jig is a line here."""
+
+from dataclasses import dataclass
+
+import httpx
+
+from rackwright.jigs.base import Jig
+from rackwright.jigs.dhcp_database import BootProvider, DhcpDatabaseJig, Entries
+from rackwright.jigs.lab import LabJig
+from rackwright.jigs.noop import NoopJig
+from rackwright.jigs.os_install import OpenAttempt, OsInstallJig
+from rackwright.jigs.role_provided import RoleProvidedJig, Transitions
+from rackwright.jigs.script import ScriptJig
+from rackwright.jigs.simulate import SimulateJig
+
+
+@dataclass(frozen=True)
+class Equipment:
+    """What the jigs need of the server they work in."""
+
+    transitions: Transitions
+    open_attempt: OpenAttempt
+    entries: Entries
+    boot_provider: BootProvider
+    script: ScriptJig
+    http: httpx.AsyncClient
+
+
+def all_jigs(equipment: Equipment) -> dict[str, Jig]:
+    return {
+        "noop": NoopJig(),
+        "role-provided": RoleProvidedJig(equipment.transitions),
+        "simulate": SimulateJig(),
+        "script": equipment.script,
+        "os-install": OsInstallJig(equipment.open_attempt),
+        "dhcp-database": DhcpDatabaseJig(equipment.entries, equipment.boot_provider),
+        "lab": LabJig(equipment.http),
+    }

@@ -1,0 +1,220 @@
+"""The script jig: runs a role's scripts on the node, over SSH, or directly on the server's own host.
+
+`parcel` says what is sent, `conversation` what comes back, `ssh` and `local` carry it, and `node/` is what runs there.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+import asyncssh
+
+from rackwright.domain.errors import RackwrightError
+from rackwright.domain.runs import DEFAULT_DEADLINE, Outcome, Run
+from rackwright.jigs.attribute_lines import BadAttribute, wall_from
+from rackwright.jigs.base import JigNode, Log
+from rackwright.jigs.conversation import Conversation, Verdict
+from rackwright.jigs.local import start_here
+from rackwright.jigs.parcel import BadParcel, Parcel, pack
+from rackwright.jigs.ssh import Connections, Target, Unreachable
+
+CLOSING_SECONDS = 2.0
+"""What is left of a finished run's output must come within this; a daemon that kept the output open waits in vain."""
+STOPPING_SECONDS = 15.0
+"""How long a node may take to end what runs on it. The wrapper asks politely for 3 s, then kills for 3 s."""
+
+
+class Line(Protocol):
+    """The two things the jig does to a running wrapper, besides listening."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def write_eof(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+class ScriptJig:
+    """`scripts` finds the files of a role, `targets` a node; `deadline` is a run's, in seconds."""
+
+    def __init__(
+        self,
+        scripts: Callable[[str], Sequence[Path]],
+        targets: Callable[[int], Awaitable[Target]],
+        connections: Connections,
+        deadline: Callable[[Run], float] = lambda run: DEFAULT_DEADLINE,
+    ) -> None:
+        self._scripts = scripts
+        self._targets = targets
+        self._connections = connections
+        self._deadline = deadline
+        self._stopping: set[asyncio.Task[bool]] = set()
+
+    async def node_create(self, node: JigNode) -> None:
+        """A node is reached when something is to run on it."""
+
+    async def node_update(self, node: JigNode) -> None:
+        """The next run asks how the node is reached, and connects anew if that changed."""
+
+    async def node_delete(self, node: JigNode) -> None:
+        self._connections.drop(node.id)
+
+    async def close(self) -> None:
+        await self._connections.close()
+
+    async def run(self, run: Run, log: Log) -> Outcome:
+        scripts = self._scripts(run.role)
+        if not scripts:
+            log(f"Role {run.role} has no scripts; there is nothing to run on {run.node}.")
+            return Outcome.success()
+        try:
+            target = await self._targets(run.node_id)
+            parcel = pack(run, scripts, target.places, secrets.token_hex(8))
+            talk = Conversation(parcel.nonce, log)
+            async with self._line(run, target, parcel, talk) as line:
+                with contextlib.suppress(OSError):  # a line that broke already says so in the conversation
+                    line.write(parcel.archive)
+                in_time = await self._follow(run, talk, line)
+        except (Unreachable, BadParcel) as error:
+            return Outcome.failure(f"{run.node}: {error}")
+        except RackwrightError as error:
+            return Outcome.failure(error.message)
+        return _judge(run, talk) if in_time else _late(run, talk, self._deadline(run))
+
+    @asynccontextmanager
+    async def _line(self, run: Run, target: Target, parcel: Parcel, talk: Conversation) -> AsyncIterator[Line]:
+        if target.local:
+            yield await start_here(parcel.command, talk)
+            return
+        async with self._connections.command(
+            run.node_id, target, parcel.command, lambda: _RemoteSession(talk)
+        ) as channel:
+            yield channel
+
+    async def _follow(self, run: Run, talk: Conversation, line: Line) -> bool:
+        """Listen until the run is over; false if it had to be ended at its deadline."""
+        try:
+            async with asyncio.timeout(self._deadline(run)):
+                await talk.wait_complete()
+        except TimeoutError:
+            await self._stop(talk, line)
+            return False
+        except asyncio.CancelledError:
+            await self._stop(talk, line)
+            raise
+        if not await talk.wait_closed(CLOSING_SECONDS):
+            line.abort()
+            talk.closed(None)
+        return True
+
+    async def _stop(self, talk: Conversation, line: Line) -> None:
+        """End what runs on the node. It is seen through even if whoever waits for it is cancelled once more."""
+        task = asyncio.create_task(_end(talk, line))
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+        await asyncio.shield(task)
+
+
+async def _end(talk: Conversation, line: Line) -> bool:
+    with contextlib.suppress(OSError):
+        line.write_eof()
+    ended = await talk.wait_closed(STOPPING_SECONDS)
+    if not ended:
+        line.abort()
+        talk.closed(TimeoutError("the node did not say that it ended the run"))
+    return ended
+
+
+class _RemoteSession(asyncssh.SSHClientSession[bytes]):
+    """Feeds the conversation from an SSH channel."""
+
+    def __init__(self, talk: Conversation) -> None:
+        self._talk = talk
+
+    def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
+        if datatype is None:
+            self._talk.output.feed(data)
+        else:
+            self._talk.control(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._talk.closed(exc)
+
+
+def _judge(run: Run, talk: Conversation) -> Outcome:
+    if talk.lost is not None or talk.answer is None:
+        return Outcome.failure(_with_tail(_lost(run, talk), talk))
+    match talk.answer.verdict:
+        case Verdict.REFUSED:
+            return Outcome.failure(_refused(run, talk.answer.detail))
+        case Verdict.BROKEN:
+            return Outcome.failure(_with_tail(_broken(run, talk.answer.detail), talk))
+        case Verdict.TAKEN:
+            return Outcome.failure(
+                _with_tail(f"A newer run took {run.node} over and ended this one in {_script(run, talk)}.", talk)
+            )
+        case Verdict.ENDED if talk.answer.detail != "0":
+            return Outcome.failure(
+                _with_tail(
+                    f"{_begin(_script(run, talk))} failed on {run.node} with exit status {talk.answer.detail}.", talk
+                )
+            )
+        case Verdict.ENDED:
+            return _succeeded(run, talk)
+
+
+def _succeeded(run: Run, talk: Conversation) -> Outcome:
+    try:
+        return Outcome.success(wall_from(talk.written.decode(errors="replace"), run.input))
+    except BadAttribute as error:
+        return Outcome.failure(f"The scripts of role {run.role} on {run.node} ended well, but: {error}")
+
+
+def _late(run: Run, talk: Conversation, deadline: float) -> Outcome:
+    what = f"{_begin(_script(run, talk))} on {run.node} did not end within its deadline of {deadline:g} s."
+    gone = "It was ended there." if talk.answer is not None else "The node did not confirm that it was ended there."
+    return Outcome.failure(_with_tail(f"{what} {gone}", talk))
+
+
+def _lost(run: Run, talk: Conversation) -> str:
+    why = str(talk.lost) or type(talk.lost).__name__
+    during = f"while {_script(run, talk)} ran" if talk.started else "before a script was started"
+    return f"The connection to {run.node} was lost {during} ({why}). The run is ended there when the node notices."
+
+
+def _refused(run: Run, detail: str) -> str:
+    reason, _, token = detail.partition(" ")
+    if reason == "same":
+        return f"{run.node} refused the run: it was given the same one before (token {token}). No script was started."
+    return (
+        f"{run.node} refused the run: its token {run.token} is older than {token}, which it saw already."
+        " No script was started. If the server's database was restored from a backup, reboot the node."
+    )
+
+
+def _broken(run: Run, detail: str) -> str:
+    match detail.partition(" "):
+        case ("older", _, token):
+            return f"An older run on {run.node} (token {token}) cannot be ended, so none was started. Reboot the node."
+        case ("written", _, _):
+            return f"The scripts of role {run.role} on {run.node} wrote more attributes than can be taken back."
+        case ("claim", _, _):
+            return f"{run.node} cannot record the run in its lock folder. Is that disk full or read-only?"
+    return f"{run.node} could not unpack the scripts. It needs head, tar, awk and setsid, and room on its disk."
+
+
+def _script(run: Run, talk: Conversation) -> str:
+    return f"script {talk.script} of role {run.role}" if talk.script else f"role {run.role}"
+
+
+def _begin(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _with_tail(message: str, talk: Conversation) -> str:
+    tail = talk.output.tail()
+    return f"{message} Last lines:\n{tail}" if tail else message

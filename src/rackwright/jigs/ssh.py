@@ -1,0 +1,281 @@
+"""Connections to nodes over SSH: one a node, kept while it is used, and only to the host key that is pinned."""
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import asyncssh
+
+from rackwright.jigs.parcel import Places
+
+KEEPALIVE_MISSES = 3
+HOST_KEY_ALGORITHMS = [
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "rsa-sha2-512",
+    "rsa-sha2-256",
+]
+"""All but those that are no longer safe."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """How a node is reached."""
+
+    address: str
+    port: int = 22
+    user: str = "root"
+    host_key: str | None = None
+    """The pinned key, as in an OpenSSH public key file."""
+    first_use: bool = False
+    """Whether a key may be pinned that was not known before."""
+    local: bool = False
+    """The server's own host: no SSH."""
+    places: Places = field(default_factory=Places)
+
+
+class Unreachable(Exception):
+    """A node could not be reached, so nothing was started on it."""
+
+
+class HostKeyRefused(Unreachable):
+    """A node showed a host key that is not the pinned one."""
+
+
+@dataclass(frozen=True)
+class HostKeyWatch:
+    """Who is told of host keys: of one seen for the first time, before it is used; and of one that was refused."""
+
+    first_seen: Callable[[int, str], Awaitable[None]]
+    differs: Callable[[int, str], Awaitable[None]]
+
+
+@dataclass
+class _Kept:
+    to: tuple[str, ...] = ()
+    """Whom it reaches."""
+    connection: asyncssh.SSHClientConnection | None = None
+    users: int = 0
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    timer: asyncio.TimerHandle | None = None
+
+
+class Connections:
+    """At most one connection a node. `limit` bounds those kept idle; the ones in use are bounded by who uses them.
+
+    Seconds: an `idle` one is closed after that; `deadline` is for connecting and for starting a command; a node that
+    does not answer `KEEPALIVE_MISSES` times in a row, asked every `keepalive`, is lost.
+    """
+
+    def __init__(
+        self,
+        key: asyncssh.SSHKey,
+        watch: HostKeyWatch,
+        *,
+        limit: int = 256,
+        idle: float = 300.0,
+        deadline: float = 20.0,
+        keepalive: float = 15.0,
+    ) -> None:
+        self._key = key
+        self._watch = watch
+        self._limit = limit
+        self._idle = idle
+        self._deadline = deadline
+        self._keepalive = keepalive
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+
+    @asynccontextmanager
+    async def command(
+        self, node_id: int, target: Target, command: str, session: Callable[[], asyncssh.SSHClientSession[bytes]]
+    ) -> AsyncIterator[asyncssh.SSHClientChannel[bytes]]:
+        """Start `command` on the node. If the kept connection is dead, once more on a new one: nothing was started."""
+        kept = self._kept.setdefault(node_id, _Kept())
+        self._kept.move_to_end(node_id)
+        kept.users += 1
+        if kept.timer is not None:
+            kept.timer.cancel()
+            kept.timer = None
+        try:
+            yield await self._start(kept, node_id, target, command, session)
+        finally:
+            kept.users -= 1
+            self._rest(node_id, kept)
+
+    def drop(self, node_id: int) -> None:
+        """Close the node's connection at once, and whatever runs over it."""
+        kept = self._kept.pop(node_id, None)
+        if kept is not None:
+            _close(kept)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        closing = [kept.connection for kept in self._kept.values() if kept.connection is not None]
+        for node_id in list(self._kept):
+            self.drop(node_id)
+        for connection in closing:
+            await connection.wait_closed()
+
+    async def _start(
+        self,
+        kept: _Kept,
+        node_id: int,
+        target: Target,
+        command: str,
+        session: Callable[[], asyncssh.SSHClientSession[bytes]],
+    ) -> asyncssh.SSHClientChannel[bytes]:
+        async with kept.lock:
+            if kept.to != _identity(target, target.host_key) or kept.connection is None or kept.connection.is_closed():
+                await self._reconnect(kept, node_id, target)
+            else:
+                with contextlib.suppress(OSError, TimeoutError, asyncssh.Error):
+                    return await self._open(kept, command, session)
+                await self._reconnect(kept, node_id, target)
+            try:
+                return await self._open(kept, command, session)
+            except (OSError, TimeoutError, asyncssh.Error) as error:
+                raise Unreachable(
+                    f"{_where(target)} let the server in but started no command ({_why(error)})."
+                    " Look at its sshd: MaxSessions, ForceCommand, the login shell."
+                ) from error
+
+    async def _open(
+        self, kept: _Kept, command: str, session: Callable[[], asyncssh.SSHClientSession[bytes]]
+    ) -> asyncssh.SSHClientChannel[bytes]:
+        assert kept.connection is not None
+        try:
+            async with asyncio.timeout(self._deadline):
+                channel, _ = await kept.connection.create_session(session, command, encoding=None, request_pty=False)
+        except BaseException:
+            # Half a session would wait on the node for as long as the connection is kept.
+            kept.connection.abort()
+            raise
+        return channel
+
+    async def _reconnect(self, kept: _Kept, node_id: int, target: Target) -> None:
+        _close(kept)
+        self._make_room()
+        client = _Client(target)
+        try:
+            async with asyncio.timeout(self._deadline):
+                kept.connection = await self._connect(target, client)
+        except asyncssh.HostKeyNotVerifiable as error:
+            await self._watch.differs(node_id, client.offered)
+            raise HostKeyRefused(client.complaint()) from error
+        except asyncssh.PermissionDenied as error:
+            raise Unreachable(
+                f"{_where(target)} does not let the server in as {target.user}. Put the server's public key into the"
+                " authorized keys of that user."
+            ) from error
+        except (OSError, TimeoutError, asyncssh.Error) as error:
+            raise Unreachable(
+                f"{_where(target)} cannot be reached over SSH ({_why(error)}). Look whether it is up and runs sshd."
+            ) from error
+        kept.to = _identity(target, client.offered)
+        if target.host_key is None:
+            await self._pin(kept, node_id, client.offered)
+
+    async def _pin(self, kept: _Kept, node_id: int, offered: str) -> None:
+        """Before anything is sent: whoever answers next time must be the one who answered now."""
+        try:
+            await self._watch.first_seen(node_id, offered)
+        except BaseException:
+            _close(kept)
+            raise
+
+    async def _connect(self, target: Target, client: "_Client") -> asyncssh.SSHClientConnection:
+        return await asyncssh.connect(
+            target.address,
+            target.port,
+            username=target.user,
+            client_factory=lambda: client,
+            client_keys=[self._key],
+            # The keys are judged by the client below, which can say what it saw.
+            known_hosts=lambda host, address, port: ([], [], []),
+            server_host_key_algs=client.algorithms,
+            config=None,
+            agent_path=None,
+            host_based_auth=False,
+            password_auth=False,
+            kbdint_auth=False,
+            gss_auth=False,
+            gss_kex=False,
+            compression_algs=None,
+            keepalive_interval=self._keepalive,
+            keepalive_count_max=KEEPALIVE_MISSES,
+        )
+
+    def _rest(self, node_id: int, kept: _Kept) -> None:
+        """Keep what nobody uses now for a while."""
+        if kept.users:
+            return
+        if self._kept.get(node_id) is not kept:
+            _close(kept)  # dropped while it was used
+        elif kept.connection is None or kept.connection.is_closed():
+            self.drop(node_id)
+        else:
+            kept.timer = asyncio.get_running_loop().call_later(self._idle, self.drop, node_id)
+
+    def _make_room(self) -> None:
+        idle = [node_id for node_id, kept in self._kept.items() if kept.users == 0]
+        for node_id in idle[: max(0, len(self._kept) - self._limit)]:
+            self.drop(node_id)
+
+
+class _Client(asyncssh.SSHClient):
+    """Judges the host key."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._pinned = None if target.host_key is None else asyncssh.import_public_key(target.host_key)
+        self.offered = ""
+
+    @property
+    def algorithms(self) -> list[str]:
+        """The pinned key's first, so that a node with several keys shows that one; and a node without it another."""
+        pinned = [] if self._pinned is None else [name.decode() for name in self._pinned.sig_algorithms]
+        wanted = [name for name in pinned if name in HOST_KEY_ALGORITHMS]
+        return wanted + [name for name in HOST_KEY_ALGORITHMS if name not in wanted]
+
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        self.offered = key.export_public_key().decode().strip()
+        if self._pinned is None:
+            return self._target.first_use
+        return key.public_data == self._pinned.public_data
+
+    def complaint(self) -> str:
+        shown = asyncssh.import_public_key(self.offered).get_fingerprint()
+        where = _where(self._target)
+        if self._pinned is None:
+            return f"{where} shows host key {shown}, and none is pinned. Nothing was sent. Check the key, then pin it."
+        return (
+            f"{where} shows host key {shown}, but {self._pinned.get_fingerprint()} is pinned. Nothing was sent. If the"
+            " machine got a new key on purpose, pin that one; if not, something else answers at its address."
+        )
+
+
+def _close(kept: _Kept) -> None:
+    if kept.timer is not None:
+        kept.timer.cancel()
+        kept.timer = None
+    if kept.connection is not None:
+        kept.connection.abort()
+        kept.connection = None
+
+
+def _identity(target: Target, host_key: str | None) -> tuple[str, ...]:
+    """Two targets with the same one are the same; the comment after a key says nothing."""
+    return (target.address, str(target.port), target.user, *(host_key or "").split()[:2])
+
+
+def _where(target: Target) -> str:
+    return f"The node at {target.address} port {target.port}"
+
+
+def _why(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,109 @@
+"""A lab: many simulated machines in one process, and one address for their BMCs and for what jigs hand them."""
+
+import asyncio
+import itertools
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import httpx
+import uvicorn
+from fastapi import FastAPI, HTTPException
+from pydantic import BaseModel
+
+from rackwright.lab.machine import Behaviour, Machine
+
+
+class RunIn(BaseModel):
+    token: int
+    role: str
+    seconds: float = 0.0
+
+
+class Lab:
+    """The machines and their control."""
+
+    def __init__(self, servers: Sequence[str], machines: int, behaviour: Behaviour, seed: int, address: str) -> None:
+        # One client for all: its pool of connections is what bounds them.
+        self._client = httpx.AsyncClient(
+            timeout=10, trust_env=False, limits=httpx.Limits(max_connections=64, max_keepalive_connections=64)
+        )
+        turns = itertools.cycle(servers)
+        self.address = address
+        self.machines = {
+            number: Machine(number, lambda: next(turns), self._client, behaviour, seed, address)
+            for number in range(1, machines + 1)
+        }
+
+    def power_on(self) -> None:
+        for machine in self.machines.values():
+            machine.power_on()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(machine.power_off() for machine in self.machines.values()))
+        await self._client.aclose()
+
+    def overlaps(self) -> list[tuple[int, tuple[int, int]]]:
+        """(machine, tokens) of runs that were at once on one machine, by the machines' own account."""
+        return [(number, pair) for number, one in self.machines.items() for pair in one.journal.overlaps]
+
+    def control(self) -> FastAPI:
+        """BMCs and agents of all machines, over HTTP."""
+        app = FastAPI(openapi_url=None)
+
+        def find(number: int) -> Machine:
+            if number not in self.machines:
+                raise HTTPException(404)
+            return self.machines[number]
+
+        @app.get("/machines/{number}")
+        async def look(number: int) -> dict[str, str | None]:
+            machine = find(number)
+            root = machine.disk if machine.bootenv == "local" else None
+            return {"power": machine.power, "boot_id": machine.boot_id, "root_device": root}
+
+        @app.post("/machines/{number}/power/{action}")
+        async def power(number: int, action: str) -> None:
+            machine = find(number)
+            if action == "on":
+                machine.power_on()
+            elif action == "off":
+                await machine.power_off()
+            else:
+                await machine.reset()
+
+        @app.post("/machines/{number}/boot_device/{device}")
+        async def boot_device(number: int, device: str) -> None:
+            find(number).boot_once_from_network = device == "network"
+
+        @app.post("/machines/{number}/run")
+        async def run(number: int, body: RunIn) -> None:
+            try:
+                await find(number).execute(body.token, body.role, body.seconds)
+            except ValueError as error:
+                raise HTTPException(409, str(error)) from None
+            except (ConnectionError, asyncio.CancelledError):
+                raise HTTPException(503, "the machine is off, or was reset") from None
+
+        return app
+
+
+@asynccontextmanager
+async def running_lab(
+    servers: Sequence[str], machines: int, behaviour: Behaviour | None = None, seed: int = 1
+) -> AsyncIterator[Lab]:
+    """Machines that are off, with their control listening on a free port of loopback."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    lab = Lab(servers, machines, behaviour or Behaviour(), seed, address)
+    server = uvicorn.Server(uvicorn.Config(lab.control(), log_level="warning", lifespan="off"))
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]  # the caller's signals are its own
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield lab
+    finally:
+        await lab.close()
+        server.should_exit = True
+        await task
+        listener.close()

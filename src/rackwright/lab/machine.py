@@ -1,0 +1,274 @@
+"""A simulated machine: it boots, registers, heartbeats, installs, runs what it is handed, reboots and dies.
+
+All it knows of the server is the machine interface. Its delays and failures come from a seed, so a run can be
+repeated. What it runs it marks itself, so that two runs at once on one machine are seen by the machine.
+"""
+
+import asyncio
+import base64
+import contextlib
+import logging
+import random
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeVar
+
+import httpx
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from rackwright.api.machines import registration_message
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+INSTALL_STAGES = ("partition", "download", "unpack", "bootloader")
+
+
+class PowerState(StrEnum):
+    ON = "on"
+    OFF = "off"
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """How fast machines are, and how often they fail. Seconds are means of what the seed draws."""
+
+    boot: float = 0.2
+    install: float = 0.5
+    heartbeat: float = 1.0
+    install_failure: float = 0.0
+    """Share of installs that report a failure."""
+    silent_install: float = 0.0
+    """Share of installs that never report."""
+    retry: float = 0.2
+    """Between tries while the server does not answer."""
+
+
+@dataclass
+class Mark:
+    """Something that ran on the machine, by the machine's own account."""
+
+    token: int
+    role: str
+    began: float
+    ended: float | None = None
+
+
+@dataclass
+class Journal:
+    """What the machine saw happen to itself."""
+
+    marks: list[Mark] = field(default_factory=list)
+    overlaps: list[tuple[int, int]] = field(default_factory=list)
+    """Pairs of run tokens that ran at once: must stay empty."""
+    installs: int = 0
+    boots: list[str] = field(default_factory=list)
+
+
+class Machine:
+    """One machine. `power_on`, `power_off` and `reset` are its BMC's; `execute` is what a jig reaches."""
+
+    def __init__(
+        self,
+        number: int,
+        servers: Callable[[], str],
+        client: httpx.AsyncClient,
+        behaviour: Behaviour,
+        seed: int,
+        bmc: str,
+    ) -> None:
+        self.number = number
+        self.rng = random.Random(f"{seed}/{number}")  # noqa: S311  # repeatable, not secret
+        self.mac = f"52:54:00:{number >> 16 & 255:02x}:{number >> 8 & 255:02x}:{number & 255:02x}"
+        self.uuid = str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
+        self.behaviour = behaviour
+        self.bmc = bmc
+        self.journal = Journal()
+        self.power = PowerState.OFF
+        self.boot_id = ""
+        self.bootenv = ""
+        self.disk: str | None = None
+        self.boot_once_from_network = False
+        self._servers = servers
+        self._client = client
+        self._key = Ed25519PrivateKey.from_private_bytes(self.rng.randbytes(32))
+        self._token: str | None = None
+        self._life: asyncio.Task[None] | None = None
+        self._running: dict[int, asyncio.Task[None]] = {}
+
+    # --- the BMC's side
+
+    def power_on(self) -> None:
+        if self.power is PowerState.OFF:
+            self.power = PowerState.ON
+            self._life = asyncio.create_task(self._live(), name=f"machine {self.number}")
+
+    async def power_off(self) -> None:
+        self.power = PowerState.OFF
+        tasks = [task for task in (self._life, *self._running.values()) if task is not None]
+        self._life = None
+        self.boot_id = ""
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def reset(self) -> None:
+        await self.power_off()
+        self.power_on()
+
+    # --- its life
+
+    async def _live(self) -> None:
+        while True:
+            await self._pause(self.behaviour.boot)
+            bootenv = await self._until_answered(self._what_to_boot)
+            self.boot_once_from_network = False
+            self.boot_id = f"{self.rng.getrandbits(128):032x}"
+            self.bootenv = bootenv
+            self.journal.boots.append(bootenv)
+            if bootenv.endswith("-install"):
+                await self._install(bootenv.removesuffix("-install"))
+            elif bootenv == "local" and self.disk is None:
+                await asyncio.Event().wait()  # nothing to boot from: it hangs until somebody resets it
+            else:
+                await self._serve()
+
+    async def _what_to_boot(self) -> str:
+        answer = await self._request("GET", f"/boot/{self.mac}")
+        line = next(line for line in answer.text.splitlines() if line.startswith("# bootenv "))
+        return line.removeprefix("# bootenv ")
+
+    async def _serve(self) -> None:
+        """Sledgehammer, or the installed system: be known, and stay alive, until reset."""
+        if self._token is None:
+            await self._until_answered(self._register)
+        while True:
+            try:
+                await self._heartbeat()
+            except httpx.HTTPStatusError as error:
+                if error.response.status_code != 401:
+                    raise
+                self._token = None
+                await self._until_answered(self._register)
+            except httpx.TransportError:
+                log.debug("machine %s: no server", self.number)
+            await self._pause(self.behaviour.heartbeat)
+
+    async def _register(self) -> None:
+        key = base64.b64encode(self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)).decode()
+        signature = self._key.sign(registration_message(key, [self.mac], self.boot_id, self.bootenv))
+        answer = await self._request(
+            "POST",
+            "/api/v2/nodes/register",
+            {
+                "key": key,
+                "macs": [self.mac],
+                "uuid": self.uuid,
+                "boot_id": self.boot_id,
+                "bootenv": self.bootenv,
+                "inventory": self.inventory(),
+                "signature": base64.b64encode(signature).decode(),
+            },
+        )
+        self._token = answer.json()["token"]
+
+    def inventory(self) -> dict[str, object]:
+        disk = {"name": f"disk-{self.uuid[:8]}", "bytes": 512 * 10**9}
+        return {
+            "cpu": {"cores": 8, "architecture": "x86_64"},
+            "memory": 32 * 1024**3,
+            "disks": [disk],
+            "links": [{"mac": self.mac, "up": True}],
+            "serial": f"SIM{self.number:06d}",
+            "bmc": {"kind": "simulated", "address": f"{self.bmc}/machines/{self.number}"},
+        }
+
+    async def _heartbeat(self) -> None:
+        body: dict[str, object] = {"boot_id": self.boot_id, "bootenv": self.bootenv}
+        await self._request("POST", "/api/v2/machine/heartbeat", body, token=self._token)
+
+    async def _install(self, target_os: str) -> None:
+        """What an installer does; a refusal of the server ends it, and the machine waits to be reset."""
+        try:
+            secret = (await self._request("GET", f"/boot/{self.mac}/secret")).text
+            await self._request("GET", "/api/v2/install/config", token=secret)
+        except httpx.HTTPStatusError:
+            await asyncio.Event().wait()
+        self.disk = None
+        for number, stage in enumerate(INSTALL_STAGES):
+            await self._pause(self.behaviour.install / len(INSTALL_STAGES))
+            percent = round(100 * (number + 1) / len(INSTALL_STAGES))
+            await self._tell("/api/v2/install/progress", {"stage": stage, "percent": percent}, secret)
+        if self.rng.random() < self.behaviour.silent_install:
+            await asyncio.Event().wait()
+        ok = self.rng.random() >= self.behaviour.install_failure
+        if ok:
+            self.disk = target_os
+            self.journal.installs += 1
+        await self._tell("/api/v2/install/result", {"ok": ok, "error": "" if ok else "disk is on fire"}, secret)
+
+    async def _tell(self, path: str, body: dict[str, object], secret: str) -> None:
+        async def send() -> None:
+            await self._request("POST", path, body, token=secret)
+
+        try:
+            await self._until_answered(send)
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code not in (404, 409):
+                raise
+
+    # --- what jigs hand it
+
+    async def execute(self, token: int, role: str, seconds: float) -> None:
+        """Run something. A newer token ends an older run first; an older one than the last is refused."""
+        last = max((mark.token for mark in self.journal.marks), default=0)
+        if token <= last:
+            raise ValueError(f"token {token} is not newer than {last}")
+        if self.power is PowerState.OFF or not self.boot_id:
+            raise ConnectionError("the machine is off")
+        for task in list(self._running.values()):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        task = asyncio.create_task(self._work(token, role, seconds))
+        self._running[token] = task
+        await task
+
+    async def _work(self, token: int, role: str, seconds: float) -> None:
+        mark = Mark(token, role, asyncio.get_running_loop().time())
+        self.journal.overlaps.extend((other.token, token) for other in self.journal.marks if other.ended is None)
+        self.journal.marks.append(mark)
+        try:
+            await self._pause(seconds)
+        finally:
+            mark.ended = asyncio.get_running_loop().time()
+            self._running.pop(token, None)
+
+    # --- means
+
+    async def _pause(self, mean: float) -> None:
+        await asyncio.sleep(mean * self.rng.uniform(0.5, 1.5))
+
+    async def _until_answered(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask until some server answers; being told no is an answer, being told to wait is not."""
+        while True:
+            try:
+                return await ask()
+            except httpx.TransportError:
+                log.debug("machine %s: no server", self.number)
+            except httpx.HTTPStatusError as error:
+                if error.response.status_code != 429 and error.response.status_code < 500:
+                    raise
+            await self._pause(self.behaviour.retry)
+
+    async def _request(
+        self, method: str, path: str, body: dict[str, object] | None = None, token: str | None = None
+    ) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        answer = await self._client.request(method, self._servers() + path, json=body, headers=headers)
+        answer.raise_for_status()
+        return answer

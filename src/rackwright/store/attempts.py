@@ -1,0 +1,265 @@
+"""Install attempts as stored: any server may advance them, each step in one transaction with what it decides."""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg.types.json import Jsonb
+from sqlalchemy import Row
+
+from rackwright.domain import install
+from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.errors import Conflict, NotFound, Rule
+from rackwright.domain.install import LOCAL, SLEDGEHAMMER, Act, Attempt, Stage, Step
+from rackwright.domain.runs import Run
+from rackwright.domain.states import COMMITTED, Trigger
+from rackwright.store.boot import lagging_providers, set_bootenv
+from rackwright.store.events import emit
+from rackwright.store.nodes import noderoles_of, update_node
+from rackwright.store.runs import Finished, settle
+from rackwright.store.session import Session
+from rackwright.store.transitions import move
+
+INSTALL_CHANNEL = "rackwright_install"
+DEFAULT_MAX_INSTALLS = 20
+
+
+@dataclass(frozen=True)
+class AttemptRecord:
+    """An attempt, and what belongs to it."""
+
+    id: int
+    node_id: int
+    run_id: int
+    target_os: str
+    frozen: JsonObject
+    generation: int | None
+    state: Attempt
+
+
+async def open_attempt(session: Session, run: Run, target_os: str, frozen: JsonObject) -> None:
+    """Freeze what is to be installed. From here on the attempt is advanced by whoever looks; safe to repeat."""
+    node = await session.row("SELECT boot_id FROM nodes WHERE id = :id", id=run.node_id)
+    if node is None:
+        raise NotFound("node", run.node_id)
+    await session.run(
+        "INSERT INTO install_attempts (node_id, node_role_id, run_id, stage, target_os, frozen, boot_id)"
+        " VALUES (:node_id, :node_role_id, :run_id, :stage, :target_os, :frozen, :boot_id) ON CONFLICT DO NOTHING",
+        node_id=run.node_id,
+        node_role_id=run.node_role_id,
+        run_id=run.id,
+        stage=Stage.WAITING.value,
+        target_os=target_os,
+        frozen=Jsonb(frozen),
+        boot_id=node.boot_id,
+    )
+    await _wake(session)
+
+
+async def _wake(session: Session) -> None:
+    await session.run(f"NOTIFY {INSTALL_CHANNEL}")
+
+
+# --- reading and writing one
+
+_SELECT = """
+SELECT id, node_id, run_id, stage, target_os, frozen, generation, source, boot_id, installer_boot_id, error
+FROM install_attempts
+"""
+
+
+def _record(row: Row[Any]) -> AttemptRecord:
+    state = Attempt(Stage(row.stage), row.boot_id, row.installer_boot_id, row.source, row.error)
+    return AttemptRecord(row.id, row.node_id, row.run_id, row.target_os, row.frozen, row.generation, state)
+
+
+async def _locked(session: Session, where: str, **values: object) -> AttemptRecord | None:
+    row = await session.row(f"{_SELECT} WHERE {where} FOR UPDATE", **values)
+    return None if row is None else _record(row)
+
+
+async def take(session: Session, attempt: AttemptRecord, step: Step) -> Step:
+    """Store a step and do what it asks of the database; what it asks of the world is found by `due_actions`."""
+    if step.refused:
+        await emit(
+            session,
+            "install.refused",
+            attempt.id,
+            node_id=attempt.node_id,
+            data={"stage": attempt.state.stage, "why": step.refused},
+        )
+        return step
+    after = step.attempt
+    await session.run(
+        "UPDATE install_attempts SET stage = :stage, source = :source, installer_boot_id = :installer_boot_id,"
+        " error = :error, acting_until = NULL, ended_at = CASE WHEN :over THEN now() END WHERE id = :id",
+        id=attempt.id,
+        stage=after.stage.value,
+        source=after.source,
+        installer_boot_id=after.installer_boot_id,
+        error=after.error,
+        over=after.over,
+    )
+    if after.stage is not attempt.state.stage:
+        await emit(session, f"install.{after.stage}", attempt.id, node_id=attempt.node_id, data={"error": after.error})
+    for act in step.acts:
+        await _do(session, attempt, after, act)
+    await _wake(session)
+    return step
+
+
+async def _do(session: Session, attempt: AttemptRecord, after: Attempt, act: Act) -> None:
+    if act is Act.PUBLISH_INSTALLER:
+        await update_node(session, attempt.node_id, {"alive": False})
+        await session.run("UPDATE nodes SET may_rekey = true WHERE id = :id", id=attempt.node_id)
+        generation = await set_bootenv(session, attempt.node_id, install.installer_bootenv(attempt.target_os))
+        await session.run("UPDATE install_attempts SET generation = :n WHERE id = :id", n=generation, id=attempt.id)
+    elif act is Act.PUBLISH_SLEDGEHAMMER:
+        await set_bootenv(session, attempt.node_id, SLEDGEHAMMER)
+    elif act is Act.PUBLISH_LOCAL:
+        await set_bootenv(session, attempt.node_id, LOCAL)
+    elif act is Act.ALARM:
+        await emit(session, "install.alarm", attempt.id, node_id=attempt.node_id, data={"error": after.error})
+    elif act is Act.FAIL:
+        await settle(session, [Finished(attempt.run_id, ok=False, error=after.error)])
+    elif act is Act.SUCCEED:
+        await settle(session, [Finished(attempt.run_id, wall={"installed": {"os": attempt.target_os}})])
+        await update_node(session, attempt.node_id, {"alive": True})
+        await move(session, Trigger.REBOOT, await noderoles_of(session, attempt.node_id, COMMITTED))
+
+
+# --- advancing
+
+
+async def advance(session: Session, max_installs: int = DEFAULT_MAX_INSTALLS) -> None:
+    """Look at every open attempt that may go on without the machine: room, deadline, providers."""
+    rows = await session.rows(f"{_SELECT} WHERE ended_at IS NULL ORDER BY id FOR UPDATE SKIP LOCKED")
+    under_way = await session.value(
+        "SELECT count(*) FROM install_attempts WHERE ended_at IS NULL AND stage <> 'waiting'"
+    )
+    for row in rows:
+        attempt = _record(row)
+        ended = await _ended(session, attempt)
+        if ended:
+            await take(session, attempt, install.expired(attempt.state, ended))
+        elif attempt.state.stage is Stage.WAITING and under_way < max_installs:
+            await take(session, attempt, install.begin(attempt.state))
+            under_way += 1
+        elif attempt.state.stage is Stage.PUBLISHING and not await _lagging(session, attempt):
+            await take(session, attempt, install.published(attempt.state))
+
+
+async def _lagging(session: Session, attempt: AttemptRecord) -> list[str]:
+    assert attempt.generation is not None, "an attempt that publishes has a generation"
+    return await lagging_providers(session, attempt.node_id, attempt.generation)
+
+
+async def _ended(session: Session, attempt: AttemptRecord) -> str:
+    """Why an attempt must end although nobody said so; empty if it need not."""
+    run = await session.row(
+        "SELECT state, error, deadline, now() > started_at + deadline * interval '1 second' AS overdue"
+        " FROM runs WHERE id = :id",
+        id=attempt.run_id,
+    )
+    if run is None or run.state not in ("running", "accepted"):
+        return f"Its run is over: {run.error or run.state if run else 'it is gone'}"
+    return f"The installer did not finish within {run.deadline:g} s" if run.overdue else ""
+
+
+@dataclass(frozen=True)
+class Action:
+    """Something to be done in the world for an attempt."""
+
+    attempt_id: int
+    node_id: int
+    act: Act
+
+
+async def due_actions(session: Session, lease: float = 30.0) -> list[Action]:
+    """What is to be done now, each for one server at a time; what is not reported done in time is due again."""
+    rows = await session.rows(
+        """
+        UPDATE install_attempts SET acting_until = now() + :lease * interval '1 second'
+        WHERE id IN (SELECT id FROM install_attempts WHERE ended_at IS NULL
+            AND (stage = 'rebooting' AND rebooted_at IS NULL OR stage = 'probing')
+            AND coalesce(acting_until < now(), true) ORDER BY id FOR UPDATE SKIP LOCKED)
+        RETURNING id, node_id, stage
+        """,
+        lease=lease,
+    )
+    return [Action(row.id, row.node_id, Act.REBOOT if row.stage == Stage.REBOOTING else Act.PROBE) for row in rows]
+
+
+async def rebooted(session: Session, attempt_id: int) -> None:
+    await session.run("UPDATE install_attempts SET rebooted_at = now() WHERE id = :id", id=attempt_id)
+
+
+async def probed(session: Session, attempt_id: int, *, ok: bool, error: str = "") -> None:
+    attempt = await _locked(session, "id = :id", id=attempt_id)
+    if attempt is not None:
+        await take(session, attempt, install.probed(attempt.state, ok=ok, error=error))
+
+
+# --- what machines say
+
+
+async def fetch_secret(session: Session, node_id: int, source: str) -> str | None:
+    """The one-time secret of a node's install; None if there is none to be had. A second fetch fails the attempt."""
+    attempt = await _locked(session, "node_id = :id AND ended_at IS NULL", id=node_id)
+    if attempt is None:
+        return None
+    step = await take(session, attempt, install.fetched(attempt.state, source))
+    if step.refused or step.attempt.stage is not Stage.INSTALLING:
+        return None
+    secret = secrets.token_urlsafe(32)
+    await session.run(
+        "UPDATE install_attempts SET secret_hash = :hash WHERE id = :id", hash=_hash(secret), id=attempt.id
+    )
+    return secret
+
+
+async def install_config(session: Session, secret: str, source: str) -> JsonObject:
+    attempt = await _by_secret(session, secret)
+    step = await take(session, attempt, install.progressing(attempt.state, source))
+    _check_taken(step)
+    return {"os": attempt.target_os, **attempt.frozen}
+
+
+async def install_progress(session: Session, secret: str, source: str, progress: JsonObject) -> None:
+    attempt = await _by_secret(session, secret)
+    _check_taken(await take(session, attempt, install.progressing(attempt.state, source)))
+    await session.run(
+        "UPDATE install_attempts SET progress = :progress WHERE id = :id", progress=Jsonb(progress), id=attempt.id
+    )
+    await emit(session, "install.progress", attempt.id, node_id=attempt.node_id, data=progress)
+
+
+async def install_result(session: Session, secret: str, source: str, *, ok: bool, error: str = "") -> None:
+    attempt = await _by_secret(session, secret)
+    _check_taken(await take(session, attempt, install.reported(attempt.state, source, ok=ok, error=error)))
+
+
+async def _by_secret(session: Session, secret: str) -> AttemptRecord:
+    attempt = await _locked(session, "secret_hash = :hash", hash=_hash(secret))
+    if attempt is None:
+        raise NotFound("install attempt with that secret", "")
+    return attempt
+
+
+def _check_taken(step: Step) -> None:
+    if step.refused:
+        raise Conflict(Rule.BUSY, f"This changes nothing: {step.refused}.")
+
+
+def _hash(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
+
+
+async def boot_during_install(session: Session, node_id: int, boot_id: str, bootenv: str) -> bool:
+    """A boot of a machine that is being installed belongs to its attempt; whether there is one."""
+    attempt = await _locked(session, "node_id = :id AND ended_at IS NULL", id=node_id)
+    if attempt is None:
+        return False
+    await take(session, attempt, install.booted(attempt.state, boot_id, bootenv))
+    return True

@@ -1,0 +1,276 @@
+"""Calls of hooks, written in the transaction of the change that they are about; who makes them is in `hook_queue.py`.
+
+Most hooks are told afterwards: their calls become rows here. Those that may refuse are asked before: the transaction is
+given their verdicts, and one that lacks a verdict it needs is rolled back, saying which (`Unjudged`). Nothing here is
+done, and next to nothing looked at, while no role implements a hook.
+"""
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from psycopg.types.json import Jsonb
+
+from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.hooks import STATE_HOOKS, Effect
+from rackwright.domain.states import NodeRoleState
+
+if TYPE_CHECKING:
+    from rackwright.store.catalogue import StoredCatalogue
+    from rackwright.store.session import Session
+
+HOOK_CHANNEL = "rackwright_hooks"
+"""Notified when there is a hook to call."""
+
+NODE_VIEW = """
+    jsonb_build_object(
+        'id', n.id, 'name', n.name, 'description', n.description, 'admin', n.admin, 'system', n.system,
+        'alive', n.alive, 'available', n.available, 'bootenv', n.bootenv, 'observed_bootenv', n.observed_bootenv,
+        'boot_id', n.boot_id, 'uuid', n.uuid, 'discovery', n.discovery, 'hint', n.hint, 'quirks', n.quirks,
+        'stay_on', n.stay_on, 'deployment', (SELECT home.name FROM deployments home WHERE home.id = n.deployment_id),
+        'macs', (SELECT coalesce(jsonb_agg(m.mac::text ORDER BY m.mac), '[]') FROM node_macs m WHERE m.node_id = n.id),
+        'roles', (SELECT coalesce(jsonb_agg(bound.name ORDER BY bound.name), '[]') FROM node_roles other
+                  JOIN roles bound ON bound.id = other.role_id WHERE other.node_id = n.id))
+"""
+
+DEPLOYMENT_VIEW = """
+    jsonb_build_object(
+        'id', d.id, 'name', d.name, 'description', d.description,
+        'parent', (SELECT above.name FROM deployments above WHERE above.id = d.parent_id),
+        'template', r.template, 'wall', coalesce(dr.wall, '{}'), 'committed', coalesce(dr.data, '{}'))
+"""
+
+NODEROLE_VIEW = f"""
+    jsonb_build_object(
+        'id', nr.id, 'role', r.name, 'state', nr.state, 'cohort', nr.cohort, 'error', nr.error, 'run_id', nr.run_id,
+        'wall', nr.wall, 'sysdata', nr.sysdata, 'user_data', nr.user_data,
+        'node', {NODE_VIEW}, 'deployment', {DEPLOYMENT_VIEW})
+"""
+
+_NODEROLES = """
+    node_roles nr JOIN roles r ON r.id = nr.role_id JOIN nodes n ON n.id = nr.node_id
+    JOIN deployments d ON d.id = nr.deployment_id
+    LEFT JOIN deployment_roles dr ON dr.deployment_id = nr.deployment_id AND dr.role_id = nr.role_id
+"""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One hook to be asked for its verdict."""
+
+    role: str
+    hook: str
+    subject: str
+    subject_id: int
+    node_id: int | None
+    view: JsonObject
+
+    @property
+    def key(self) -> str:
+        """The same for the same question: a verdict holds for just what the hook was shown."""
+        asked = json.dumps([self.role, self.hook, self.view], sort_keys=True)
+        return hashlib.sha256(asked.encode()).hexdigest()
+
+
+@dataclass
+class Verdicts:
+    """What hooks said of a change before it is made."""
+
+    apply: Callable[["Session", Call, Sequence[Effect]], Awaitable[None]]
+    given: dict[str, Sequence[Effect]] = field(default_factory=dict)
+    missing: list[Call] = field(default_factory=list)
+
+
+class Unjudged(Exception):
+    """The change must not be made yet: hooks that may refuse it were not asked."""
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        super().__init__(f"{len(calls)} hooks were not asked")
+        self.calls = calls
+
+
+# --- noderoles
+
+
+async def queue_moves(session: "Session", moved: Sequence[tuple[int, int]]) -> None:
+    """Tell the roles of these noderoles of the states they came to, each in its order."""
+    if not moved:
+        return
+    hooked = (await session.catalogue()).catalogue.hooked
+    told = [(id, state, hook) for id, state in moved if hooked(hook := STATE_HOOKS[NodeRoleState(state)])]
+    if not told:
+        return
+    rows = await session.rows(
+        f"""
+        INSERT INTO hook_calls (kind, handler, hook, subject, subject_id, node_id, blocks, view)
+        SELECT 'role', r.name, told.hook, 'noderole', nr.id, nr.node_id, true,
+               {NODEROLE_VIEW} || jsonb_build_object('state', told.state)
+        FROM unnest(CAST(:ids AS bigint[]), CAST(:states AS int[]), CAST(:hooks AS text[]))
+            WITH ORDINALITY AS told (id, state, hook, place)
+        JOIN node_roles nr ON nr.id = told.id
+        JOIN roles r ON r.id = nr.role_id AND told.hook = ANY (r.hooks) JOIN nodes n ON n.id = nr.node_id
+        JOIN deployments d ON d.id = nr.deployment_id
+        LEFT JOIN deployment_roles dr ON dr.deployment_id = nr.deployment_id AND dr.role_id = nr.role_id
+        ORDER BY told.place RETURNING node_id
+        """,
+        ids=[id for id, _, _ in told],
+        states=[state for _, state, _ in told],
+        hooks=[hook for _, _, hook in told],
+    )
+    if rows:
+        session.touch(row.node_id for row in rows)
+        await session.run(f"NOTIFY {HOOK_CHANNEL}")
+
+
+async def noderole_view(session: "Session", id: int) -> JsonObject | None:
+    """A noderole as its hooks see it, now."""
+    view: JsonObject | None = await session.value(
+        f"SELECT {NODEROLE_VIEW} AS view FROM {_NODEROLES} WHERE nr.id = :id", id=id
+    )
+    return view
+
+
+# --- nodes
+
+
+async def queue_node_created(session: "Session", id: int) -> None:
+    await _queue_nodes(session, "create", {id: {}})
+
+
+async def queue_node_updated(session: "Session", before: Mapping[int, JsonObject]) -> None:
+    """For each node the old values of what changed. Updates that still wait become one with this."""
+    await _queue_nodes(session, "update", before)
+
+
+async def queue_node_deleted(session: "Session", id: int) -> None:
+    """Needs the row still to be there, locked: the hooks get the whole last state."""
+    await _queue_nodes(session, "delete", {id: {}})
+
+
+def _handlers(stored: "StoredCatalogue", what: str) -> list[tuple[str, str, str]]:
+    """(kind, handler, hook) of all that want to know: every role that implements it, and every active jig."""
+    roles = stored.catalogue.hooked(f"on_node_{what}")
+    jigs = sorted(jig.name for jig in stored.catalogue.jigs.values() if jig.active)
+    return [*(("role", role, f"on_node_{what}") for role in roles), *(("jig", jig, f"node_{what}") for jig in jigs)]
+
+
+_QUEUE_NODES = f"""
+WITH fresh AS (
+    SELECT n.id, given.before, {NODE_VIEW} AS view
+    FROM unnest(CAST(:ids AS bigint[]), CAST(:before AS jsonb[])) AS given (id, before)
+    JOIN nodes n ON n.id = given.id AND NOT n.system
+), handlers AS (
+    SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:handlers AS text[]), CAST(:hooks AS text[]))
+        WITH ORDINALITY AS handlers (kind, handler, hook, place)
+), joined AS (
+    UPDATE hook_calls h
+    SET view = fresh.view || jsonb_build_object('before', fresh.before || coalesce(h.view -> 'before', '{{}}'))
+    FROM fresh
+    WHERE :coalesce AND h.subject_id = fresh.id AND h.subject = 'node' AND h.state = 'waiting' AND h.hook = ANY (:hooks)
+    RETURNING h.kind, h.handler, h.subject_id
+)
+INSERT INTO hook_calls (kind, handler, hook, subject, subject_id, node_id, view)
+SELECT kind, handler, hook, 'node', fresh.id, fresh.id, fresh.view || jsonb_build_object('before', fresh.before)
+FROM fresh CROSS JOIN handlers
+WHERE NOT EXISTS (SELECT FROM joined j
+                  WHERE j.kind = handlers.kind AND j.handler = handlers.handler AND j.subject_id = fresh.id)
+ORDER BY fresh.id, place
+"""
+
+
+async def _queue_nodes(
+    session: "Session",
+    what: str,
+    before: Mapping[int, JsonObject],
+    handlers: Sequence[tuple[str, str, str]] | None = None,
+) -> None:
+    if handlers is None:
+        handlers = _handlers(await session.catalogue(), what)
+    if not before or not handlers:
+        return
+    made = await session.run(
+        _QUEUE_NODES,
+        ids=list(before),
+        before=[Jsonb(old) for old in before.values()],
+        kinds=[kind for kind, _, _ in handlers],
+        handlers=[handler for _, handler, _ in handlers],
+        hooks=[hook for _, _, hook in handlers],
+        coalesce=what == "update",
+    )
+    if made:
+        await session.run(f"NOTIFY {HOOK_CHANNEL}")
+
+
+async def queue_jig_active(session: "Session", jig: str) -> None:
+    """A jig that becomes active is told of every node there is."""
+    nodes = await session.rows("SELECT id FROM nodes WHERE NOT system ORDER BY id")
+    await _queue_nodes(session, "create", {row.id: {} for row in nodes}, [("jig", jig, "node_create")])
+
+
+# --- what may be refused
+
+
+async def ask_noderoles(session: "Session", hook: str, ids: Collection[int], *, new: bool = False) -> None:
+    """Ask `on_node_bind` or `on_commit` of the roles of these noderoles. `new`: they are not there before this."""
+    if not ids or not (await session.catalogue()).catalogue.hooked(hook):
+        return
+    rows = await session.rows(
+        f"SELECT r.name AS role, nr.id, nr.node_id, {NODEROLE_VIEW} AS view FROM {_NODEROLES}"
+        " WHERE nr.id = ANY (:ids) AND :hook = ANY (r.hooks) ORDER BY nr.cohort, n.name, r.name",
+        ids=list(ids),
+        hook=hook,
+    )
+    calls = [Call(row.role, hook, "noderole", row.id, row.node_id, row.view) for row in rows]
+    if new and session.verdicts is not None:
+        # It gets another id each time that it is tried, and has none if the hook refuses.
+        calls = [Call(c.role, hook, "noderole", c.subject_id, c.node_id, {**c.view, "id": 0}) for c in calls]
+    await _ask(session, calls)
+
+
+async def ask_deployment_roles(session: "Session", hook: str, ids: Collection[int]) -> None:
+    """Ask `on_deployment_create` or `on_deployment_delete` of the roles of these deployment-roles."""
+    if not ids or not (await session.catalogue()).catalogue.hooked(hook):
+        return
+    rows = await session.rows(
+        f"SELECT r.name AS role, d.id, {DEPLOYMENT_VIEW} AS view FROM deployment_roles dr"
+        " JOIN roles r ON r.id = dr.role_id JOIN deployments d ON d.id = dr.deployment_id"
+        " WHERE dr.id = ANY (:ids) AND :hook = ANY (r.hooks) ORDER BY r.name",
+        ids=list(ids),
+        hook=hook,
+    )
+    await _ask(session, [Call(row.role, hook, "deployment", row.id, None, row.view) for row in rows])
+
+
+async def _ask(session: "Session", calls: Sequence[Call]) -> None:
+    """Do as the verdicts say. Where nobody can be refused (discovery, first start), hooks are told afterwards."""
+    if session.verdicts is None:
+        await _tell(session, calls)
+        return
+    for call in calls:
+        effects = session.verdicts.given.get(call.key)
+        if effects is None:
+            session.verdicts.missing.append(call)
+        elif effects:
+            await session.verdicts.apply(session, call, effects)
+
+
+async def _tell(session: "Session", calls: Sequence[Call]) -> None:
+    if calls:
+        await session.run(
+            """
+            INSERT INTO hook_calls (kind, handler, hook, subject, subject_id, node_id, view)
+            SELECT 'role', handler, hook, subject, subject_id, node_id, view
+            FROM unnest(CAST(:handlers AS text[]), CAST(:hooks AS text[]), CAST(:subjects AS text[]),
+                        CAST(:subject_ids AS bigint[]), CAST(:node_ids AS bigint[]), CAST(:views AS jsonb[]))
+                WITH ORDINALITY AS given (handler, hook, subject, subject_id, node_id, view, place) ORDER BY place
+            """,
+            handlers=[call.role for call in calls],
+            hooks=[call.hook for call in calls],
+            subjects=[call.subject for call in calls],
+            subject_ids=[call.subject_id for call in calls],
+            node_ids=[call.node_id for call in calls],
+            views=[Jsonb(call.view) for call in calls],
+        )
+        await session.run(f"NOTIFY {HOOK_CHANNEL}")

@@ -1,0 +1,72 @@
+"""Why is this waiting? The facts for `domain/why.py`, and the walk from one noderole to the next."""
+
+from rackwright.domain.errors import NotFound
+from rackwright.domain.states import ACTIVE, NodeRoleState
+from rackwright.domain.why import Reason, Situation, reason
+from rackwright.store.session import Session
+
+LONGEST = 100
+"""Links of a chain that a person is shown."""
+
+_SITUATION = """
+SELECT nr.id, r.name AS role, n.name AS node, d.name AS deployment, nr.state, nr.error, d.held, n.alive, n.available,
+       r.jig, coalesce(j.active, false) AS jig_active, nr.run_id, slot_run.id AS slot_run,
+       holder.name AS slot_role, s.candidate_id, first.name AS first_role,
+       (SELECT count(*) FROM hook_calls h WHERE h.blocks AND (h.node_id = nr.node_id OR h.subject_id IN (
+            SELECT e.parent_id FROM node_role_edges e WHERE e.child_id = nr.id))) AS pending_hooks
+FROM node_roles nr JOIN roles r ON r.id = nr.role_id JOIN nodes n ON n.id = nr.node_id
+JOIN deployments d ON d.id = nr.deployment_id LEFT JOIN jigs j ON j.name = r.jig
+LEFT JOIN slots s ON s.slot = CASE WHEN n.system THEN -nr.id ELSE n.id END
+LEFT JOIN runs slot_run ON slot_run.slot = s.slot AND slot_run.state IN ('accepted', 'running')
+LEFT JOIN node_roles held ON held.id = slot_run.node_role_id LEFT JOIN roles holder ON holder.id = held.role_id
+LEFT JOIN node_roles ahead ON ahead.id = s.candidate_id LEFT JOIN roles first ON first.id = ahead.role_id
+WHERE nr.id = :id
+"""
+
+_PARENTS = """
+SELECT p.id, r.name || ' on ' || n.name AS title, p.state
+FROM node_role_edges e JOIN node_roles p ON p.id = e.parent_id JOIN roles r ON r.id = p.role_id
+JOIN nodes n ON n.id = p.node_id WHERE e.child_id = :id AND p.state <> :active ORDER BY p.cohort, p.id
+"""
+
+
+async def why(session: Session, node_role_id: int, cap: int | None = None) -> list[Reason]:
+    """The chain of reasons, from the noderole asked about to the one a person can do something about."""
+    chain: list[Reason] = []
+    seen: set[int] = set()
+    at: int | None = node_role_id
+    while at is not None and at not in seen and len(chain) < LONGEST:
+        seen.add(at)
+        chain.append(reason(await _situation(session, at, cap)))
+        at = chain[-1].next_id
+    return chain
+
+
+async def _situation(session: Session, id: int, cap: int | None) -> Situation:
+    row = await session.row(_SITUATION, id=id)
+    if row is None:
+        raise NotFound("noderole", id)
+    parents = await session.rows(_PARENTS, id=id, active=int(ACTIVE))
+    running: int = await session.value(
+        "SELECT count(*) FROM runs WHERE state IN ('accepted', 'running') AND state = 'running'"
+    )
+    return Situation(
+        id=row.id,
+        role=row.role,
+        node=row.node,
+        deployment=row.deployment,
+        state=NodeRoleState(row.state),
+        error=row.error,
+        held=row.held,
+        alive=row.alive,
+        available=row.available,
+        jig=row.jig,
+        jig_active=row.jig_active,
+        slot_run=row.slot_run,
+        slot_title=row.slot_role or "",
+        run_id=row.run_id,
+        pending_hooks=row.pending_hooks,
+        ahead=row.first_role if row.candidate_id not in (None, id) else "",
+        cap_full=cap is not None and running >= cap,
+        parents=tuple((parent.id, parent.title, NodeRoleState(parent.state)) for parent in parents),
+    )

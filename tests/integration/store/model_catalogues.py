@@ -1,0 +1,157 @@
+"""Random barclamps for the stateful test, in the naive model's words, and the same as the product reads them."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import strategies as st
+from tests.integration.store.naive_graph import Attrib, Role
+
+from rackwright.domain import catalogue as product
+
+FLAGS: Sequence[frozenset[str]] = [
+    frozenset(flags.split())
+    for flags in (
+        *("", "", "", "", "implicit", "implicit", "cluster", "cluster", "cluster", "service", "destructive"),
+        *("abstract", "milestone", "implicit destructive", "cluster destructive", "cluster service", "powersave"),
+    )
+]
+FIRST_FLAGS: Sequence[frozenset[str]] = [
+    *FLAGS,
+    *(frozenset(flags.split()) for flags in ("discovery", "discovery implicit", "discovery cluster", "bootstrap")),
+]
+VALUES = (1, 2, 3)
+
+
+@dataclass
+class Declared:
+    """What one barclamp says."""
+
+    roles: list[Role] = field(default_factory=list)
+    attribs: list[Attrib] = field(default_factory=list)
+    clients: dict[str, str | None] = field(default_factory=lambda: {"hand": None, "tool": None})
+
+
+def place(number: int) -> list[str]:
+    """Where attrib number such-and-such lies; a few share a map."""
+    return ["shared", f"k{number}"] if number % 2 else [f"k{number}"]
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> dict[str, Any]:
+    """Data as a person, a template or a run might say it."""
+    found: dict[str, Any] = {}
+    for number in draw(st.lists(st.integers(0, 4), max_size=2)):
+        steps = place(number)
+        inner = found.setdefault(steps[0], {}) if len(steps) > 1 else found
+        inner[steps[-1]] = draw(st.sampled_from(VALUES))
+    return found
+
+
+@st.composite
+def declared(draw: st.DrawFn) -> Declared:
+    count = draw(st.integers(3, 8))
+    names = [f"r{index}" for index in range(count)]
+    result = Declared()
+    result.attribs.append(Attrib("fact", None, ["k0"]))
+    for index, name in enumerate(names):
+        result.roles.append(_role(draw, names, index, [attrib.name for attrib in result.attribs]))
+        if draw(st.integers(0, 2)) == 0:
+            has_default = draw(st.booleans())
+            default = draw(st.sampled_from(VALUES)) if has_default else None
+            result.attribs.append(Attrib(f"of-{name}", name, place(index % 5), default, has_default))
+    if "implicit" in result.roles[0].flags:
+        result.clients["tool"] = "r0"
+        result.roles[0].jig = "hand"
+    return result
+
+
+def without_circles(said: Declared) -> Declared:
+    """Nothing requires what comes after it."""
+    after = copy.deepcopy(said)
+    names = [role.name for role in after.roles]
+    for index, role in enumerate(after.roles):
+        role.requires = [name for name in role.requires if name not in names[index:]]
+    return after
+
+
+def _role(draw: st.DrawFn, names: list[str], index: int, attribs: list[str]) -> Role:
+    def some(of: Sequence[str], one_in: int, most: int) -> list[str]:
+        if not of or draw(st.integers(1, one_in)) > 1:
+            return []
+        return draw(st.lists(st.sampled_from(of), min_size=1, max_size=most, unique=True))
+
+    before, after = names[:index], names[index + 1 :]
+    others = before + after
+    role = Role(names[index], jig=draw(st.sampled_from(("hand", "hand", "tool"))))
+    role.flags = set(draw(st.sampled_from(FIRST_FLAGS if index < 2 else FLAGS)))
+    role.provides = some(others, 3, 1)
+    role.requires = list(dict.fromkeys(some(before, 1, 2) + some([*others, "ghost"], 25, 1)))
+    role.requires = [name for name in role.requires if name not in role.provides]
+    role.attaches = [name for name in some(after, 6, 1) if name not in role.requires]
+    role.conflicts = some(others, 5, 1)
+    role.wants = some(attribs, 2, 2)
+    role.template = draw(layers())
+    return role
+
+
+@st.composite
+def amended(draw: st.DrawFn, before: Declared) -> Declared:
+    """The same barclamp with one thing about it changed."""
+    after = copy.deepcopy(before)
+    role = draw(st.sampled_from(after.roles))
+    names = [other.name for other in after.roles if other is not role]
+    match draw(st.sampled_from(("template", "template", "conflicts", "provides", "flags", "drop", "cycle"))):
+        case "template":
+            role.template = draw(layers())
+        case "conflicts":
+            role.conflicts = [draw(st.sampled_from(names))]
+        case "provides":
+            role.provides = [name for name in [draw(st.sampled_from(names))] if name not in role.requires]
+        case "flags":
+            role.flags = set(draw(st.sampled_from(FLAGS)))
+        case "drop":
+            if not any(attrib.role == role.name for attrib in after.attribs) and role.name != "r0":
+                after.roles.remove(role)
+        case "cycle":
+            role.requires = [*dict.fromkeys([*role.requires, draw(st.sampled_from(names))])]
+            role.requires = [name for name in role.requires if name not in role.provides]
+    if "implicit" not in after.roles[0].flags:
+        after.clients["tool"] = None
+    return after
+
+
+def as_product(declared: Declared) -> product.Barclamp:
+    return product.Barclamp(
+        name="random",
+        jigs=tuple(
+            product.Jig(name, "random", "noop", client_role=client) for name, client in declared.clients.items()
+        ),
+        roles=tuple(
+            product.Role(
+                name=role.name,
+                barclamp="random",
+                jig=role.jig,
+                requires=tuple(role.requires),
+                attaches=tuple(role.attaches),
+                wants=tuple(role.wants),
+                provides=tuple(role.provides),
+                conflicts=tuple(role.conflicts),
+                flags=frozenset(product.Flag(flag) for flag in role.flags),
+                template=role.template,
+            )
+            for role in declared.roles
+        ),
+        attribs=tuple(
+            product.Attrib(
+                name=attrib.name,
+                barclamp="random",
+                map=tuple(attrib.map),
+                role=attrib.role,
+                default=attrib.default,
+                has_default=attrib.has_default,
+            )
+            for attrib in declared.attribs
+        ),
+    )

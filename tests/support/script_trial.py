@@ -1,0 +1,64 @@
+"""A script jig with the scripts of one role, for tests: runs them on a node and keeps what was said."""
+
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import asyncssh
+
+from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.runs import Outcome, Run
+from rackwright.jigs.script import ScriptJig
+from rackwright.jigs.ssh import Connections, HostKeyWatch, Target
+
+
+class Trial:
+    """One server's view of one node."""
+
+    def __init__(self, folder: Path, key: asyncssh.SSHKey, target: Target, keepalive: float = 15.0) -> None:
+        self.target = target
+        self.deadline = 60.0
+        self.log: list[str] = []
+        self.first_seen: list[str] = []
+        self.differed: list[str] = []
+        self._folder = folder
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._tokens = itertools.count(1)
+        watch = HostKeyWatch(self._first_seen, self._differs)
+        self.jig = ScriptJig(
+            lambda role: sorted(self._folder.glob("*.sh")),
+            self._target,
+            Connections(key, watch, keepalive=keepalive),
+            lambda run: self.deadline,
+        )
+
+    def scripts(self, **scripts: str) -> None:
+        """The role's scripts, by name without `.sh`; what was there before goes."""
+        for old in self._folder.iterdir():
+            old.unlink()
+        for name, text in scripts.items():
+            (self._folder / f"{name}.sh").write_text(text)
+
+    async def run(self, attributes: JsonObject | None = None, token: int | None = None) -> Outcome:
+        number = next(self._tokens) if token is None else token
+        run = Run(number, 1, 1, "n1.example", "test", "script", "script", attributes or {}, deadline=3600.0)
+        return await self.jig.run(run, self.log.append)
+
+    async def _target(self, node_id: int) -> Target:
+        return self.target
+
+    async def _first_seen(self, node_id: int, host_key: str) -> None:
+        self.first_seen.append(host_key)
+
+    async def _differs(self, node_id: int, host_key: str) -> None:
+        self.differed.append(host_key)
+
+
+@asynccontextmanager
+async def trial(folder: Path, key: asyncssh.SSHKey, target: Target, keepalive: float = 15.0) -> AsyncIterator[Trial]:
+    made = Trial(folder, key, target, keepalive)
+    try:
+        yield made
+    finally:
+        await made.jig.close()
