@@ -142,7 +142,7 @@ def outcomes(report: Report) -> dict[str, tuple[str, bool | None]]:
     return {record.id: (record.outcome.value, record.result) for record in report.records}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(trees())
 def test_every_mode_keeps_requisites_and_ends_in_the_same_world(tree: dict[str, Any]) -> None:
     try:
@@ -176,7 +176,7 @@ def longest_chain(made: Plan) -> int:
     return max(deepest, default=0)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(trees(packages_fail=False))
 def test_genius_runs_no_more_package_transactions_than_the_longest_chain_needs(tree: dict[str, Any]) -> None:
     # A package that something must be done before (prereq) stays on its own, so those trees say nothing here.

@@ -225,10 +225,10 @@ def test_a_command_without_settle_fails_its_state(write: Write) -> None:
     assert [record.outcome.value for record in report.records] == ["failed", "changed"]
 
 
-def test_ten_thousand_states_in_a_chain_need_no_recursion(write: Write) -> None:
+def test_a_chain_longer_than_the_recursion_limit_is_planned_and_run(write: Write) -> None:
     text = "s0:\n  test.nop\n" + "".join(
-        f"s{n}:\n  test.nop:\n    - require:\n      - test: s{n - 1}\n" for n in range(1, 5000)
+        f"s{n}:\n  test.nop:\n    - require:\n      - test: s{n - 1}\n" for n in range(1, 2000)
     )
     tree, sls = place(write(init=text))
     for mode in ("ansible", "justdoit"):
-        assert Run(plan(tree, sls), mode).go().summary()["unchanged"] == 5000
+        assert Run(plan(tree, sls), mode).go().summary()["unchanged"] == 2000

@@ -59,7 +59,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(VALUES, st.sampled_from([None, True, False]), st.sampled_from([None, "|", "'", '"']), st.integers(2, 4))
 def test_quick_reader_agrees_on_whatever_pyyaml_writes(value: Any, flow: Any, style: Any, indent: int) -> None:
     both(yaml.safe_dump(value, default_flow_style=flow, default_style=style, indent=indent, width=1000))
@@ -73,7 +73,7 @@ a:|b: 1|- x|  - y|  c: d|- k: v|  m:|    - n|# note|  # note|e: |f: |g: 'q'|h: "
 LINES = st.lists(st.sampled_from(PIECES.replace("\n", "").split("|")), max_size=9)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(LINES)
 def test_quick_reader_agrees_on_lines_thrown_together(lines: list[str]) -> None:
     text = "\n".join(lines)

@@ -138,7 +138,7 @@ def interpreters() -> list[str]:
     return [sys.executable, *working]
 
 
-@pytest.mark.parametrize("python", interpreters())
+@pytest.mark.parametrize("python", interpreters(), ids=lambda path: Path(path).name)
 def test_the_bundle_is_the_same_each_time_and_runs_a_job_alone(tmp_path: Path, python: str) -> None:
     bundle = build()
     assert bundle.digest == build().digest
