@@ -14,6 +14,8 @@ NOUNS: dict[str, tuple[str, str]] = {
     "deployment": ("rackwright.cli.deployment:app", "what people want of them"),
     "noderole": ("rackwright.cli.noderole:app", "roles bound to nodes"),
     "anneal": ("rackwright.cli.anneal:app", "the work itself"),
+    "module": ("rackwright.cli.module:main", "sign and verify extension modules of the state engine"),
+    "state": ("rackwright.cli.state:main", "apply, test, show and explain states on this machine"),
 }
 """noun -> (where it lives, one line for --help)"""
 

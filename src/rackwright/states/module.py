@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 Arguments = Dict[str, Any]
 """A function's arguments, validated and with defaults filled in. `name` is always there."""
@@ -26,7 +26,7 @@ class Argument:
 
     name: str
     type: str = "str"
-    """str, int, bool, float, list, dict, mode (an octal file mode) or any"""
+    """str, int, bool, float, list, dict, any, or mode: an octal file mode, which arrives as a str such as "0644" """
     help: str = ""
     required: bool = False
     default: Any = None
@@ -64,6 +64,33 @@ class Result:
     """More to refer to as ${ID.key}; the changes' own keys are there anyway (`${ID.stdout}`)."""
 
 
+@dataclass(frozen=True)
+class Command:
+    """A program that `apply` or `watch` wants run. Returned in place of a result, it costs no thread: the engine starts
+    it, waits for it among all the others, and hands what came of it to the function's `settle`."""
+
+    argv: Tuple[str, ...]
+    env: Optional[Dict[str, str]] = None
+    """The whole environment; None is the engine's own."""
+    cwd: Optional[str] = None
+    user: Optional[str] = None
+    umask: Optional[int] = None
+    stdin: bytes = b""
+    timeout: Optional[float] = None
+    """Seconds until the program and its process group are killed."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A program that has ended (or could not start: then `pid` is 0 and `stderr` says why)."""
+
+    status: int
+    stdout: str
+    stderr: str
+    pid: int
+    timed_out: bool = False
+
+
 @dataclass
 class Context:
     """What a state function may use of the run around it."""
@@ -79,6 +106,8 @@ class Context:
     """A threading.RLock for `once` and for what may not run twice at a time (apt)."""
     log: Callable[[str], None]
     """A line of live output of the running state."""
+    changed: Tuple[str, ...] = ()
+    """For `watch` only: the watched states that changed, each as `module: ID`."""
 
 
 def nothing_written(arguments: Arguments) -> List[Resource]:
@@ -93,11 +122,16 @@ class StateFunction:
     doc: str
     arguments: Tuple[Argument, ...]
     check: Callable[[Arguments, Context], Check]
-    apply: Callable[[Arguments, Check, Context], Result]
-    watch: Optional[Callable[[Arguments, Context], Result]] = None
-    """Salt's mod_watch: called when a watched state changed and this one did not."""
+    apply: Callable[[Arguments, Check, Context], Union[Result, Command]]
+    """Called only if check found changes."""
+    watch: Optional[Callable[[Arguments, Context], Union[Result, Command]]] = None
+    """Salt's mod_watch: called when a watched state changed and this one did not; never in a dry run."""
     validate: Optional[Callable[[Arguments], List[str]]] = None
     """Rules across arguments; each string is an error for the person. Runs before anything is touched."""
     resources: Callable[[Arguments], List[Resource]] = nothing_written
     batch: Optional[Callable[[Sequence[Arguments], Context], List[Result]]] = None
     """Brings about several states of this function at once, one result each (`genius` mode)."""
+    settle: Optional[Callable[[Arguments, Finished], Result]] = None
+    """Reads the end of the command that `apply` or `watch` returned. Functions that return none need none."""
+    inline: bool = False
+    """True if it never waits for another process: then it is run without a thread of its own."""

@@ -1,0 +1,75 @@
+"""Builds the engine as one zipapp: a file that any node with python3 >= 3.9 can run, and that needs nothing else there.
+
+It holds this package and the pure Python of Jinja and PyYAML as they are installed here. The same installation gives
+the same bytes, so its digest names it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Dict, Iterator, NamedTuple, Tuple
+
+_DATE = (1980, 1, 1, 0, 0, 0)
+_LIBRARIES = ("jinja2", "markupsafe", "yaml")
+_NOT_FOR_NODES = ("states/bundle.py",)
+
+_MAIN = """\
+import sys
+if sys.version_info < (3, 9):
+    sys.exit("the state engine needs python3 >= 3.9, this is " + sys.version.split()[0])
+from rackwright.states.node import main
+sys.exit(main())
+"""
+
+
+class Bundle(NamedTuple):
+    content: bytes
+    digest: str
+    """sha256, in hex."""
+
+    @property
+    def name(self) -> str:
+        return f"rackwright-states-{self.digest[:16]}.pyz"
+
+    def write(self, folder: Path) -> Path:
+        """Put the bundle into a folder under its own name, whole or not at all."""
+        path = folder / self.name
+        aside = folder / f".{self.name}.{os.getpid()}"
+        aside.write_bytes(self.content)
+        aside.chmod(0o700)
+        aside.replace(path)
+        return path
+
+
+def build() -> Bundle:
+    """The bundle of this installation."""
+    files: Dict[str, bytes] = {"__main__.py": _MAIN.encode(), "rackwright/__init__.py": b""}
+    here = Path(__file__).parent
+    for name, content in _sources(here, "rackwright/states"):
+        if not name.endswith(_NOT_FOR_NODES):
+            files[name] = content
+    for library in _LIBRARIES:
+        spec = find_spec(library)
+        if spec is None or not spec.submodule_search_locations:
+            raise ModuleNotFoundError(f"{library} is not installed as a package, so it cannot go into the bundle")
+        files.update(_sources(Path(spec.submodule_search_locations[0]), library))
+    packed = io.BytesIO()
+    # Stored, not deflated: what zlib makes of the same bytes differs from one version of it to the next.
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, _DATE)
+            entry.external_attr = 0o600 << 16
+            entry.create_system = 3
+            archive.writestr(entry, files[name])
+    content = b"#!/usr/bin/env python3\n" + packed.getvalue()
+    return Bundle(content, hashlib.sha256(content).hexdigest())
+
+
+def _sources(folder: Path, inside: str) -> Iterator[Tuple[str, bytes]]:
+    for path in sorted(folder.rglob("*.py")):
+        yield f"{inside}/{path.relative_to(folder).as_posix()}", path.read_bytes()

@@ -1,0 +1,404 @@
+"""Extension modules: Python files of the modules' own shape, taken only with a good signature and never backwards.
+
+Beside `NAME.py` stands `NAME.py.manifest`: name, version, sha256 and an OpenSSH signature over those three. The bytes
+that were verified are the bytes that run; nothing is read twice. Where the bytes come from is a `Source`; which keys
+are good is an OpenSSH allowed-signers file; which versions were seen is the `Memory`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple
+
+from .catalogue import Catalogue
+from .module import StateError, StateFunction
+from .refusal import refuse
+
+NAMESPACE = "rackwright-module"
+MANIFEST = ".manifest"
+SIGNERS = Path("/etc/rackwright/module-signers")
+SEEN = Path("/var/lib/rackwright/module-versions.json")
+FOLDER = "_modules"
+"""Where a state tree keeps its own."""
+SIZE_LIMIT = 4 * 1024 * 1024
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+VERSION = re.compile(r"\d{1,9}(\.\d{1,9}){0,5}")
+DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class ExtensionRefused(Exception):
+    """The module is not loaded; the text says which, why, and what would make it right."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What is said of a module, and the signature that makes it believable."""
+
+    name: str
+    version: str
+    sha256: str
+    signature: str
+
+    def signed_text(self) -> bytes:
+        """Exactly what the signature is over: three lines, so that neither name nor version can be exchanged."""
+        return f"name: {self.name}\nversion: {self.version}\nsha256: {self.sha256}\n".encode()
+
+    def dump(self) -> str:
+        fields = {"name": self.name, "version": self.version, "sha256": self.sha256, "signature": self.signature}
+        return json.dumps(fields, indent=2) + "\n"
+
+
+def parse_manifest(text: bytes, name: str) -> Manifest:
+    try:
+        fields = json.loads(text)
+        manifest = Manifest(*(str(fields[key]) for key in ("name", "version", "sha256", "signature")))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ExtensionRefused(f"module {name}: its manifest cannot be read ({error}); sign it again") from error
+    if manifest.name != name:
+        raise ExtensionRefused(f"module {name}: its manifest is that of {manifest.name!r}")
+    check_words(manifest.name, manifest.version)
+    if not DIGEST.fullmatch(manifest.sha256):
+        raise ExtensionRefused(f"module {name}: its manifest has no sha256")
+    return manifest
+
+
+def check_words(name: str, version: str) -> None:
+    if not NAME.fullmatch(name):
+        raise ExtensionRefused(
+            f"{name!r} is no name for a module: small letters, digits and _, beginning with a letter"
+        )
+    if not VERSION.fullmatch(version):
+        raise ExtensionRefused(f"module {name}: {version!r} is no version; write numbers with dots between, like 1.4.2")
+
+
+def version_key(version: str) -> Tuple[int, ...]:
+    """1.2 and 1.2.0 are the same version."""
+    numbers = [int(part) for part in version.split(".")]
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
+
+
+# Where modules come from
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A module as it was found: not believed yet."""
+
+    code: bytes
+    manifest: Optional[bytes]
+    origin: str
+
+
+class Source(Protocol):
+    """Where modules may come from."""
+
+    def names(self) -> Sequence[str]:
+        """The modules it is known to have."""
+
+    def fetch(self, name: str) -> Optional[Bundle]:
+        """The module, or None if it is not here."""
+
+
+class Datastore(Protocol):
+    """A store of keys and values, as the mesh has one."""
+
+    def get(self, key: str) -> Optional[bytes]: ...
+
+    def keys(self, prefix: str) -> Sequence[str]: ...
+
+
+@dataclass(frozen=True)
+class FolderSource:
+    """A folder, for example `_modules` of a state repository."""
+
+    folder: Path
+
+    def names(self) -> Sequence[str]:
+        return sorted(path.stem for path in self.folder.glob("*.py")) if self.folder.is_dir() else []
+
+    def fetch(self, name: str) -> Optional[Bundle]:
+        path = self.folder / f"{name}.py"
+        if not path.is_file():
+            return None
+        manifest = Path(f"{path}{MANIFEST}")
+        return Bundle(_read(path), _read(manifest) if manifest.is_file() else None, str(path))
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return _bounded(file.read(SIZE_LIMIT + 1), str(path))
+
+
+def _bounded(content: bytes, origin: str) -> bytes:
+    if len(content) > SIZE_LIMIT:
+        raise ExtensionRefused(f"{origin} is larger than {SIZE_LIMIT} bytes, which no module is")
+    return content
+
+
+@dataclass(frozen=True)
+class DatastoreSource:
+    """The cluster's datastore: `PREFIX/NAME.py` and `PREFIX/NAME.py.manifest`."""
+
+    store: Datastore
+    prefix: str = "modules"
+
+    def names(self) -> Sequence[str]:
+        start = f"{self.prefix}/"
+        return sorted(key[len(start) : -len(".py")] for key in self.store.keys(start) if key.endswith(".py"))
+
+    def fetch(self, name: str) -> Optional[Bundle]:
+        key = f"{self.prefix}/{name}.py"
+        code = self.store.get(key)
+        return None if code is None else Bundle(_bounded(code, key), self.store.get(key + MANIFEST), f"datastore:{key}")
+
+
+@dataclass(frozen=True)
+class UrlSource:
+    """A web folder. It is not trusted: only the signature is, so http would do as well."""
+
+    base: str
+    timeout: float = 30.0
+
+    def names(self) -> Sequence[str]:
+        """A web folder cannot be listed; its modules are asked for by name."""
+        return []
+
+    def fetch(self, name: str) -> Optional[Bundle]:
+        url = f"{self.base.rstrip('/')}/{name}.py"
+        code = self._get(url)
+        return None if code is None else Bundle(code, self._get(url + MANIFEST), url)
+
+    def _get(self, url: str) -> Optional[bytes]:
+        import urllib.error
+        import urllib.request
+
+        if not url.startswith(("http://", "https://")):
+            raise ExtensionRefused(f"{url} is no http or https address")
+        try:
+            with urllib.request.urlopen(url, timeout=self.timeout) as answer:  # noqa: S310 - checked above
+                return _bounded(answer.read(SIZE_LIMIT + 1), url)
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                return None
+            raise ExtensionRefused(f"cannot fetch {url}: {error}") from error
+        except OSError as error:
+            raise ExtensionRefused(f"cannot fetch {url}: {error}") from error
+
+
+# Signatures
+
+
+def sign(code: bytes, name: str, version: str, key: Path) -> Manifest:
+    """The manifest for a module, signed with an OpenSSH key (a private one, or the public half of one in the agent)."""
+    check_words(name, version)
+    unsigned = Manifest(name, version, hashlib.sha256(code).hexdigest(), "")
+    command = ["ssh-keygen", "-q", "-Y", "sign", "-n", NAMESPACE, "-f", str(key)]
+    done = _ssh_keygen(command, unsigned.signed_text())
+    if done.returncode != 0:
+        raise ExtensionRefused(f"module {name} cannot be signed with {key}: {_said(done)}")
+    return Manifest(unsigned.name, unsigned.version, unsigned.sha256, done.stdout.decode())
+
+
+def verify(bundle: Bundle, name: str, signers: Path) -> Tuple[Manifest, str]:
+    """The manifest and who signed it, or ExtensionRefused."""
+    if bundle.manifest is None:
+        raise ExtensionRefused(
+            f"module {name} ({bundle.origin}) is not signed: there is no {name}.py{MANIFEST} beside it; "
+            f"sign it with: rackwright module sign {name}.py --version VERSION --key KEY"
+        )
+    manifest = parse_manifest(bundle.manifest, name)
+    digest = hashlib.sha256(bundle.code).hexdigest()
+    if digest != manifest.sha256:
+        raise ExtensionRefused(
+            f"module {name} ({bundle.origin}) was altered after it was signed: its sha256 is {digest}, "
+            f"the manifest says {manifest.sha256}"
+        )
+    if not signers.is_file():
+        raise ExtensionRefused(
+            f"module {name} ({bundle.origin}): no key is trusted here, there is no {signers}; "
+            "put the signers in it, a line each: NAME KEYTYPE KEY"
+        )
+    with tempfile.NamedTemporaryFile(prefix="rackwright-") as file:
+        file.write(manifest.signature.encode())
+        file.flush()
+        return manifest, _signer(manifest, bundle, signers, file.name)
+
+
+def _signer(manifest: Manifest, bundle: Bundle, signers: Path, signature: str) -> str:
+    find = ["ssh-keygen", "-Y", "find-principals", "-f", str(signers), "-s", signature]
+    found = _ssh_keygen(find, b"")
+    who = found.stdout.decode("utf-8", "replace").split("\n")[0].strip()
+    if found.returncode != 0 or not who:
+        raise ExtensionRefused(
+            f"module {manifest.name} ({bundle.origin}) is not signed by a key that {signers} trusts: {_said(found)}"
+        )
+    check = ["ssh-keygen", "-Y", "verify", "-f", str(signers), "-I", who, "-n", NAMESPACE, "-s", signature]
+    done = _ssh_keygen(check, manifest.signed_text())
+    if done.returncode != 0:
+        raise ExtensionRefused(f"module {manifest.name} ({bundle.origin}): its signature is not good: {_said(done)}")
+    return who
+
+
+def _ssh_keygen(command: List[str], stdin: bytes) -> "subprocess.CompletedProcess[bytes]":
+    try:
+        # Without a terminal and without an asker, a key with a passphrase fails at once instead of waiting for one.
+        environment = {**os.environ, "SSH_ASKPASS_REQUIRE": "never", "LC_ALL": "C"}
+        return subprocess.run(command, input=stdin, capture_output=True, timeout=60, env=environment)
+    except FileNotFoundError as error:
+        raise ExtensionRefused(
+            "ssh-keygen is not on this machine; signatures of modules need OpenSSH 8.2 or newer"
+        ) from error
+
+
+def _said(done: "subprocess.CompletedProcess[bytes]") -> str:
+    said = (done.stderr or done.stdout).decode("utf-8", "replace").split("\n")
+    return "; ".join(line.strip() for line in said if line.strip()) or f"ssh-keygen ended with {done.returncode}"
+
+
+# What was seen before
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The highest version of each module this machine ever took, so that an old signed one cannot be played back."""
+
+    path: Path = SEEN
+
+    def check(self, manifest: Manifest) -> None:
+        self._check(manifest, self._read())
+
+    def take(self, manifest: Manifest) -> None:
+        """Check and remember in one step; two runs at a time cannot undo each other."""
+        with self._locked():
+            seen = self._read()
+            self._check(manifest, seen)
+            kept = {"version": manifest.version, "sha256": manifest.sha256}
+            if seen.get(manifest.name) != kept:
+                self._write({**seen, manifest.name: kept})
+
+    def _check(self, manifest: Manifest, seen: Mapping[str, Mapping[str, str]]) -> None:
+        before = seen.get(manifest.name)
+        if before is None:
+            return
+        old, new = version_key(before["version"]), version_key(manifest.version)
+        if new < old:
+            raise ExtensionRefused(
+                f"module {manifest.name} {manifest.version} is a downgrade: {before['version']} was used here before; "
+                f"sign it with a higher version, or take it out of {self.path} if this is wanted"
+            )
+        if new == old and manifest.sha256 != before["sha256"]:
+            raise ExtensionRefused(
+                f"module {manifest.name} {manifest.version} is not the {before['version']} that was used here before; "
+                "a changed module needs a higher version"
+            )
+
+    def _read(self) -> Dict[str, Dict[str, str]]:
+        try:
+            found: Dict[str, Dict[str, str]] = json.loads(self.path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except ValueError as error:
+            raise ExtensionRefused(
+                f"{self.path} cannot be read ({error}); put it right, or remove it to forget"
+            ) from error
+        return found
+
+    def _write(self, seen: Mapping[str, Mapping[str, str]]) -> None:
+        from .support.files import Owner, write_whole
+
+        try:
+            write_whole(str(self.path), (json.dumps(seen, indent=2, sort_keys=True) + "\n").encode(), Owner(mode=0o600))
+        except StateError as error:
+            raise ExtensionRefused(f"cannot remember the versions of modules: {error}") from error
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with Path(f"{self.path}.lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+# Loading
+
+
+@dataclass(frozen=True)
+class Extension:
+    """A module that was verified and loaded."""
+
+    name: str
+    version: str
+    signer: str
+    origin: str
+    functions: Tuple[StateFunction, ...]
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Takes modules from sources, in their order, if they are signed by a trusted key and no downgrade."""
+
+    sources: Tuple[Source, ...]
+    signers: Path = SIGNERS
+    memory: Memory = Memory()
+
+    def load(self, name: str) -> Optional[Extension]:
+        """The module, or None if no source has it. The first source that has it decides."""
+        bundle = self.find(name)
+        if bundle is None:
+            return None
+        manifest, signer = verify(bundle, name, self.signers)
+        self.memory.take(manifest)
+        return Extension(name, manifest.version, signer, bundle.origin, _functions(bundle, name))
+
+    def find(self, name: str) -> Optional[Bundle]:
+        if not NAME.fullmatch(name):
+            raise ExtensionRefused(f"{name!r} is no name for a module")
+        found = (source.fetch(name) for source in self.sources)
+        return next((bundle for bundle in found if bundle is not None), None)
+
+    def names(self) -> List[str]:
+        return sorted({name for source in self.sources for name in source.names()})
+
+    def functions(self) -> Dict[str, Tuple[StateFunction, ...]]:
+        """The functions of every module the sources can list, for the engine's catalogue."""
+        loaded = (self.load(name) for name in self.names())
+        return {extension.name: extension.functions for extension in loaded if extension is not None}
+
+
+def _functions(bundle: Bundle, name: str) -> Tuple[StateFunction, ...]:
+    module = ModuleType(f"rackwright_extension_{name}")
+    module.__file__ = bundle.origin
+    try:
+        exec(compile(bundle.code, bundle.origin, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - it is signed
+    except Exception as error:
+        raise ExtensionRefused(
+            f"module {name} ({bundle.origin}) fails to load: {type(error).__name__}: {error}"
+        ) from error
+    functions = getattr(module, "FUNCTIONS", None)
+    if not isinstance(functions, (tuple, list)) or not all(isinstance(one, StateFunction) for one in functions):
+        raise ExtensionRefused(f"module {name} ({bundle.origin}) has no FUNCTIONS = (StateFunction(...), ...)")
+    return tuple(functions)
+
+
+def tree_catalogue(root: Path, signers: Path = SIGNERS, memory: Optional[Memory] = None) -> Catalogue:
+    """The built-in modules and the tree's own. One that is refused refuses the run, before anything is touched."""
+    folder = root / FOLDER
+    if not folder.is_dir():
+        return Catalogue()
+    try:
+        return Catalogue(Loader((FolderSource(folder),), signers, memory or Memory()).functions())
+    except ExtensionRefused as refused:
+        raise refuse(str(refused)) from refused

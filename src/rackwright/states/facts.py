@@ -1,0 +1,48 @@
+"""What a node knows of itself without asking anybody: the `grains` of templates and top files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Dict
+
+_FAMILIES = {
+    "debian": "Debian",
+    "ubuntu": "Debian",
+    "fedora": "RedHat",
+    "rhel": "RedHat",
+    "centos": "RedHat",
+    "suse": "Suse",
+    "alpine": "Alpine",
+    "arch": "Arch",
+}
+
+
+def facts(name: str = "") -> Dict[str, Any]:
+    """The facts of this machine. `name` is the node's own, where it differs from the host's."""
+    uname = os.uname()
+    release = _os_release()
+    likes = [release.get("ID", ""), *release.get("ID_LIKE", "").split()]
+    family = next((_FAMILIES[like] for like in likes if like in _FAMILIES), release.get("NAME", ""))
+    host = uname.nodename
+    return {
+        "id": name or host,
+        "host": host.partition(".")[0],
+        "kernel": uname.sysname,
+        "kernelrelease": uname.release,
+        "cpuarch": uname.machine,
+        "num_cpus": os.cpu_count() or 1,
+        "os": release.get("NAME", "").partition(" ")[0],
+        "os_family": family,
+        "osrelease": release.get("VERSION_ID", ""),
+        "oscodename": release.get("VERSION_CODENAME", ""),
+    }
+
+
+def _os_release() -> Dict[str, str]:
+    try:
+        text = Path("/etc/os-release").read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {key: value.strip().strip('"') for key, _, value in pairs}

@@ -1,0 +1,11 @@
+"""Files, folders and links: their content, owner and mode, with real diffs and whole-file writes.
+
+One file here a family of functions; the writing itself is in `support/files.py`.
+"""
+
+from .edit import FUNCTIONS as EDIT
+from .links import FUNCTIONS as LINKS
+from .managed import FUNCTIONS as MANAGED
+from .tree import FUNCTIONS as TREE
+
+FUNCTIONS = (*MANAGED, *TREE, *LINKS, *EDIT)

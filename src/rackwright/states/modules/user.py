@@ -1,0 +1,194 @@
+"""Users: present with the given identity, groups, home and password, or absent."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import Any, Dict, List, Optional
+
+from ..module import Argument, Arguments, Check, Context, Resource, StateError, StateFunction
+from ..support.accounts import Accounts, User
+from ..support.plan import Plan, carry_out
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]*\$?")
+
+
+def check_present(arguments: Arguments, context: Context) -> Check:
+    accounts, name = Accounts(str(arguments.get("root") or "")), str(arguments["name"])
+    found = accounts.user(name)
+    plan = Plan()
+    gid = _gid(arguments, accounts, context)
+    groups = _groups(arguments, accounts, found, context)
+    if found is None:
+        _plan_new(plan, arguments, accounts, gid, groups)
+    else:
+        _plan_changes(plan, arguments, accounts, found, gid, groups)
+    _plan_password(plan, arguments, accounts, found)
+    return plan.check(
+        f"User {name} is present and up to date", f"User {name} would be {'updated' if found else 'added'}"
+    )
+
+
+def _gid(arguments: Arguments, accounts: Accounts, context: Context) -> Optional[str]:
+    """The primary group as a number, given by number or name."""
+    wanted = arguments.get("gid")
+    if wanted is None or str(wanted).isdigit():
+        return None if wanted is None else str(wanted)
+    group = accounts.group(str(wanted))
+    if group is None:
+        if context.test:
+            return str(wanted)
+        raise StateError(f"there is no group {wanted!r} for the user; add a group.present state and require it")
+    return str(group.gid)
+
+
+def _groups(arguments: Arguments, accounts: Accounts, found: Optional[User], context: Context) -> Optional[List[str]]:
+    """The supplementary groups the user should end up with; None if the state does not say."""
+    wanted, optional = arguments.get("groups"), arguments.get("optional_groups")
+    if wanted is None and optional is None:
+        return None
+    known = {group.name: group for group in accounts.groups()}
+    missing = [str(name) for name in wanted or [] if str(name) not in known]
+    if missing and not context.test:
+        raise StateError(f"there is no group {', '.join(missing)}; add group.present states and require them")
+    chosen = {str(name) for name in wanted or []} | {str(name) for name in optional or [] if str(name) in known}
+    if not arguments["remove_groups"]:
+        chosen |= {group.name for group in known.values() if str(arguments["name"]) in group.members}
+    return sorted(chosen)
+
+
+def _plan_new(
+    plan: Plan, arguments: Arguments, accounts: Accounts, gid: Optional[str], groups: Optional[List[str]]
+) -> None:
+    name = str(arguments["name"])
+    flags: List[str] = ["--system"] if arguments["system"] else []
+    # On Debian useradd leaves the home away unless told; on others it makes it unless told.
+    flags.append("--create-home" if arguments["createhome"] and not arguments["system"] else "--no-create-home")
+    if gid is not None:
+        flags.append("--no-user-group")
+    elif arguments.get("usergroup") is not None:
+        flags.append("--user-group" if arguments["usergroup"] else "--no-user-group")
+    told: Dict[str, Any] = {"name": name}
+    for flag, key, value in (
+        ("--uid", "uid", arguments.get("uid")),
+        ("--gid", "gid", gid),
+        ("--home-dir", "home", arguments.get("home")),
+        ("--shell", "shell", arguments.get("shell")),
+        ("--comment", "fullname", arguments.get("fullname")),
+        ("--groups", "groups", ",".join(groups) if groups else None),
+    ):
+        if value is not None:
+            flags += [flag, str(value)]
+            told[key] = groups if key == "groups" else value
+    plan.step(partial(accounts.change, "useradd", flags, name), **told)
+
+
+def _plan_changes(
+    plan: Plan,
+    arguments: Arguments,
+    accounts: Accounts,
+    found: User,
+    gid: Optional[str],
+    groups: Optional[List[str]],
+) -> None:
+    flags: List[str] = []
+    for flag, key, wanted, has in (
+        ("--uid", "uid", arguments.get("uid"), found.uid),
+        ("--gid", "gid", gid, found.gid),
+        ("--home", "home", arguments.get("home"), found.home),
+        ("--shell", "shell", arguments.get("shell"), found.shell),
+        ("--comment", "fullname", arguments.get("fullname"), found.fullname),
+    ):
+        if wanted is not None and str(wanted) != str(has):
+            flags += [flag, str(wanted)]
+            plan.changes[key] = {"old": has, "new": wanted}
+    if groups is not None:
+        # The primary group is not listed among the members, but may be named.
+        primary = accounts.group_by_gid(found.gid)
+        has_groups = sorted(group.name for group in accounts.groups() if found.name in group.members)
+        wanted_groups = [name for name in groups if primary is None or name != primary.name or name in has_groups]
+        if wanted_groups != has_groups:
+            flags += ["--groups", ",".join(wanted_groups)]
+            plan.changes["groups"] = {"old": has_groups, "new": wanted_groups}
+    if flags:
+        plan.step(partial(accounts.change, "usermod", flags, found.name))
+
+
+def _plan_password(plan: Plan, arguments: Arguments, accounts: Accounts, found: Optional[User]) -> None:
+    wanted = arguments.get("password")
+    if wanted is None:
+        return
+    has = accounts.password(str(arguments["name"])) if found is not None else None
+    if found is None or (arguments["enforce_password"] and has != wanted):
+        plan.step(partial(accounts.set_password, str(arguments["name"]), str(wanted)), passwd="XXX-REDACTED-XXX")  # noqa: S106
+
+
+def check_absent(arguments: Arguments, context: Context) -> Check:
+    accounts, name = Accounts(str(arguments.get("root") or "")), str(arguments["name"])
+    plan = Plan()
+    if accounts.user(name) is not None:
+        flags = (["--remove"] if arguments["purge"] else []) + (["--force"] if arguments["force"] else [])
+        plan.step(partial(accounts.change, "userdel", flags, name), **{name: "removed"})
+    return plan.check(f"User {name} is not present", f"User {name} would be removed")
+
+
+def validate(arguments: Arguments) -> List[str]:
+    errors = []
+    if not NAME.fullmatch(str(arguments["name"])) or len(str(arguments["name"])) > 32:
+        errors.append(f"name: {arguments['name']!r} is no name for a user")
+    password = arguments.get("password")
+    if password is not None and not re.match(r"[!*]|\$[0-9a-z]+\$|_|[./0-9A-Za-z]{13}$", str(password)):
+        errors.append("password: give its hash (mkpasswd or openssl passwd -6 make one), not the password itself")
+    for key in ("fullname", "home", "shell"):
+        if ":" in str(arguments.get(key) or "") or "\n" in str(arguments.get(key) or ""):
+            errors.append(f"{key}: may hold neither a colon nor a new line")
+    return errors
+
+
+def resources(arguments: Arguments) -> List[Resource]:
+    return [Resource("user", str(arguments["name"]))]
+
+
+ROOT = Argument("root", help="a folder with another system in it (an image), in place of this machine")
+
+FUNCTIONS = (
+    StateFunction(
+        "present",
+        "The user exists, with what is given here; what is not given stays as it is.",
+        (
+            Argument("name", help="the user", required=True),
+            Argument("uid", "int", help="the user's number"),
+            Argument("gid", "any", help="the primary group, a number or a name"),
+            Argument("usergroup", "bool", help="make a group of the same name for a new user"),
+            Argument("groups", "list", help="supplementary groups"),
+            Argument("optional_groups", "list", help="more of them, those that exist"),
+            Argument("remove_groups", "bool", help="take the user out of groups that are not named", default=True),
+            Argument("home", help="home folder"),
+            Argument("createhome", "bool", help="make the home of a new user (never for a system user)", default=True),
+            Argument("password", help="hash of the password, as in /etc/shadow", secret=True),
+            Argument("enforce_password", "bool", help="set the password again if it was changed", default=True),
+            Argument("shell", help="login shell"),
+            Argument("fullname", help="the user's full name"),
+            Argument("system", "bool", help="a new user gets a number of the system's range", default=False),
+            ROOT,
+        ),
+        check_present,
+        carry_out,
+        validate=validate,
+        resources=resources,
+    ),
+    StateFunction(
+        "absent",
+        "The user does not exist.",
+        (
+            Argument("name", help="the user", required=True),
+            Argument("purge", "bool", help="remove the user's files (home) too", default=False),
+            Argument("force", "bool", help="also if the user is logged in", default=False),
+            ROOT,
+        ),
+        check_absent,
+        carry_out,
+        validate=validate,
+        resources=resources,
+    ),
+)

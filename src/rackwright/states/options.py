@@ -1,0 +1,133 @@
+"""The options every state may have, whatever its function: what they must look like and what they mean.
+
+`order` belongs to the graph; here are `unless`, `onlyif`, `creates`, `check_cmd`, `retry`, `failhard` and `parallel`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from .combine import State
+from .module import Arguments, Command
+from .refusal import Problem, did_you_mean
+
+SHELL = "/bin/sh"
+
+
+class Retry(NamedTuple):
+    attempts: int = 2
+    until: bool = True
+    interval: int = 30
+    splay: int = 0
+
+
+_RETRY_TYPES: Dict[str, type] = {"attempts": int, "until": bool, "interval": int, "splay": int}
+
+
+def retry_of(options: Dict[str, Any]) -> Optional[Retry]:
+    """How a state is retried: `true` is twice, half a minute apart."""
+    given = options.get("retry")
+    if given is None:
+        return None
+    if given is False:
+        return Retry(attempts=0)
+    return Retry(**given) if isinstance(given, dict) else Retry()
+
+
+def check_options(state: State) -> Iterator[Problem]:
+    """All that is wrong with a state's options."""
+    for key, told in _wrong(state):
+        file, line = state.lines.get(key, (state.file, state.line))
+        yield Problem(f"{state.id!r}: {key}: {told}", file, line)
+
+
+def _wrong(state: State) -> Iterator[Tuple[str, str]]:
+    options = state.options
+    order = state.order
+    if isinstance(order, bool) or not (order is None or isinstance(order, (int, float)) or order in ("first", "last")):
+        yield "order", f"takes a number, `first` or `last`, not {order!r}"
+    for key in ("unless", "onlyif", "check_cmd", "creates"):
+        if key in options:
+            listed = _list(options[key])
+            if not all(isinstance(entry, str) for entry in listed):
+                yield (
+                    key,
+                    "takes " + ("paths" if key == "creates" else "shell commands") + ": one text or a list of them",
+                )
+            elif key == "check_cmd" and not listed:
+                yield key, "is empty"
+    for key in ("failhard", "parallel", "no_log"):
+        if key in options and not isinstance(options[key], bool):
+            yield key, f"is true or false, not {options[key]!r}"
+    if "retry" in options:
+        yield from (("retry", told) for told in _wrong_retry(options["retry"]))
+
+
+def _wrong_retry(given: Any) -> Iterator[str]:
+    if isinstance(given, bool):
+        return
+    if not isinstance(given, dict):
+        yield "takes true, false or a mapping of attempts, until, interval and splay"
+        return
+    for key, value in given.items():
+        kind = _RETRY_TYPES.get(str(key))
+        if kind is None:
+            yield f"has no {key!r}{did_you_mean(str(key), _RETRY_TYPES)}"
+        elif kind is bool and not isinstance(value, bool):
+            yield f"{key} must be true or false, not {value!r}"
+        elif kind is int and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+            yield f"{key} must be a whole number from 0 on, not {value!r}"
+
+
+def _list(value: Any) -> List[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+class Condition(NamedTuple):
+    """One of `onlyif`, `unless` and `creates`, ready to be asked."""
+
+    option: str
+    commands: List[str]
+
+
+def conditions(options: Dict[str, Any]) -> List[Condition]:
+    return [Condition(key, _list(options[key])) for key in ("onlyif", "unless", "creates") if key in options]
+
+
+def creates_told(paths: List[str], alone: bool) -> Optional[str]:
+    """Why `creates` skips the state, or None if something is still to be created."""
+    if not all(os.path.exists(path) for path in paths):
+        return None
+    return f"{paths[0]} exists" if alone else "All files in creates exist"
+
+
+def condition_command(text: str, arguments: Arguments, whole: bool = True) -> Command:
+    """A condition is asked in the surroundings of the state's own command: directory, user, environment, time."""
+    shell = arguments.get("shell") if whole else None
+    argv = (shell if isinstance(shell, str) else SHELL, "-c", text)
+    if not whole:
+        return Command(argv)
+    env, cwd, user = arguments.get("env"), arguments.get("cwd"), arguments.get("runas")
+    timeout, umask = arguments.get("timeout"), arguments.get("umask")
+    return Command(
+        argv,
+        environment(env) if isinstance(env, dict) else None,
+        cwd if isinstance(cwd, str) else None,
+        user if isinstance(user, str) else None,
+        int(umask, 8) if isinstance(umask, str) and umask != "keep" else None,
+        timeout=float(timeout) if isinstance(timeout, (int, float)) and not isinstance(timeout, bool) else None,
+    )
+
+
+def environment(own: Optional[Dict[str, Any]]) -> Optional[Dict[str, str]]:
+    """The engine's environment with a state's own on top, or None. A value of None or false takes a name out."""
+    if not own:
+        return None
+    whole = dict(os.environ)
+    for key, value in own.items():
+        if value is None or value is False:
+            whole.pop(str(key), None)
+        else:
+            whole[str(key)] = str(value)
+    return whole

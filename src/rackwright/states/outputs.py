@@ -1,0 +1,164 @@
+"""Outputs as variables: `${ID.stdout}` in an argument is what that state put out; referring to a state requires it.
+
+Found and resolved before the run, filled in when the state that uses it runs. `${module:ID.key}` tells apart states
+that share an ID, `$${` is a literal `${`, and the shell's own `${HOME}` or `${file%.txt}` stays what it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Protocol, Tuple
+
+from .graph import Index
+from .module import StateError
+from .refusal import did_you_mean
+
+_REFERENCE = re.compile(r"(\$?)\$\{([^{}\n]*)\}")
+_SHELL = re.compile(r"[#!]|(?:[A-Za-z_]\w*|[0-9@*?$!#-])(?:[-=?+%#/^,@\[]|:[^a-zA-Z/])")
+_USUAL = frozenset(("stdout", "stderr", "retcode", "pid", "result", "changes", "comment", "outcome", "name", "diff"))
+
+
+class Remote(Protocol):
+    """Where the outputs of other nodes come from in a mesh run."""
+
+    def problem(self, node: str, reference: str) -> Optional[str]:
+        """What is wrong with `${node:NODE/REFERENCE}`, before anything runs; None if nothing is."""
+
+    def fetch(self, node: str, reference: str) -> Any:
+        """The value; waits until the other node has it. Raises StateError if it never will."""
+
+
+class Reference(NamedTuple):
+    state: int
+    """The state referred to; -1 for one of another node."""
+    path: Tuple[str, ...]
+    node: str = ""
+    rest: str = ""
+
+
+class References:
+    """All references of a run, each text resolved once."""
+
+    def __init__(self, index: Index, identities: List[str], remote: Optional[Remote] = None) -> None:
+        self._index = index
+        self._identities = identities
+        self._remote = remote
+        self._known: Dict[str, Tuple[Optional[Reference], str]] = {}
+
+    def find(self, value: Any) -> Iterator[Tuple[Optional[Reference], str]]:
+        """Each reference in a value, or what is wrong with it."""
+        for text in _texts(value):
+            for match in _REFERENCE.finditer(text):
+                if not match.group(1):
+                    reference, told = self.resolve(match.group(2))
+                    if reference is not None or told:
+                        yield reference, told
+
+    def resolve(self, text: str) -> Tuple[Optional[Reference], str]:
+        """The reference; or None and what is wrong; or None and nothing, if this is not a reference at all."""
+        if text not in self._known:
+            self._known[text] = self._resolve(text)
+        return self._known[text]
+
+    def _resolve(self, text: str) -> Tuple[Optional[Reference], str]:
+        if text.startswith("node:"):
+            return self._resolve_remote(text[len("node:") :])
+        if "." not in text:
+            return None, ""
+        from .combine import Requisite
+
+        cut = text.rfind(".")
+        while cut > 0:
+            key, identity = "id", text[:cut]
+            found = self._index.find(Requisite(key, identity, "", 0)) if not set(identity) & set("*?[]") else None
+            if found is None and ":" in identity:
+                key, _, identity = identity.partition(":")
+                found = self._index.find(Requisite(key, identity, "", 0)) if key != "sls" else None
+            if found is not None:
+                if len(found) > 1:
+                    return None, f"${{{text}}} could mean {len(found)} states; say which: ${{module:NAME.key}}"
+                return Reference(found[0], tuple(text[cut + 1 :].split("."))), ""
+            cut = text.rfind(".", 0, cut)
+        if _SHELL.match(text) and text.rsplit(".", 1)[1] not in _USUAL:
+            return None, ""
+        identity = text[: text.find(".")]
+        return None, f"${{{text}}} refers to no state of this run{did_you_mean(identity, self._identities)}"
+
+    def _resolve_remote(self, text: str) -> Tuple[Optional[Reference], str]:
+        node, slash, rest = text.partition("/")
+        if not slash or not node or "." not in rest:
+            return None, f"${{node:{text}}} must be ${{node:NAME/ID.key}}"
+        if self._remote is None:
+            return None, f"${{node:{text}}} takes another node's output, which only a mesh run has"
+        told = self._remote.problem(node, rest)
+        return (None, f"${{node:{text}}}: {told}") if told else (Reference(-1, (), node, rest), "")
+
+    def fill(self, value: Any, lookup: Callable[[Reference], Any]) -> Any:
+        """The value with every reference replaced. A reference alone keeps the type of what it refers to."""
+        if isinstance(value, str):
+            return self._fill_text(value, lookup)
+        if isinstance(value, list):
+            return [self.fill(part, lookup) for part in value]
+        if isinstance(value, dict):
+            return {key: self.fill(part, lookup) for key, part in value.items()}
+        return value
+
+    def _fill_text(self, text: str, lookup: Callable[[Reference], Any]) -> Any:
+        if "${" not in text:
+            return text
+        alone = _REFERENCE.fullmatch(text)
+        if alone is not None and not alone.group(1):
+            reference, _ = self.resolve(alone.group(2))
+            return text if reference is None else self._value(reference, lookup)
+
+        def replace(match: "re.Match[str]") -> str:
+            if match.group(1):
+                return match.group(0)[1:]
+            reference, _ = self.resolve(match.group(2))
+            return match.group(0) if reference is None else as_text(self._value(reference, lookup))
+
+        return _REFERENCE.sub(replace, text)
+
+    def _value(self, reference: Reference, lookup: Callable[[Reference], Any]) -> Any:
+        if reference.node and self._remote is not None:
+            return self._remote.fetch(reference.node, reference.rest)
+        return lookup(reference)
+
+
+def as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def has_reference(value: Any) -> bool:
+    return any("${" in text for text in _texts(value))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for part in value:
+            yield from _texts(part)
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _texts(part)
+
+
+def pick(fields: Dict[str, Any], path: Tuple[str, ...], told: str) -> Any:
+    """Follow a path into a state's outputs. Keys may hold dots themselves, so the longest that fits is taken."""
+    value: Any = fields
+    rest = path
+    while rest:
+        for size in range(len(rest), 0, -1):
+            key = ".".join(rest[:size])
+            if isinstance(value, dict) and key in value:
+                value, rest = value[key], rest[size:]
+                break
+            if isinstance(value, list) and key.isdigit() and int(key) < len(value):
+                value, rest = value[int(key)], rest[size:]
+                break
+        else:
+            known = ", ".join(str(key) for key in value) if isinstance(value, dict) else type(value).__name__
+            raise StateError(f"{told} has no output {'.'.join(path)!r}; it has: {known}")
+    return value

@@ -1,0 +1,44 @@
+"""What a person is told when a run is refused: each problem with its file and line and, if one is near, the right word.
+
+Everything that can be wrong with a tree of states is collected here before anything is touched; what goes wrong while
+a state runs is a `StateError` of that state instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import List, NamedTuple
+
+
+class Problem(NamedTuple):
+    """One thing to put right."""
+
+    text: str
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        if not self.file:
+            return self.text
+        return f"{self.file}:{self.line}: {self.text}" if self.line else f"{self.file}: {self.text}"
+
+
+class Refused(Exception):
+    """The run is refused and nothing was touched."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems: List[Problem] = list(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def refuse(text: str, file: str = "", line: int = 0) -> Refused:
+    """The exception for a single problem, to be raised by the caller."""
+    return Refused([Problem(text, file, line)])
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` if something known is near, else nothing."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,259 @@
+"""Where states come from: git repositories, each with a branch or tag an environment, or a plain folder.
+
+A repository is fetched into a mirror, its commit is chosen once and, if keys are named, must be signed by one of them;
+then its files are laid out in a folder of their own that does not change for the whole run. Several repositories are
+laid over each other; of two files with one path, that of the repository named first counts.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+
+CACHE = Path("/var/cache/rackwright/sources")
+KEPT_TREES = 5
+REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+@-]*")
+COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+TIMEOUT = 600.0
+
+
+class SourceRefused(Exception):
+    """The states cannot be used: they cannot be fetched, or are not signed as they must be. Nothing was run."""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder as it is, for trying out: nothing is fetched and nothing is pinned."""
+
+    path: Path
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A git repository with states."""
+
+    url: str
+    environments: Mapping[str, str] = field(default_factory=dict)
+    """environment -> branch, tag or full commit; an environment that is not here is its own branch or tag"""
+    signers: Optional[Path] = None
+    """OpenSSH allowed-signers file; with it, only commits signed by one of its keys are used"""
+    subfolder: str = ""
+    """the states are below this folder of the repository"""
+
+
+@dataclass(frozen=True)
+class Pin:
+    """What a repository was pinned to."""
+
+    url: str
+    reference: str
+    commit: str
+    signer: str = ""
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A tree of states that stays as it is while it is held."""
+
+    path: Path
+    pins: Tuple[Pin, ...] = ()
+
+
+@contextmanager
+def pinned(
+    sources: Union[Folder, Sequence[Repository]], environment: str, cache: Path = CACHE, fetch: bool = True
+) -> Iterator[Pinned]:
+    """The states of an environment, for one run. `fetch=False` uses what was fetched before."""
+    if isinstance(sources, Folder):
+        if not sources.path.is_dir():
+            raise SourceRefused(f"there is no folder {sources.path}")
+        yield Pinned(sources.path)
+        return
+    if not sources:
+        raise SourceRefused("no source of states is named; give a folder or a repository")
+    cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+    mirrors = [Mirror(repository, cache) for repository in sources]
+    pins = tuple(mirror.pin(environment, fetch) for mirror in mirrors)
+    tree = (
+        cache
+        / "trees"
+        / _digest(*(f"{mirror.repository.subfolder}\n{pin.commit}" for mirror, pin in zip(mirrors, pins)))
+    )
+    tree.parent.mkdir(exist_ok=True)
+    # Shared while in use: the clean-up of another run takes only trees that nobody holds.
+    with Path(f"{tree}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        if not tree.is_dir():
+            _lay_out(tree, mirrors, pins)
+        os.utime(tree)
+        _forget_old(tree.parent)
+        yield Pinned(tree, pins)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+class Mirror:
+    """A bare copy of one repository."""
+
+    def __init__(self, repository: Repository, cache: Path) -> None:
+        if not repository.url or repository.url.startswith("-"):
+            raise SourceRefused(f"{repository.url!r} is no address of a repository")
+        if re.match(r"\w+://[^/@:]*:[^/@]*@", repository.url):
+            bare = re.sub(r"//.*@", "//", repository.url)
+            raise SourceRefused(f"the address of {bare} has a password in it; use a key or git's credential helper")
+        if Path(repository.subfolder).is_absolute() or ".." in Path(repository.subfolder).parts:
+            raise SourceRefused(f"{repository.url}: the subfolder {repository.subfolder!r} leads out of the repository")
+        self.repository = repository
+        self.path = cache / f"{_digest(repository.url)}.git"
+
+    def pin(self, environment: str, fetch: bool) -> Pin:
+        """Choose the commit of an environment, once."""
+        reference = self.repository.environments.get(environment, environment)
+        if not REFERENCE.fullmatch(reference) or ".." in reference:
+            raise SourceRefused(f"{self.repository.url}: {reference!r} is no name of a branch or tag")
+        with self._locked():
+            if fetch:
+                self._fetch()
+            commit = self._resolve(reference, environment)
+        return Pin(self.repository.url, reference, commit, self._signer(commit) if self.repository.signers else "")
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with Path(f"{self.path}.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _fetch(self) -> None:
+        if not (self.path / "HEAD").exists():
+            # No template: a mirror has no use for hooks.
+            self._git(["init", "--quiet", "--bare", "--template=", str(self.path)], inside=False)
+        refs = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"]
+        self._git(["fetch", "--quiet", "--prune", "--no-write-fetch-head", "--", self.repository.url, *refs])
+
+    def _resolve(self, reference: str, environment: str) -> str:
+        if not (self.path / "HEAD").exists():
+            raise SourceRefused(f"{self.repository.url} was never fetched")
+        candidates = [f"refs/heads/{reference}", f"refs/tags/{reference}"]
+        candidates += [reference] if COMMIT.fullmatch(reference) else []
+        for candidate in candidates:
+            done = self._run(["rev-parse", "--quiet", "--verify", "--end-of-options", f"{candidate}^{{commit}}"])
+            if done.returncode == 0:
+                return done.stdout.strip()
+        known = self._git(["for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags"]).split()
+        there = f"it has {', '.join(known[:10])}" if known else "it is empty"
+        raise SourceRefused(
+            f"{self.repository.url} has no branch or tag {reference!r} for the environment {environment!r}; {there}"
+        )
+
+    def _signer(self, commit: str) -> str:
+        signers = self.repository.signers
+        if signers is None or not signers.is_file():
+            raise SourceRefused(f"{self.repository.url}: there is no file {signers} with the keys to trust")
+        settings = [
+            "gpg.format=ssh",
+            f"gpg.ssh.allowedSignersFile={signers}",
+            # A commit names the kind of its signature itself; only OpenSSH keys of our file are to count.
+            "gpg.openpgp.program=/bin/false",
+            "gpg.x509.program=/bin/false",
+        ]
+        done = self._run(["verify-commit", "--raw", commit], settings)
+        found = re.search(r'Good "git" signature for (\S+) with', done.stderr + done.stdout)
+        if done.returncode != 0 or found is None:
+            said = " ".join((done.stderr or done.stdout).split()) or "it is not signed"
+            raise SourceRefused(
+                f"{self.repository.url}: commit {commit[:12]} is not signed by a key that {signers} trusts ({said}); "
+                "sign it (git commit -S) or add its key"
+            )
+        return found.group(1)
+
+    def lay_out(self, commit: str, folder: Path) -> None:
+        """Write the files of a commit below `folder`, over what is there."""
+        subfolder = self.repository.subfolder.strip("/")
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".index-") as scratch:
+            index = {"GIT_INDEX_FILE": str(Path(scratch) / "index"), "GIT_WORK_TREE": str(folder)}
+            tree = f"{commit}:{subfolder}" if subfolder else commit
+            self._git(["read-tree", tree], environment=index)
+            self._git(["checkout-index", "--all", "--force", f"--prefix={folder}/"], environment=index)
+
+    def _git(self, arguments: List[str], inside: bool = True, environment: Optional[Dict[str, str]] = None) -> str:
+        done = self._run(arguments, inside=inside, environment=environment)
+        if done.returncode != 0:
+            said = "; ".join(line.strip() for line in done.stderr.splitlines() if line.strip()) or "it said nothing"
+            raise SourceRefused(f"git {arguments[0]} of {self.repository.url} failed: {said}")
+        return done.stdout
+
+    def _run(
+        self,
+        arguments: List[str],
+        settings: Sequence[str] = (),
+        inside: bool = True,
+        environment: Optional[Dict[str, str]] = None,
+    ) -> "subprocess.CompletedProcess[str]":
+        chosen = ["core.hooksPath=/dev/null", "protocol.ext.allow=never", *settings]
+        command = ["git", *(part for setting in chosen for part in ("-c", setting))]
+        command += [f"--git-dir={self.path}"] if inside else []
+        # What is set for another repository (a hook runs us, say) must not leak into this one; nobody is there to ask.
+        clean = {
+            key: value for key, value in os.environ.items() if not key.startswith("GIT_") or key.startswith("GIT_SSH")
+        }
+        clean.update(GIT_TERMINAL_PROMPT="0", LC_ALL="C.UTF-8", **(environment or {}))
+        try:
+            return subprocess.run(
+                [*command, *arguments],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                env=clean,
+                timeout=TIMEOUT,
+            )
+        except FileNotFoundError as error:
+            raise SourceRefused("git is not on this machine; install it, or use a plain folder of states") from error
+        except subprocess.TimeoutExpired as error:
+            raise SourceRefused(f"git {arguments[0]} of {self.repository.url} took more than {TIMEOUT:g} s") from error
+
+
+def _lay_out(tree: Path, mirrors: Sequence[Mirror], pins: Sequence[Pin]) -> None:
+    """Made aside and renamed: a tree that is there is a whole one, also after a kill."""
+    aside = Path(tempfile.mkdtemp(dir=tree.parent, prefix=".new-"))
+    try:
+        for mirror, pin in reversed(list(zip(mirrors, pins))):
+            mirror.lay_out(pin.commit, aside)
+        try:
+            aside.rename(tree)
+        except OSError:
+            # Another run was faster; what it made is the same.
+            if not tree.is_dir():
+                raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _forget_old(trees: Path) -> None:
+    """Keep the trees used last; leave those that are held by a run."""
+    found = sorted((path for path in trees.iterdir() if path.is_dir()), key=_last_use, reverse=True)
+    for path in found[KEPT_TREES:]:
+        with Path(f"{path}.lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _last_use(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

@@ -1,0 +1,303 @@
+"""Whole files or none: comparing and replacing files so that a kill at any moment leaves the old or the new one.
+
+Also owners, modes and diffs. What a state *wants* of a file is decided in `modules/file`; this only does it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import functools
+import grp
+import io
+import os
+import pwd
+import stat
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Tuple, Union
+
+from ..module import Context, StateError
+
+DIFF_LIMIT = 1_000_000
+"""Bytes; above it a diff costs minutes and nobody reads it."""
+
+
+def parse_mode(value: Any) -> Optional[int]:
+    """A mode as the digits a person writes ('0644', '644') or as a number that already is one."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    try:
+        mode = int(str(value), 8)
+    except ValueError:
+        raise StateError(f"{value!r} is no file mode; write octal digits in quotes, for example '0644'") from None
+    if mode > 0o7777:
+        raise StateError(f"{value!r} is no file mode; the highest is '7777'")
+    return mode
+
+
+def show_mode(mode: int) -> str:
+    return f"{mode:04o}"
+
+
+@functools.lru_cache(maxsize=1)
+def umask() -> int:
+    """Read without setting it: os.umask() is for the whole process, and other states run in its threads."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+            for line in status:
+                if line.startswith("Umask:"):
+                    return int(line.split()[1], 8)
+    except OSError:
+        pass
+    return 0o022
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose a file should be and with what mode; None leaves that part as it is."""
+
+    user: Optional[str] = None
+    group: Optional[str] = None
+    mode: Optional[int] = None
+
+    def ids(self) -> Tuple[int, int]:
+        """uid and gid, -1 for "as it is", as os.chown has it."""
+        return user_id(self.user), group_id(self.group)
+
+
+def user_id(user: Optional[str]) -> int:
+    if user is None or user == "":
+        return -1
+    if user.isdigit():
+        return int(user)
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise StateError(
+            f"there is no user {user!r} on this machine; add a user.present state and require it"
+        ) from None
+
+
+def group_id(group: Optional[str]) -> int:
+    if group is None or group == "":
+        return -1
+    if group.isdigit():
+        return int(group)
+    try:
+        return grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise StateError(
+            f"there is no group {group!r} on this machine; add a group.present state and require it"
+        ) from None
+
+
+def owner_changes(path: str, found: Optional[os.stat_result], owner: Owner, context: Context) -> Dict[str, str]:
+    """Which of user, group and mode differ from what is wanted, in Salt's words: {"mode": "0600"}."""
+    changes: Dict[str, str] = {}
+    for what, wanted, lookup, has in (
+        ("user", owner.user, user_id, found.st_uid if found else None),
+        ("group", owner.group, group_id, found.st_gid if found else None),
+    ):
+        if wanted is None or wanted == "":
+            continue
+        try:
+            if lookup(wanted) != has:
+                changes[what] = wanted
+        except StateError:
+            # In a dry run an earlier state may be about to make this user; in a real one it has.
+            if not context.test:
+                raise
+            changes[what] = wanted
+    is_link = found is not None and stat.S_ISLNK(found.st_mode)
+    if owner.mode is not None and not is_link and (found is None or stat.S_IMODE(found.st_mode) != owner.mode):
+        changes["mode"] = show_mode(owner.mode)
+    return changes
+
+
+def set_owner(target: Union[str, int], owner: Owner) -> None:
+    """chown, then chmod: chown clears set-user-ID bits."""
+    uid, gid = owner.ids()
+    link = isinstance(target, str) and os.path.islink(target)
+    try:
+        if (uid, gid) != (-1, -1):
+            if link:
+                os.lchown(str(target), uid, gid)
+            else:
+                os.chown(target, uid, gid)
+        if owner.mode is not None and not link:
+            os.chmod(target, owner.mode)
+    except PermissionError as error:
+        raise StateError(f"may not change owner or mode of {target}: {error.strerror}; run as root") from error
+
+
+def status(path: str, follow: bool = False) -> Optional[os.stat_result]:
+    try:
+        return os.stat(path, follow_symlinks=follow)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except PermissionError as error:
+        raise StateError(f"may not look at {path}: {error.strerror}") from error
+
+
+def read_bytes(path: str) -> Optional[bytes]:
+    """The file's content, None if there is none. A folder or device in its place is a StateError."""
+    found = status(path, follow=True)
+    if found is None:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        raise StateError(f"{path} exists and is no regular file; remove it first (file.absent)")
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except PermissionError as error:
+        raise StateError(f"may not read {path}: {error.strerror}") from error
+
+
+def write_whole(path: str, content: bytes, owner: Owner) -> None:
+    """Replace `path` in one step: written aside, synced, owner and mode set, renamed. The rest stays as it was."""
+    before = status(path)
+    if before is not None and stat.S_ISLNK(before.st_mode):
+        raise StateError(f"{path} is a symbolic link; its target has to be named, not the link")
+    if before is not None and not stat.S_ISREG(before.st_mode):
+        raise StateError(f"{path} exists and is no regular file; remove it first (file.absent)")
+    aside = os.path.join(os.path.dirname(path), f".{os.path.basename(path)[:200]}.rackwright-new")
+    try:
+        descriptor = _open_aside(aside)
+    except FileNotFoundError as error:
+        folder = os.path.dirname(path)
+        raise StateError(f"there is no folder {folder} to write {path} in; set makedirs: true or manage it") from error
+    except (PermissionError, NotADirectoryError) as error:
+        raise StateError(f"may not write in {os.path.dirname(path)}: {error.strerror}") from error
+    try:
+        _fill(descriptor, content)
+        if before is not None:
+            _copy_attributes(path, descriptor)
+            if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+                os.chown(descriptor, before.st_uid, before.st_gid)
+            os.chmod(descriptor, stat.S_IMODE(before.st_mode))
+        else:
+            os.chmod(descriptor, 0o666 & ~umask())
+        set_owner(descriptor, owner)
+        os.fsync(descriptor)
+        os.rename(aside, path)
+    except OSError as error:
+        _forget(aside)
+        raise StateError(f"cannot write {path}: {error.strerror}") from error
+    except BaseException:
+        _forget(aside)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _open_aside(aside: str) -> int:
+    """Open the file to write aside. One fixed name, so that what a killed run left is found and used up by the next.
+
+    The lock keeps two runs apart; the checks keep out a file that somebody else laid there in a folder all may write.
+    """
+    while True:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(aside, flags, 0o600)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            _forget(aside)
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            held, there = os.fstat(descriptor), status(aside)
+            if there is not None and (held.st_ino, held.st_dev) == (there.st_ino, there.st_dev):
+                if held.st_uid == os.geteuid() and held.st_nlink == 1:
+                    os.chmod(descriptor, 0o600)
+                    os.ftruncate(descriptor, 0)
+                    return descriptor
+                _forget(aside)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _fill(descriptor: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _copy_attributes(source: str, descriptor: int) -> None:
+    """Keep ACLs and security labels; a file system without them, or a label only the kernel may set, is no error."""
+    try:
+        for name in os.listxattr(source):
+            os.setxattr(descriptor, name, os.getxattr(source, name))
+    except OSError as error:
+        if error.errno not in (errno.ENOTSUP, errno.EPERM, errno.ENODATA, errno.EINVAL):
+            raise
+
+
+def _forget(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def make_folder(path: str, owner: Owner) -> None:
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise StateError(f"{path} exists and is no folder; remove it first (file.absent)") from None
+    except OSError as error:
+        raise StateError(f"cannot make folder {path}: {error.strerror}") from error
+    set_owner(path, owner)
+
+
+def missing_parents(path: str) -> Tuple[str, ...]:
+    """The folders above `path` that do not exist yet, outermost first."""
+    missing = []
+    parent = os.path.dirname(path)
+    while parent and not os.path.lexists(parent):
+        missing.append(parent)
+        parent = os.path.dirname(parent)
+    return tuple(reversed(missing))
+
+
+def remove_all(path: str) -> None:
+    """Remove a file, a link (not what it points to) or a folder with everything in it."""
+    import shutil
+
+    try:
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise StateError(f"cannot remove {error.filename or path}: {error.strerror}") from error
+
+
+def unified_diff(old: Optional[bytes], new: bytes, path: str) -> str:
+    """A diff that `patch` would take; for what is no text, a line that says so."""
+    if b"\0" in (old or b"") or b"\0" in new:
+        return "New binary file" if old is None else "Replace binary file"
+    if len(old or b"") + len(new) > DIFF_LIMIT:
+        return f"Too large to show: {len(old or b'')} bytes become {len(new)}"
+    import difflib  # a run that changes nothing never needs it
+
+    lines = difflib.unified_diff(_lines(old or b""), _lines(new), "/dev/null" if old is None else path, path)
+    text = "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
+    return text or "New empty file"
+
+
+def _lines(content: bytes) -> List[str]:
+    """Lines as editors and diff count them; str.splitlines() would also split at form feeds and the like."""
+    return io.StringIO(content.decode("utf-8", "replace"), newline="\n").readlines()
+
+
+def sha256(content: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(content).hexdigest()

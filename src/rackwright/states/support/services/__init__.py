@@ -1,0 +1,5 @@
+"""Service managers behind one shape: systemd, System V scripts, and plain processes with a pidfile."""
+
+from .base import Manager, Status, manager_for
+
+__all__ = ["Manager", "Status", "manager_for"]

@@ -1,0 +1,5 @@
+a:
+  test.nop:
+    - check_cmd:
+      - "true"
+      - "false"

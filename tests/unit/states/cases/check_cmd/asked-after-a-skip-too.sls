@@ -1,0 +1,4 @@
+a:
+  test.nop:
+    - unless: "true"
+    - check_cmd: "false"

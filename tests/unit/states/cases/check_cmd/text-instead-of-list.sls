@@ -1,0 +1,3 @@
+a:
+  test.nop:
+    - check_cmd: "true"

@@ -1,0 +1,5 @@
+a:
+  cmd.run:
+    - name: exit 5
+    - check_cmd:
+      - "true"

@@ -1,0 +1,6 @@
+a:
+  cmd.run:
+    - name: echo never
+    - creates:
+      - /
+      - /etc

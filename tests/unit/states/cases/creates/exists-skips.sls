@@ -1,0 +1,4 @@
+a:
+  cmd.run:
+    - name: echo never
+    - creates: /

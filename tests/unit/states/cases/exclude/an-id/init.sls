@@ -1,0 +1,6 @@
+include:
+  - .b
+exclude:
+  - id: x
+a:
+  test.nop

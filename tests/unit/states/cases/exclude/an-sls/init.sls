@@ -1,0 +1,7 @@
+include:
+  - .b
+  - .c
+exclude:
+  - sls: exclude.an-sls.b
+a:
+  test.nop

@@ -1,0 +1,8 @@
+include:
+  - .b
+exclude:
+  - id: x
+a:
+  test.nop:
+    - require:
+      - test: x

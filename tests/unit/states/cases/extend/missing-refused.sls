@@ -1,0 +1,7 @@
+extend:
+  nobody:
+    test:
+      - require:
+        - test: a
+a:
+  test.nop

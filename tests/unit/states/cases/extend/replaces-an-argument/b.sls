@@ -1,0 +1,4 @@
+x:
+  test.configurable_test_state:
+    - comment: original
+    - changes: False

@@ -1,0 +1,6 @@
+include:
+  - .b
+extend:
+  x:
+    test.configurable_test_state:
+      - comment: replaced

@@ -1,0 +1,5 @@
+include:
+  - .b
+extend:
+  x:
+    test.succeed_with_changes: []

@@ -1,0 +1,5 @@
+a:
+  test.fail_without_changes:
+    - failhard: False
+b:
+  test.nop

@@ -1,0 +1,5 @@
+a:
+  test.nop:
+    - failhard: True
+b:
+  test.nop

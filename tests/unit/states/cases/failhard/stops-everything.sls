@@ -1,0 +1,7 @@
+a:
+  test.nop
+b:
+  test.fail_without_changes:
+    - failhard: True
+c:
+  test.nop

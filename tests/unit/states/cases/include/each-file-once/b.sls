@@ -1,0 +1,4 @@
+include:
+  - .c
+x:
+  test.nop

@@ -1,0 +1,2 @@
+y:
+  test.nop

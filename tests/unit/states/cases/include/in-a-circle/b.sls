@@ -1,0 +1,4 @@
+include:
+  - include.in-a-circle
+x:
+  test.nop

@@ -1,0 +1,4 @@
+include:
+  - include.nobody
+a:
+  test.nop

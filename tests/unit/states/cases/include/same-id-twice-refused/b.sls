@@ -1,0 +1,2 @@
+a:
+  test.succeed_with_changes

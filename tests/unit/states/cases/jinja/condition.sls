@@ -1,0 +1,7 @@
+{% set wanted = false %}
+a:
+  test.nop
+{% if wanted %}
+b:
+  test.nop
+{% endif %}

@@ -1,0 +1,4 @@
+{% for name in ['c', 'a', 'b'] %}
+{{ name }}:
+  test.nop
+{% endfor %}

@@ -1,0 +1,3 @@
+a:
+  test.show_notification:
+    - text: {{ nobody_defined_me.attribute }}

@@ -1,0 +1,6 @@
+a:
+  test.nop:
+    - listen:
+      - b
+b:
+  test.succeed_with_changes

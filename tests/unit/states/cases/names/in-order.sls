@@ -1,0 +1,8 @@
+many:
+  test.nop:
+    - names:
+      - c
+      - a
+      - b
+after:
+  test.nop

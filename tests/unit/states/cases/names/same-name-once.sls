@@ -1,0 +1,5 @@
+many:
+  test.nop:
+    - names:
+      - a
+      - a

@@ -1,0 +1,9 @@
+a:
+  test.succeed_with_changes:
+    - onchanges:
+      - test: b
+      - test: c
+b:
+  test.fail_without_changes
+c:
+  test.succeed_with_changes

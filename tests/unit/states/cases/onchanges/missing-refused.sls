@@ -1,0 +1,4 @@
+a:
+  test.nop:
+    - onchanges:
+      - test: nobody

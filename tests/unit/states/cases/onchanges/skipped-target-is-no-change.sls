@@ -1,0 +1,7 @@
+a:
+  test.succeed_with_changes:
+    - onchanges:
+      - test: b
+b:
+  test.succeed_with_changes:
+    - unless: "true"

@@ -1,0 +1,10 @@
+a:
+  test.nop:
+    - onchanges:
+      - test: b
+    - require:
+      - test: c
+b:
+  test.nop
+c:
+  test.fail_without_changes

@@ -1,0 +1,4 @@
+a:
+  test.nop:
+    - onchanges_in:
+      - test: nobody

@@ -1,0 +1,13 @@
+a:
+  test.fail_without_changes
+b:
+  test.nop:
+    - require:
+      - test: a
+well:
+  test.nop
+c:
+  test.succeed_with_changes:
+    - onfail:
+      - test: b
+      - test: well

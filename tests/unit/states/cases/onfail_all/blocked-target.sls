@@ -1,0 +1,11 @@
+a:
+  test.fail_without_changes
+b:
+  test.nop:
+    - require:
+      - test: a
+c:
+  test.succeed_with_changes:
+    - onfail_all:
+      - test: a
+      - test: b

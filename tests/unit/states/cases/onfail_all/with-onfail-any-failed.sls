@@ -1,0 +1,11 @@
+a:
+  test.succeed_with_changes:
+    - onfail_all:
+      - test: b
+      - test: c
+    - onfail:
+      - test: b
+b:
+  test.fail_without_changes
+c:
+  test.nop

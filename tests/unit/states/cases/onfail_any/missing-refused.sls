@@ -1,0 +1,7 @@
+a:
+  test.nop:
+    - onfail_any:
+      - test: b
+      - test: nobody
+b:
+  test.nop

@@ -1,0 +1,6 @@
+a:
+  test.fail_without_changes:
+    - onfail_in:
+      - test: b
+b:
+  test.succeed_with_changes

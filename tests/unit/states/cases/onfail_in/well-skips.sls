@@ -1,0 +1,6 @@
+a:
+  test.nop:
+    - onfail_in:
+      - test: b
+b:
+  test.succeed_with_changes

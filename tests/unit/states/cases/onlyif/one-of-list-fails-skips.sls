@@ -1,0 +1,6 @@
+a:
+  test.succeed_with_changes:
+    - onlyif:
+      - "true"
+      - exit 3
+      - "true"

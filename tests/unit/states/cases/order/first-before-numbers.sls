@@ -1,0 +1,6 @@
+a:
+  test.nop:
+    - order: 1
+b:
+  test.nop:
+    - order: first

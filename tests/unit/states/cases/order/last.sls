@@ -1,0 +1,7 @@
+a:
+  test.nop:
+    - order: last
+b:
+  test.nop
+c:
+  test.nop

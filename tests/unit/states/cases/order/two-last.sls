@@ -1,0 +1,8 @@
+z:
+  test.nop:
+    - order: last
+b:
+  test.nop
+a:
+  test.nop:
+    - order: last

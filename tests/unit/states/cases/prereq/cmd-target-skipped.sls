@@ -1,0 +1,9 @@
+stop:
+  cmd.run:
+    - name: echo stopping
+    - prereq:
+      - cmd: upgrade
+upgrade:
+  cmd.run:
+    - name: echo upgrading
+    - creates: /

@@ -1,0 +1,8 @@
+stop:
+  cmd.run:
+    - name: echo stopping
+    - prereq:
+      - cmd: upgrade
+upgrade:
+  cmd.run:
+    - name: echo upgrading

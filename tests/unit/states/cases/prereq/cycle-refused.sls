@@ -1,0 +1,8 @@
+a:
+  test.nop:
+    - prereq:
+      - test: b
+b:
+  test.nop:
+    - prereq:
+      - test: a

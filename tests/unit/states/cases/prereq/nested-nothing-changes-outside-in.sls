@@ -1,0 +1,10 @@
+a:
+  test.succeed_with_changes:
+    - prereq:
+      - test: b
+b:
+  test.succeed_with_changes:
+    - prereq:
+      - test: c
+c:
+  test.nop

@@ -1,0 +1,6 @@
+target:
+  test.nop
+a:
+  test.succeed_with_changes:
+    - prereq:
+      - test: target

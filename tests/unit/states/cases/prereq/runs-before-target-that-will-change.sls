@@ -1,0 +1,6 @@
+target:
+  test.succeed_with_changes
+a:
+  test.succeed_with_changes:
+    - prereq:
+      - test: target

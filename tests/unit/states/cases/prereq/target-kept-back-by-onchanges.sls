@@ -1,0 +1,10 @@
+a:
+  test.succeed_with_changes:
+    - prereq:
+      - test: target
+target:
+  test.succeed_with_changes:
+    - onchanges:
+      - test: still
+still:
+  test.nop

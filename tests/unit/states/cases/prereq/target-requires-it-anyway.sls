@@ -1,0 +1,8 @@
+a:
+  test.succeed_with_changes:
+    - prereq:
+      - test: target
+target:
+  test.succeed_with_changes:
+    - require:
+      - test: a

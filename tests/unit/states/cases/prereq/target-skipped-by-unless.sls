@@ -1,0 +1,7 @@
+a:
+  test.succeed_with_changes:
+    - prereq:
+      - test: target
+target:
+  test.succeed_with_changes:
+    - unless: "true"

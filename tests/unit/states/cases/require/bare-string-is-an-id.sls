@@ -1,0 +1,6 @@
+a:
+  test.nop:
+    - require:
+      - b
+b:
+  test.succeed_with_changes

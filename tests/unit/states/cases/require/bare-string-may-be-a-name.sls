@@ -1,0 +1,7 @@
+a:
+  test.nop:
+    - require:
+      - other
+b:
+  test.nop:
+    - name: other

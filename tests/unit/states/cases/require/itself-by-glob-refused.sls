@@ -1,0 +1,6 @@
+a1:
+  test.nop:
+    - require:
+      - test: a*
+a2:
+  test.nop

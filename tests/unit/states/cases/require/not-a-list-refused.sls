@@ -1,0 +1,5 @@
+a:
+  test.nop:
+    - require: b
+b:
+  test.nop

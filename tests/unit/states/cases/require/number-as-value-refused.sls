@@ -1,0 +1,6 @@
+a:
+  test.nop:
+    - require:
+      - test: 5
+b:
+  test.nop

@@ -1,0 +1,9 @@
+a:
+  test.nop:
+    - require:
+      - test: c
+      - test: b
+b:
+  test.nop
+c:
+  test.nop

@@ -1,0 +1,7 @@
+# test: true
+a:
+  test.succeed_with_changes:
+    - require:
+      - test: b
+b:
+  test.fail_without_changes

@@ -1,0 +1,6 @@
+a:
+  test.nop:
+    - require:
+      - file: b
+b:
+  test.nop

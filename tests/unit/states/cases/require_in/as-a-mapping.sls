@@ -1,0 +1,6 @@
+b:
+  test.nop
+a:
+  test.fail_without_changes:
+    - require_in:
+        test: b

@@ -1,0 +1,6 @@
+a:
+  test.nop:
+    - require_in:
+      - test.nop: b
+b:
+  test.nop

@@ -1,0 +1,6 @@
+b:
+  test.nop
+a:
+  test.nop:
+    - require_in:
+      - test: b

@@ -1,0 +1,3 @@
+a:
+  test.fail_without_changes:
+    - retry: False

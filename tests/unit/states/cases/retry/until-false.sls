@@ -1,0 +1,6 @@
+a:
+  test.nop:
+    - retry:
+        attempts: 2
+        interval: 0
+        until: False

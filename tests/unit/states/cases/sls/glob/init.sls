@@ -1,0 +1,7 @@
+include:
+  - .one
+  - .two
+a:
+  test.nop:
+    - require:
+      - sls: sls.glob.t*

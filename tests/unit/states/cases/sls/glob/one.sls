@@ -1,0 +1,2 @@
+x:
+  test.fail_without_changes

@@ -1,0 +1,6 @@
+include:
+  - .middle
+a:
+  test.nop:
+    - require:
+      - sls: sls.includes-of-a-file-count.middle

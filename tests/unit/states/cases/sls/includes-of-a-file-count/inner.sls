@@ -1,0 +1,2 @@
+i:
+  test.fail_without_changes

@@ -1,0 +1,4 @@
+include:
+  - .inner
+m:
+  test.nop

@@ -1,0 +1,4 @@
+x:
+  test.nop
+y:
+  test.succeed_with_changes

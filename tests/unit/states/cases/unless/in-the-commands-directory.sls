@@ -1,0 +1,5 @@
+a:
+  cmd.run:
+    - name: pwd
+    - cwd: /
+    - unless: test "$(pwd)" = /

@@ -1,0 +1,5 @@
+a:
+  test.succeed_with_changes:
+    - unless:
+      - "true"
+      - "false"

@@ -1,0 +1,4 @@
+# test: true
+a:
+  test.succeed_with_changes:
+    - unless: "true"

@@ -1,0 +1,3 @@
+a:
+  test.succeed_with_changes:
+    - unless: "true"

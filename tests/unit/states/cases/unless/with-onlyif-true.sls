@@ -1,0 +1,4 @@
+a:
+  test.succeed_with_changes:
+    - unless: "true"
+    - onlyif: "true"

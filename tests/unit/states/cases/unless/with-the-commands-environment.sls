@@ -1,0 +1,6 @@
+a:
+  cmd.run:
+    - name: echo $X
+    - env:
+      - X: seen
+    - unless: test "$X" = other

@@ -1,0 +1,8 @@
+source:
+  test.configurable_test_state:
+    - changes: False
+    - comment: from the source
+a:
+  test.configurable_test_state:
+    - use:
+      - test: source

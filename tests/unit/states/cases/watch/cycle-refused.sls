@@ -1,0 +1,8 @@
+a:
+  test.nop:
+    - watch:
+      - test: b
+b:
+  test.nop:
+    - require:
+      - test: a

@@ -1,0 +1,6 @@
+a:
+  test.nop:
+    - watch:
+      - test: b
+b:
+  test.succeed_with_changes

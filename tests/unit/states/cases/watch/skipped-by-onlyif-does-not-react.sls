@@ -1,0 +1,7 @@
+a:
+  test.nop:
+    - onlyif: "false"
+    - watch:
+      - test: b
+b:
+  test.succeed_with_changes

@@ -1,0 +1,7 @@
+a:
+  test.nop:
+    - unless: "true"
+    - watch:
+      - test: b
+b:
+  test.succeed_with_changes

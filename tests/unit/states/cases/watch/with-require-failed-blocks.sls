@@ -1,0 +1,10 @@
+a:
+  test.nop:
+    - watch:
+      - test: b
+    - require:
+      - test: c
+b:
+  test.succeed_with_changes
+c:
+  test.fail_without_changes

@@ -1,0 +1,9 @@
+a:
+  test.nop:
+    - watch_any:
+      - test: b
+      - test: c
+b:
+  test.nop
+c:
+  test.nop

@@ -1,0 +1,9 @@
+a:
+  test.nop:
+    - watch_any:
+      - test: b
+      - test: c
+b:
+  test.fail_without_changes
+c:
+  test.nop

@@ -1,0 +1,6 @@
+a:
+  test.succeed_with_changes:
+    - watch_in:
+      - test: b
+b:
+  test.nop

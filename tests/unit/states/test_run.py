@@ -1,0 +1,234 @@
+"""What a run does beyond requisites: commands, parallel states, failures of modules, limits, dry runs."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from rackwright.states.catalogue import Catalogue
+from rackwright.states.module import Arguments, Check, Command, Context, Finished, Result, StateFunction
+from rackwright.states.plan import plan
+from rackwright.states.run import Run
+from rackwright.states.tree import place
+
+from .conftest import Apply, Write
+
+
+def test_a_module_that_raises_fails_its_state_only(write: Write) -> None:
+    def explode(arguments: Arguments, context: Context) -> Check:
+        raise ZeroDivisionError("by zero")
+
+    def nothing(arguments: Arguments, check: Check, context: Context) -> Result:
+        return Result(True, {}, "")
+
+    boom = StateFunction("now", "", (), explode, nothing)
+    tree, sls = place(write(init="a:\n  boom.now\nb:\n  test.nop:\n    - require:\n      - boom: a\nc:\n  test.nop\n"))
+    for mode in ("ansible", "justdoit", "genius"):
+        report = Run(plan(tree, sls, {}, {}, Catalogue({"boom": [boom]})), mode).go()
+        outcomes = {record.id: record.outcome.value for record in report.records}
+        assert outcomes == {"a": "failed", "b": "blocked", "c": "unchanged"}
+        told = next(record.comment for record in report.records if record.id == "a")
+        assert told.startswith("An exception occurred in this state: ZeroDivisionError: by zero (test_run.py:")
+
+
+def test_an_extension_cannot_take_the_place_of_a_built_in_module() -> None:
+    def other(arguments: Arguments, context: Context) -> Check:
+        return Check({}, "not the real one")
+
+    fake = StateFunction("nop", "", (), other, lambda arguments, check, context: Result(True, {}, ""))
+    found, _ = Catalogue({"test": [fake]}).find("test", "nop")
+    assert found is not None
+    assert found.check is not other
+
+
+def meeting(folder: Path, option: str = "") -> str:
+    """Two commands of which each waits for a file that the other makes: one after another would never end."""
+    text = ""
+    for mine, theirs in (("one", "two"), ("two", "one")):
+        there = folder / theirs
+        wait = f"i=0; while [ ! -e {there} ] && [ $i -lt 500 ]; do sleep 0.01; i=$((i+1)); done; test -e {there}"
+        text += f"{mine}:\n  cmd.run:\n    - name: touch {folder / mine}; {wait}\n{option}"
+    return text
+
+
+def test_justdoit_runs_commands_side_by_side(apply: Apply, tmp_path: Path) -> None:
+    assert not apply(meeting(tmp_path), "justdoit").failed
+
+
+def test_parallel_states_run_side_by_side_in_ansible_mode_too(apply: Apply, tmp_path: Path) -> None:
+    assert not apply(meeting(tmp_path, "    - parallel: True\n")).failed
+
+
+def test_a_cap_limits_how_many_run_at_once(write: Write, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    text = "".join(f"c{n}:\n  cmd.run:\n    - name: echo + >> {log}; sleep 0.02; echo - >> {log}\n" for n in range(12))
+    tree, sls = place(write(init=text))
+    Run(plan(tree, sls), "justdoit", parallel=3).go()
+    running = most = 0
+    for line in log.read_text().split():
+        running += 1 if line == "+" else -1
+        most = max(most, running)
+    assert 1 < most <= 3
+
+
+def test_more_commands_than_descriptors_wait_for_each_other(apply: Apply) -> None:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 30, hard))
+    try:
+        report = apply("".join(f"c{n}:\n  cmd.run:\n    - name: echo {n}\n" for n in range(60)), "justdoit")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert report.summary()["changed"] == 60
+
+
+def test_a_command_is_killed_with_its_children_when_its_time_is_up(apply: Apply, tmp_path: Path) -> None:
+    started = time.monotonic()
+    report = apply(f"a:\n  cmd.run:\n    - name: sleep 60 & echo $! > {tmp_path}/child; wait\n    - timeout: 0.3\n")
+    assert time.monotonic() - started < 20
+    assert report.records[0].outcome.value == "failed"
+    assert "was killed after 0.3 seconds" in report.records[0].comment
+    child = int((tmp_path / "child").read_text())
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and _alive(child):
+        time.sleep(0.01)
+    assert not _alive(child)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_child_left_in_the_background_is_not_waited_for(apply: Apply, tmp_path: Path) -> None:
+    started = time.monotonic()
+    report = apply(f"a:\n  cmd.run:\n    - name: sleep 60 & echo $! > {tmp_path}/child; echo done\n")
+    os.kill(int((tmp_path / "child").read_text()), 9)
+    assert report.records[0].changes["stdout"] == "done"
+    assert time.monotonic() - started < 30
+
+
+def test_much_output_on_both_streams_is_kept_whole(apply: Apply) -> None:
+    report = apply("a:\n  cmd.run:\n    - name: seq 60000; seq 60000 >&2\n")
+    expected = "\n".join(str(n) for n in range(1, 60001))
+    assert report.records[0].changes["stdout"] == expected
+    assert report.records[0].changes["stderr"] == expected
+
+
+def test_command_surroundings(apply: Apply, tmp_path: Path) -> None:
+    report = apply(
+        f"a:\n  cmd.run:\n    - name: pwd; echo $X; umask; cat\n    - cwd: {tmp_path}\n    - env:\n      - X: 5\n"
+        "    - umask: '027'\n    - stdin: given\n"
+    )
+    assert report.records[0].changes["stdout"] == f"{tmp_path}\n5\n0027\ngiven"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_a_command_runs_as_another_user(apply: Apply) -> None:
+    report = apply("a:\n  cmd.run:\n    - name: id -un; echo $USER\n    - runas: nobody\n    - cwd: /\n")
+    assert report.records[0].changes["stdout"] == "nobody\nnobody"
+
+
+def test_an_unknown_user_or_program_fails_the_state_with_the_reason(apply: Apply) -> None:
+    report = apply(
+        "a:\n  cmd.run:\n    - name: id\n    - runas: nobody-at-all\n"
+        "b:\n  cmd.run:\n    - name: id\n    - shell: /nonexistent/shell\n"
+    )
+    assert "there is no user 'nobody-at-all'" in report.records[0].comment
+    assert "cannot start /nonexistent/shell" in report.records[1].comment
+
+
+def test_a_script_of_the_tree_runs_with_its_own_interpreter(write: Write) -> None:
+    folder = write(**{"hello.py": "#!/usr/bin/env python3\nimport sys\nprint('hi', *sys.argv[1:])\n"})
+    tree, sls = place(write(init="s:\n  cmd.script:\n    - name: salt://hello.py 'a b' c\n"))
+    assert folder == tree.root
+    assert Run(plan(tree, sls)).go().records[0].changes["stdout"] == "hi a b c"
+
+
+@pytest.mark.parametrize(
+    ("command", "changed"),
+    [
+        ("echo working; echo 'changed=yes comment=did'", True),
+        ("echo 'changed=no'", False),
+        ("""echo '{"changed": true}'""", True),
+        ("""echo '{"changed": false}'""", False),
+    ],
+)
+def test_a_stateful_command_says_itself_whether_it_changed_anything(apply: Apply, command: str, changed: bool) -> None:
+    report = apply(f"a:\n  cmd.run:\n    - stateful: True\n    - name: |\n        {command}\n")
+    assert (report.records[0].outcome.value == "changed") == changed
+
+
+def test_a_retried_state_runs_until_it_succeeds(apply: Apply, tmp_path: Path) -> None:
+    report = apply(
+        f"a:\n  cmd.run:\n    - name: echo x >> {tmp_path}/tries; test $(wc -l < {tmp_path}/tries) -ge 3\n"
+        "    - retry:\n        attempts: 5\n        interval: 0\n"
+    )
+    assert report.records[0].result is True
+    assert (tmp_path / "tries").read_text() == "x\n" * 3
+
+
+def test_a_dry_run_changes_nothing(apply: Apply, tmp_path: Path) -> None:
+    text = (
+        f"a:\n  cmd.run:\n    - name: touch {tmp_path}/made\n"
+        f"b:\n  cmd.wait:\n    - name: touch {tmp_path}/reacted\n    - watch:\n      - cmd: a\n"
+        f"c:\n  cmd.wait:\n    - name: touch {tmp_path}/heard\n    - listen:\n      - cmd: a\n"
+    )
+    for mode in ("ansible", "justdoit", "genius"):
+        report = apply(text, mode, test=True)
+        assert not report.failed
+        assert {record.id: record.result for record in report.records} == {
+            "a": None,
+            "b": None,
+            "c": True,
+            "listener_c": None,
+        }
+    assert not list(tmp_path.glob("*ed")) + list(tmp_path.glob("made"))
+
+
+def test_functions_that_wait_do_not_hold_each_other_up_in_justdoit(write: Write) -> None:
+    import threading
+
+    meeting = threading.Barrier(4, timeout=20)
+
+    def check(arguments: Arguments, context: Context) -> Check:
+        return Check({"met": True}, "")
+
+    def meet(arguments: Arguments, check: Check, context: Context) -> Result:
+        meeting.wait()
+        return Result(True, check.changes, "")
+
+    friend = StateFunction("meet", "", (), check, meet)
+    tree, sls = place(write(init="".join(f"f{n}:\n  friend.meet\n" for n in range(4))))
+    assert not Run(plan(tree, sls, {}, {}, Catalogue({"friend": [friend]})), "justdoit").go().failed
+
+
+def test_a_command_without_settle_fails_its_state(write: Write) -> None:
+    def check(arguments: Arguments, context: Context) -> Check:
+        return Check({"x": 1}, "")
+
+    wrong = StateFunction("go", "", (), check, lambda arguments, check, context: Command(("true",)))
+    right = StateFunction(
+        "ok",
+        "",
+        (),
+        check,
+        lambda arguments, check, context: Command(("true",)),
+        settle=lambda arguments, finished: Result(isinstance(finished, Finished), {"x": 1}, ""),
+    )
+    tree, sls = place(write(init="a:\n  ext.go\nb:\n  ext.ok\n"))
+    report = Run(plan(tree, sls, {}, {}, Catalogue({"ext": [wrong, right]}))).go()
+    assert [record.outcome.value for record in report.records] == ["failed", "changed"]
+
+
+def test_a_chain_longer_than_the_recursion_limit_is_planned_and_run(write: Write) -> None:
+    text = "s0:\n  test.nop\n" + "".join(
+        f"s{n}:\n  test.nop:\n    - require:\n      - test: s{n - 1}\n" for n in range(1, 2000)
+    )
+    tree, sls = place(write(init=text))
+    for mode in ("ansible", "justdoit"):
+        assert Run(plan(tree, sls), mode).go().summary()["unchanged"] == 2000
