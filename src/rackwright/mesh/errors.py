@@ -1,0 +1,98 @@
+"""What can go wrong in the mesh, in one flat list.
+
+Each message is one sentence for a person, with the way out. `code` is stable: it labels the counter and the log line,
+and it is what a peer is told. Nothing here knows how an error is shown.
+"""
+
+
+class MeshError(Exception):
+    """The mesh could not do that"""
+
+    code = "mesh"
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or self.__doc__)
+
+
+class BadIdentity(MeshError):
+    """The certificate or key is not what it should be"""
+
+    code = "bad_identity"
+
+
+class BadRecords(MeshError):
+    """The cluster's records do not carry the cluster's signature"""
+
+    code = "bad_records"
+
+
+class BadSettings(MeshError):
+    """The agent's settings cannot be used"""
+
+    code = "bad_settings"
+
+
+class BadRequest(MeshError):
+    """The request cannot be read"""
+
+    code = "bad_request"
+
+
+class NotInvited(MeshError):
+    """This name has not been invited"""
+
+    code = "not_invited"
+
+
+class BadToken(MeshError):
+    """The token is wrong, used or too old; ask for a new one with: rackwright mesh token NAME"""
+
+    code = "bad_token"
+
+
+class NameTaken(MeshError):
+    """Another server holds this name"""
+
+    code = "name_taken"
+
+
+class HostKeyDiffers(MeshError):
+    """The SSH host key is not the invited one"""
+
+    code = "host_key_differs"
+
+
+class KeyDiffers(MeshError):
+    """The key on the invited server is not the one in the request"""
+
+    code = "key_differs"
+
+
+class Unreachable(MeshError):
+    """The server could not be reached"""
+
+    code = "unreachable"
+
+
+class WrongFingerprint(MeshError):
+    """The cluster's CA is not the pinned one"""
+
+    code = "wrong_fingerprint"
+
+
+class NoAuthority(MeshError):
+    """This server does not hold the cluster's CA"""
+
+    code = "no_authority"
+
+
+class TooMany(MeshError):
+    """Too many requests; try again in a minute"""
+
+    code = "too_many"
+
+
+class NoAgent(MeshError):
+    """No agent answers here; start it with: rackwright agent"""
+
+    code = "no_agent"

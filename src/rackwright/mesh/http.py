@@ -1,0 +1,99 @@
+"""The little HTTP/1.1 the mesh speaks: one strict request head, one bounded body, one answer.
+
+Whatever is not exactly that is refused, because this is what strangers can reach. Which paths exist is `transport.py`.
+"""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from rackwright.mesh.errors import BadRequest
+from rackwright.mesh.tls import Peer
+
+MAX_HEAD = 4 * 1024
+MAX_BODY = 16 * 1024
+READ_SECONDS = 5.0
+STREAM = "/mesh/v1/stream"
+UPGRADE = "rackwright-mesh/1"
+REASONS = {101: "Switching Protocols", 200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found"}
+REASONS |= {409: "Conflict", 429: "Too Many Requests", 502: "Bad Gateway", 503: "Service Unavailable"}
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    path: str
+    body: bytes
+    peer: Peer | None
+    source: str
+    upgrade: str = ""
+
+    def json(self) -> dict[str, Any]:
+        try:
+            content = json.loads(self.body)
+        except (ValueError, RecursionError) as problem:
+            raise BadRequest("the body is not JSON") from problem
+        if not isinstance(content, dict):
+            raise BadRequest("the body is not a JSON object")
+        return content
+
+
+@dataclass(frozen=True)
+class Response:
+    status: int
+    content: dict[str, Any]
+
+
+def parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
+    """Method, path and headers (names in lower case) of a head that ends with an empty line."""
+    try:
+        first, *lines = head.decode("ascii").removesuffix("\r\n\r\n").split("\r\n")
+    except UnicodeDecodeError as problem:
+        raise BadRequest("the head is not ASCII") from problem
+    parts = first.split(" ")
+    if len(parts) != 3 or parts[2] != "HTTP/1.1" or not parts[1].startswith("/"):
+        raise BadRequest("the first line is not an HTTP/1.1 request")
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip() or name.lower() in headers:
+            raise BadRequest("a header cannot be read or comes twice")
+        headers[name.lower()] = value.strip()
+    if "transfer-encoding" in headers:
+        raise BadRequest("a transfer encoding is not spoken here")
+    return parts[0], parts[1], headers
+
+
+async def read_request(reader: asyncio.StreamReader, peer: Peer | None, source: str) -> Request:
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            method, path, headers = parse_head(await reader.readuntil(b"\r\n\r\n"))
+            length = headers.get("content-length", "0")
+            if not length.isdecimal() or len(length) > 6 or int(length) > MAX_BODY:
+                raise BadRequest(f"the body may have {MAX_BODY} bytes at most")
+            body = await reader.readexactly(int(length))
+    except asyncio.LimitOverrunError as problem:
+        raise BadRequest("the head is too long") from problem
+    except (TimeoutError, asyncio.IncompleteReadError) as problem:
+        raise BadRequest("the request ended early or came too slowly") from problem
+    return Request(method, path, body, peer, source, headers.get("upgrade", ""))
+
+
+def render(response: Response) -> bytes:
+    body = json.dumps(response.content).encode()
+    head = [
+        f"HTTP/1.1 {response.status} {REASONS[response.status]}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+    ]
+    return "\r\n".join(head).encode() + b"\r\n\r\n" + body
+
+
+def upgrade_request(host: str) -> bytes:
+    lines = [f"GET {STREAM} HTTP/1.1", f"Host: {host}", "Connection: Upgrade", f"Upgrade: {UPGRADE}"]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n"
+
+
+UPGRADED = f"HTTP/1.1 101 {REASONS[101]}\r\nConnection: Upgrade\r\nUpgrade: {UPGRADE}\r\n\r\n".encode()

@@ -1,0 +1,50 @@
+"""Structured logs: one JSON object a line, one word for what happened, and fields. No secret is ever a field.
+
+What strangers can cause is written at most so often, and what was left out is counted: a flood must not fill the disk.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+Field = str | int | float | bool | None | list[str]
+BURST = 20
+"""Lines of one kind a minute that strangers can cause."""
+
+
+class Log:
+    def __init__(self, server: str, write: Callable[[str], object] | None = None) -> None:
+        self.server = server
+        self._write = write or _to_stderr
+        self._seen: dict[str, tuple[float, int]] = {}
+
+    def info(self, event: str, **fields: Field) -> None:
+        self._line("info", event, fields)
+
+    def warning(self, event: str, **fields: Field) -> None:
+        self._line("warning", event, fields)
+
+    def error(self, event: str, **fields: Field) -> None:
+        self._line("error", event, fields)
+
+    def refused(self, reason: str, **fields: Field) -> None:
+        """Something from outside was refused."""
+        begin, count = self._seen.get(reason, (time.monotonic(), 0))
+        if time.monotonic() - begin >= 60:
+            if count > BURST:
+                self._line("warning", "refused_more", {"reason": reason, "not_shown": count - BURST})
+            begin, count = time.monotonic(), 0
+        self._seen[reason] = (begin, count + 1)
+        if count < BURST:
+            self._line("warning", "refused", {"reason": reason, **fields})
+
+    def _line(self, level: str, event: str, fields: dict[str, Field]) -> None:
+        head = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "level": level, "server": self.server}
+        self._write(json.dumps({**head, "event": event, **fields}, ensure_ascii=True))
+
+
+def _to_stderr(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
