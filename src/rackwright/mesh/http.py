@@ -5,15 +5,21 @@ Whatever is not exactly that is refused, because this is what strangers can reac
 
 import asyncio
 import json
+import re
+import ssl
 from dataclasses import dataclass
 from typing import Any
 
-from rackwright.mesh.errors import BadRequest
+from rackwright.mesh.address import Address
+from rackwright.mesh.errors import BadRequest, Unreachable
 from rackwright.mesh.tls import Peer
 
 MAX_HEAD = 4 * 1024
 MAX_BODY = 16 * 1024
 READ_SECONDS = 5.0
+CALL_SECONDS = 30.0
+MAX_ANSWER = 256 * 1024
+JOIN, RENEW = "/mesh/v1/join", "/mesh/v1/renew"
 STREAM = "/mesh/v1/stream"
 UPGRADE = "rackwright-mesh/1"
 REASONS = {101: "Switching Protocols", 200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found"}
@@ -97,3 +103,47 @@ def upgrade_request(host: str) -> bytes:
 
 
 UPGRADED = f"HTTP/1.1 101 {REASONS[101]}\r\nConnection: Upgrade\r\nUpgrade: {UPGRADE}\r\n\r\n".encode()
+
+
+async def call(
+    address: Address,
+    context: ssl.SSLContext,
+    method: str,
+    path: str,
+    content: dict[str, Any],
+    server: str | None = None,
+) -> Response:
+    """Ask a member something. `server` is the name its certificate must carry, where the context checks names."""
+    body = json.dumps(content).encode()
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {server or 'mesh'}", f"Content-Length: {len(body)}"]
+    try:
+        async with asyncio.timeout(CALL_SECONDS):
+            reader, writer = await asyncio.open_connection(
+                address.host, address.port, ssl=context, server_hostname=server or address.host, limit=MAX_HEAD
+            )
+            try:
+                writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+                return await _read_response(reader)
+            finally:
+                writer.close()
+    except TimeoutError as problem:
+        raise Unreachable(f"{address} did not answer within {CALL_SECONDS:g} s") from problem
+    except ssl.SSLError as problem:
+        raise Unreachable(
+            f"{address} did not agree on TLS: {problem.reason}; is it a member of this cluster?"
+        ) from problem
+    except OSError as problem:
+        raise Unreachable(f"{address} cannot be reached: {problem.strerror or problem}") from problem
+
+
+async def _read_response(reader: asyncio.StreamReader) -> Response:
+    try:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("ascii")
+        status, length = int(head.split(" ", 2)[1]), re.search(r"(?i)\r\ncontent-length: *([0-9]{1,6})\r\n", head)
+        body = await reader.readexactly(min(int(length[1]), MAX_ANSWER) if length else 0)
+        content = json.loads(body)
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, IndexError) as problem:
+        raise Unreachable("the answer is not that of a member") from problem
+    if not isinstance(content, dict):
+        raise Unreachable("the answer is not that of a member")
+    return Response(status, content)

@@ -6,7 +6,6 @@ Contexts and what a finished handshake says about the peer live here. Sockets an
 import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from cryptography import x509
 
@@ -53,15 +52,15 @@ class Contexts:
         return self.server, self.client, self.seed
 
 
-def joiner_context(ca_file: Path | None) -> ssl.SSLContext:
+def joiner_context(ca: str | None) -> ssl.SSLContext:
     """For one who has no certificate yet. Without a CA it can only fetch the CA, to compare with the fingerprint."""
     context = _plain(ssl.PROTOCOL_TLS_CLIENT)
     # A joiner knows the cluster by its CA, not the members by name.
     context.check_hostname = False
-    if ca_file is None:
+    if ca is None:
         context.verify_mode = ssl.CERT_NONE
     else:
-        context.load_verify_locations(cafile=str(ca_file))
+        context.load_verify_locations(cadata=ca)
     return context
 
 

@@ -1,0 +1,154 @@
+"""The joiner's side: make a key, pin the CA by its fingerprint, ask any member, and take what is placed or answered.
+
+Nothing is kept that does not check out against the pinned CA and the joiner's own key. The members' side is
+`admission.py`.
+"""
+
+import json
+import socket
+from base64 import urlsafe_b64decode
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from rackwright.mesh import http, settings, ssh
+from rackwright.mesh.address import Address, parse_address
+from rackwright.mesh.admission import TOKEN_PREFIX
+from rackwright.mesh.authority import token_proof
+from rackwright.mesh.errors import BadIdentity, BadToken, MeshError, Unreachable
+from rackwright.mesh.identity import (
+    Identity,
+    IdentityFiles,
+    certificate_pem,
+    check_issued,
+    checked_name,
+    key_pem,
+    name_of,
+    new_key,
+    pinned,
+    public_pem,
+    read_certificate,
+    request_for,
+    write_private,
+)
+from rackwright.mesh.tls import joiner_context
+
+KEY = "join.key"
+
+
+class Refused(MeshError):
+    """The cluster refused"""
+
+    code = "refused"
+
+
+@dataclass(frozen=True)
+class OneTimeToken:
+    name: str
+    address: Address
+    ca: str
+    id: str
+    secret: bytes
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a joiner was told by a person: where to go, whom to expect there, and who it is to be."""
+
+    name: str
+    member: Address
+    ca: str
+    bind: Address | None = None
+    advertise: Address | None = None
+    token: OneTimeToken | None = None
+
+
+def read_token(text: str) -> OneTimeToken:
+    try:
+        if not text.strip().startswith(TOKEN_PREFIX):
+            raise ValueError("no token")
+        content = json.loads(urlsafe_b64decode(text.strip().removeprefix(TOKEN_PREFIX)))
+        return OneTimeToken(
+            checked_name(content["name"]),
+            parse_address(content["address"]),
+            str(content["ca"]),
+            str(content["id"]),
+            bytes.fromhex(content["secret"]),
+        )
+    except (ValueError, KeyError, TypeError, MeshError) as problem:
+        raise BadToken("this is not a join token; get one on a member with: rackwright mesh token NAME") from problem
+
+
+async def join(folder: Path, wish: Wish) -> Identity:
+    """Become a member. May be called again after a failure: the key is kept until a certificate has come for it."""
+    key = _own_key(folder)
+    ca_pem = await _fetch_ca(wish.member)
+    ca = pinned(ca_pem, wish.ca)
+    content: dict[str, Any] = {"csr": request_for(wish.name, key).decode()}
+    if wish.token:
+        content["token"] = wish.token.id
+        content["proof"] = token_proof(wish.token.secret, key.public_key(), wish.ca)
+    context = joiner_context(certificate_pem(ca).decode())
+    answer = await http.call(wish.member, context, "POST", http.JOIN, content)
+    if answer.status != 200:
+        raise Refused(f"{wish.member} refused: {answer.content.get('message', f'status {answer.status}')}")
+    certificate = read_certificate(_certificate(folder, answer.content))
+    check_issued(certificate, ca, key.public_key())
+    if name_of(certificate) != wish.name:
+        raise BadIdentity(f"the certificate is for {name_of(certificate)}, not for {wish.name}")
+    identity = Identity(key, certificate, ca)
+    _keep(folder, wish, identity, answer.content)
+    return identity
+
+
+def _own_key(folder: Path) -> Ed25519PrivateKey:
+    path = folder / KEY
+    if not path.exists():
+        write_private(path, key_pem(new_key()))
+    key = serialization.load_pem_private_key(path.read_bytes(), None)
+    if not isinstance(key, Ed25519PrivateKey):
+        raise BadIdentity(f"{path} is not an ed25519 key; delete it and join again")
+    write_private(folder / ssh.PUBLIC, public_pem(key.public_key()))
+    return key
+
+
+async def _fetch_ca(member: Address) -> bytes:
+    # Not verified on purpose: what comes is compared with the fingerprint, and nothing is sent before that.
+    answer = await http.call(member, joiner_context(None), "GET", http.JOIN, {})
+    ca = answer.content.get("ca")
+    if answer.status != 200 or not isinstance(ca, str):
+        raise Unreachable(f"{member} is not a member of a mesh: {answer.content.get('message', answer.status)}")
+    return ca.encode()
+
+
+def _certificate(folder: Path, answer: dict[str, Any]) -> bytes:
+    answered = answer.get("certificate")
+    if isinstance(answered, str):
+        return answered.encode()
+    try:
+        return (folder / ssh.CERTIFICATE).read_bytes()
+    except FileNotFoundError as problem:
+        raise Refused(
+            f"a certificate was placed, but not in {folder}; invite this server with --folder {folder}"
+        ) from problem
+
+
+def _keep(folder: Path, wish: Wish, identity: Identity, answer: dict[str, Any]) -> None:
+    advertise = wish.advertise or Address(_address_towards(wish.member), (wish.bind or wish.member).port)
+    known = [parse_address(seed) for seed in answer.get("seeds", [])[:64] if isinstance(seed, str)]
+    seeds = tuple(dict.fromkeys([wish.member, *known]))
+    settings.save(folder, settings.Settings(wish.name, wish.bind or advertise, advertise, seeds))
+    IdentityFiles(folder).save(identity)
+    for name in (KEY, ssh.PUBLIC, ssh.CERTIFICATE, ssh.CA):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _address_towards(member: Address) -> str:
+    """The address of ours from which the member is reached. Connecting a datagram socket sends nothing."""
+    family = socket.AF_INET6 if ":" in member.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((member.host, member.port))
+        return str(probe.getsockname()[0])
