@@ -1,0 +1,202 @@
+"""Agents of several servers on this one machine, as real processes: for `mesh demo`, for tests and for measuring.
+
+Starting, hurting and asking them. Their network, if they have one of their own, is `namespaces.py`.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rackwright.mesh import control
+from rackwright.mesh.address import PORT
+from rackwright.mesh.errors import MeshError, NoAgent, Unreachable
+from rackwright.mesh.namespaces import Network
+
+
+class NotRunning(MeshError):
+    """That server's agent does not run"""
+
+    code = "not_running"
+
+
+class Fleet:
+    """One folder a server below `folder`. Process ids are kept there, so that another process can carry on."""
+
+    def __init__(self, folder: Path, servers: Sequence[str], network: Network | None, *, die_with_me: bool) -> None:
+        self.folder, self.servers, self.network = folder, list(servers), network
+        self.die_with_me = die_with_me
+        self.environment: dict[str, dict[str, str]] = {}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def home(self, server: str) -> Path:
+        return self.folder / server
+
+    def address(self, server: str) -> str:
+        """Without a network of its own each server has a loopback address of its own."""
+        host = self.network.address(server) if self.network else f"127.77.0.{self.servers.index(server) + 1}"
+        return f"{host}:{PORT}"
+
+    # Making a cluster
+
+    def found(self, **options: str) -> None:
+        """Make the cluster on the first server, and let every other one in with a token."""
+        first = self.servers[0]
+        self.rackwright(first, "mesh", "init", "--name", first, "--advertise", self.address(first), *_flags(options))
+        self.start(first)
+        for server in self.servers[1:]:
+            self.admit(server)
+
+    def admit(self, server: str) -> None:
+        token = self.ask(self.servers[0], "token", name=server, seconds=600)["token"]
+        self.rackwright(server, "mesh", "join", "--token", token, "--advertise", self.address(server))
+
+    def start_all(self) -> None:
+        for server in self.servers:
+            if not self.running(server):
+                self.start(server, wait=False)
+        for server in self.servers:
+            self.wait_for_agent(server)
+
+    # Processes
+
+    def start(self, server: str, *, wait: bool = True) -> int:
+        home = self.home(server)
+        arguments = [sys.executable, "-m", "rackwright", "agent", "run", "--dir", str(home)]
+        if self.die_with_me:
+            arguments = ["setpriv", "--pdeathsig", "KILL", *arguments]
+        if self.network:
+            arguments = self.network.command(server, arguments)
+        with (home / "agent.log").open("ab") as log:
+            process = subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, **self.environment.get(server, {})},
+            )
+        self._processes[server] = process
+        (home / "agent.pid").write_text(str(process.pid))
+        if wait:
+            self.wait_for_agent(server)
+        return process.pid
+
+    def wait_for_agent(self, server: str, seconds: float = 20.0) -> None:
+        def answers() -> bool:
+            process = self._processes.get(server)
+            if process is not None and process.poll() is not None:
+                raise NotRunning(f"the agent of {server} ended at once; its log is {self.home(server) / 'agent.log'}")
+            with contextlib.suppress(NoAgent):
+                self.ask(server, "status")
+                return True
+            return False
+
+        wait_until(answers, seconds, f"the agent of {server} does not answer")
+
+    def pid(self, server: str) -> int:
+        """The agent's process id, if it is still that agent and not another process that got the number."""
+        with contextlib.suppress(OSError, ValueError):
+            pid = int((self.home(server) / "agent.pid").read_text())
+            if str(self.home(server)).encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                return pid
+        raise NotRunning(f"the agent of {server} does not run; bring it back with: rackwright mesh demo heal")
+
+    def running(self, server: str) -> bool:
+        try:
+            return self.pid(server) > 0
+        except NotRunning:
+            return False
+
+    def signal(self, server: str, number: signal.Signals) -> None:
+        os.kill(self.pid(server), number)
+
+    def kill(self, server: str) -> None:
+        self.signal(server, signal.SIGKILL)
+        self._reap(server)
+
+    def stop(self, server: str) -> None:
+        """Ask the agent to leave, and wait until it has."""
+        self.signal(server, signal.SIGTERM)
+        self._reap(server)
+
+    def pause(self, server: str) -> None:
+        self.signal(server, signal.SIGSTOP)
+
+    def resume(self, server: str) -> None:
+        self.signal(server, signal.SIGCONT)
+
+    def end(self) -> None:
+        """Kill whatever still runs. Never fails: it is what cleans up."""
+        for server in self.servers:
+            with contextlib.suppress(NotRunning, ProcessLookupError):
+                self.kill(server)
+
+    def _reap(self, server: str) -> None:
+        process = self._processes.pop(server, None)
+        if process is not None:
+            process.wait(20)
+        else:
+            wait_until(lambda: not self.running(server), 20, f"the agent of {server} does not end")
+
+    # Asking
+
+    def ask(self, server: str, do: str, **fields: Any) -> dict[str, Any]:
+        return control.ask(self.home(server), do, **fields)
+
+    def states(self, server: str) -> dict[str, str]:
+        """What this server holds each member to be."""
+        return {member["name"]: member["state"] for member in self.ask(server, "members")["members"]}
+
+    def agree(self, wanted: Mapping[str, str], among: Sequence[str] | None = None) -> bool:
+        """Whether all of them hold exactly this."""
+        return all(self.states(server) == dict(wanted) for server in among or self.servers)
+
+    def wait_agree(self, wanted: Mapping[str, str], among: Sequence[str] | None = None, seconds: float = 30.0) -> None:
+        asked = list(among or self.servers)
+        try:
+            wait_until(lambda: self.agree(wanted, asked), seconds, "")
+        except Unreachable as problem:
+            held = {server: self.states(server) for server in asked}
+            raise Unreachable(f"after {seconds:g} s they hold {held}, not {dict(wanted)}") from problem
+
+    def log(self, server: str) -> list[dict[str, Any]]:
+        """What its agent logged; lines that are not its own (of the interpreter) are left out."""
+        lines = (self.home(server) / "agent.log").read_text().splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def metric(self, server: str, name: str) -> float:
+        """The value of `name` or `name{label="x"}`; 0 if it has not been counted yet."""
+        for line in self.ask(server, "metrics")["text"].splitlines():
+            if line.startswith(f"{name} "):
+                return float(line.rpartition(" ")[2])
+        return 0.0
+
+    def rackwright(self, server: str, *arguments: str) -> str:
+        """Run the command line as if on that server."""
+        command = [sys.executable, "-m", "rackwright", arguments[0], arguments[1], *arguments[2:]]
+        command += ["--dir", str(self.home(server))]
+        if self.network:
+            command = self.network.command(server, command)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        if done.returncode:
+            raise Unreachable(f"{' '.join(arguments[:2])} on {server} failed: {(done.stderr or done.stdout).strip()}")
+        return done.stdout
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, otherwise: str, every: float = 0.05) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise Unreachable(f"{otherwise} (waited {seconds:g} s)")
+        time.sleep(every)
+
+
+def _flags(options: dict[str, str]) -> list[str]:
+    return [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", value)]
