@@ -16,6 +16,8 @@ NOUNS: dict[str, tuple[str, str]] = {
     "anneal": ("rackwright.cli.anneal:app", "the work itself"),
     "module": ("rackwright.cli.module:main", "sign and verify extension modules of the state engine"),
     "state": ("rackwright.cli.state:main", "apply, test, show and explain states on this machine"),
+    "agent": ("rackwright.cli.agent:app", "run this server's agent of the mesh"),
+    "mesh": ("rackwright.cli.mesh:app", "make, join and look at a cluster of servers"),
 }
 """noun -> (where it lives, one line for --help)"""
 

@@ -79,14 +79,14 @@ class ControlServer:
             yield {"ok": False, "error": "bad_request", "message": f"the request cannot be read: {problem}"}
 
 
-def ask(folder: Path, do: str, **fields: Any) -> Answer:
+def ask(folder: Path, do: str, /, **fields: Any) -> Answer:
     """One question to the agent of this folder. Raises what it could not do, as a sentence."""
     for answer in listen(folder, do, **fields):
         return answer
     raise NoAgent(f"the agent of {folder} ended before it answered")
 
 
-def listen(folder: Path, do: str, **fields: Any) -> Iterator[Answer]:
+def listen(folder: Path, do: str, /, **fields: Any) -> Iterator[Answer]:
     """Answers as they come, until the agent or the caller ends it."""
     path = folder / SOCKET
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as wire:

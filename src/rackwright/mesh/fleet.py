@@ -147,7 +147,7 @@ class Fleet:
 
     # Asking
 
-    def ask(self, server: str, do: str, **fields: Any) -> dict[str, Any]:
+    def ask(self, server: str, do: str, /, **fields: Any) -> dict[str, Any]:
         return control.ask(self.home(server), do, **fields)
 
     def states(self, server: str) -> dict[str, str]:

@@ -102,7 +102,20 @@ def upgrade_request(host: str) -> bytes:
     return "\r\n".join(lines).encode() + b"\r\n\r\n"
 
 
-UPGRADED = f"HTTP/1.1 101 {REASONS[101]}\r\nConnection: Upgrade\r\nUpgrade: {UPGRADE}\r\n\r\n".encode()
+def upgraded(advertise: str) -> bytes:
+    """The answer that turns the connection into a stream. It says where the member is to be reached by others, for who
+    dialled may have come by another name or address.
+    """
+    lines = [f"HTTP/1.1 101 {REASONS[101]}", "Connection: Upgrade", f"Upgrade: {UPGRADE}", f"Advertise: {advertise}"]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n"
+
+
+def advertised(head: bytes) -> str | None:
+    """The address in the head of an answer that turned the connection into a stream; None if it did not."""
+    if not head.startswith(b"HTTP/1.1 101 "):
+        return None
+    found = re.search(rb"\r\nAdvertise: ([\x21-\x7e]{1,270})\r\n", head)
+    return found[1].decode("ascii") if found else None
 
 
 async def call(

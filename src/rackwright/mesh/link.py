@@ -47,16 +47,21 @@ class Silent(MeshError):
 
 class Link:
     def __init__(
-        self, peer: Peer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, dialled: bool
+        self,
+        peer: Peer,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        dialled: bool,
+        advertise: str | None = None,
     ) -> None:
-        self.peer, self.dialled = peer, dialled
+        self.peer, self.dialled, self.advertise = peer, dialled, advertise
         self._reader, self._writer = reader, writer
         now = asyncio.get_running_loop().time()
         self.used = now
         # Counted from here on a clock nobody can set: a stepped wall clock must not cut living links.
         self.expires = now + peer.seconds_left()
         self.goodbye = False
-        self.sent_version = -1
 
     @property
     def unsent(self) -> int:

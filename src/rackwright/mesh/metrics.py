@@ -1,8 +1,16 @@
 """The agent's Prometheus metrics, in a registry of their own: two agents in one process share no counters."""
 
+import asyncio
+from collections.abc import Iterator
+from dataclasses import fields
 from functools import partial
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from rackwright.mesh.address import Address
+from rackwright.mesh.swim import Swim
 
 
 class Metrics:
@@ -23,5 +31,40 @@ class Metrics:
         self.certificate = gauge("certificate_expires_seconds", "Unix time at which the certificate expires")
         self.revocations = gauge("revocations_version", "Version of the revocation list in force")
 
+    def watch(self, swim: Swim) -> None:
+        """Show the machine's own counters too."""
+        self.registry.register(_SwimCounters(swim))
+
     def text(self) -> bytes:
         return generate_latest(self.registry)
+
+
+class _SwimCounters(Collector):
+    def __init__(self, swim: Swim) -> None:
+        self.swim = swim
+
+    def collect(self) -> Iterator[Metric]:
+        for field in fields(self.swim.counters):
+            name = f"rackwright_mesh_swim_{field.name}"
+            value = getattr(self.swim.counters, field.name)
+            yield CounterMetricFamily(name, "Counted by the membership machine", value)
+
+
+async def serve(metrics: Metrics, address: Address) -> asyncio.Server:
+    """For a scraper on this server: answers any request with the metrics."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(5.0):
+                await reader.readuntil(b"\r\n\r\n")
+                body = metrics.text()
+                head = f"HTTP/1.1 200 OK\r\nContent-Type: {CONTENT_TYPE_LATEST}\r\nContent-Length: {len(body)}\r\n"
+                writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
+                await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            # A scraper that went away; it asks again.
+            pass
+        finally:
+            writer.close()
+
+    return await asyncio.start_server(answer, address.host, address.port, limit=8192)

@@ -36,7 +36,7 @@ class Settings:
     metrics: Address | None = None
     checks: tuple[Mapping[str, Any], ...] = ()
     """As written; `health.py` reads them."""
-    swim: dict[str, float] = field(default_factory=dict)
+    swim: dict[str, Any] = field(default_factory=dict)
     """Protocol settings that differ from the defaults."""
     ca_passphrase_file: Path | None = None
     certificate_life: timedelta = LIFE
@@ -96,7 +96,7 @@ def _read(content: dict[str, Any]) -> Settings:
         labels={str(key): str(value) for key, value in (content.get("labels") or {}).items()},
         metrics=parse_address(content["metrics"]) if content.get("metrics") else None,
         checks=tuple(dict(check) for check in content.get("checks") or ()),
-        swim={str(key): float(value) for key, value in (content.get("swim") or {}).items()},
+        swim=dict(content.get("swim") or {}),
         ca_passphrase_file=Path(passphrase) if passphrase else None,
         certificate_life=timedelta(hours=float(content["certificate_hours"]))
         if "certificate_hours" in content

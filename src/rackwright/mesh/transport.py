@@ -61,13 +61,14 @@ class Transport:
     def __init__(
         self,
         name: str,
+        advertise: Address,
         contexts: Contexts,
         listener: Listener,
         log: Log,
         metrics: Metrics,
         limits: Limits = DEFAULTS,
     ) -> None:
-        self.name, self.contexts, self.listener = name, contexts, listener
+        self.name, self.advertise, self.contexts, self.listener = name, advertise, contexts, listener
         self.log, self.metrics, self.limits = log, metrics, limits
         self.links: dict[str, list[Link]] = {}
         self._waiting: dict[str, list[bytes]] = {}
@@ -131,13 +132,18 @@ class Transport:
         else:
             self.metrics.dropped.labels("not_connected").inc()
 
+    def send_to(self, peer: str, kind: Kind, payload: bytes) -> None:
+        """On a link there is; nothing is dialled for it."""
+        if held := self.links.get(peer):
+            held[-1].send(kind, payload)
+
     def broadcast(self, kind: Kind, payload: bytes) -> None:
         for held in self.links.values():
             held[-1].send(kind, payload)
 
     def dial(self, peer: str, address: Address) -> None:
-        """Connect unless connected or already trying. The listener hears how it went."""
-        if peer in self.links or peer in self._waiting or peer == self.name or self._closing:
+        """Open a new connection, unless one is being opened. The listener hears how it went."""
+        if peer in self._waiting or peer == self.name or self._closing:
             return
         if len(self._waiting) >= self.limits.dials:
             self.metrics.dials.labels("too_many").inc()
@@ -145,17 +151,14 @@ class Transport:
         self._waiting[peer] = []
         self._spawn(self._dial(peer, address))
 
-    async def dial_seed(self, address: Address) -> str:
+    async def dial_seed(self, address: Address) -> Link:
         """Connect to a member known by address only; the name is what its certificate says."""
         link = await self._connect(address, None)
         if link.peer.name == self.name:
             link.cut()
             raise BadIdentity(f"{address} is this server itself")
-        if link.peer.name not in self.links:
-            self._adopt(link)
-        else:
-            link.close()
-        return link.peer.name
+        self._adopt(link)
+        return link
 
     def shut_out(self) -> None:
         """Cut every link whose peer has been revoked, now."""
@@ -236,10 +239,11 @@ class Transport:
             head = await reader.readuntil(b"\r\n\r\n")
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as problem:
             raise Unreachable(f"{known.name} at {address} closed the connection") from problem
-        if not head.startswith(b"HTTP/1.1 101 "):
+        advertise = http.advertised(head)
+        if advertise is None:
             status = head.partition(b"\r\n")[0].decode("ascii", "replace")
             raise Unreachable(f"{known.name} at {address} answered {status!r}; its log says why")
-        return Link(known, reader, writer, dialled=True)
+        return Link(known, reader, writer, dialled=True, advertise=advertise)
 
     # Accepting
 
@@ -317,13 +321,18 @@ class Transport:
             await _reply(writer, http.Response(403, {"error": reason, "message": "only members come in here"}))
             return None
         _tune(writer)
-        writer.write(http.UPGRADED)
+        writer.write(http.upgraded(str(self.advertise)))
         return Link(peer, reader, writer, dialled=False)
 
     # Links
 
     def _adopt(self, link: Link) -> None:
-        self.links.setdefault(link.peer.name, []).append(link)
+        held = self.links.setdefault(link.peer.name, [])
+        # At most one that we dialled and one that we accepted: a new one means that the old one is in doubt.
+        for old in held:
+            if old.dialled == link.dialled:
+                old.close()
+        held.append(link)
         self.metrics.links.set(sum(len(held) for held in self.links.values()))
         self._spawn(self._read(link))
         self._evict()

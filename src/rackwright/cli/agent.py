@@ -1,0 +1,35 @@
+"""`rackwright agent`: runs the mesh's agent of this server in the foreground, for systemd or for a person."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rackwright.mesh.agent import Agent
+from rackwright.mesh.errors import MeshError
+from rackwright.mesh.settings import default_folder
+
+app = typer.Typer(help="The agent of the mesh on this server.", no_args_is_help=True, add_completion=False)
+
+Folder = Annotated[Path | None, typer.Option("--dir", help="Where this server's identity and settings live.")]
+
+
+@app.callback()
+def agent() -> None:
+    """The agent of the mesh on this server."""
+
+
+@app.command()
+def run(folder: Folder = None) -> None:
+    """Run until SIGTERM, then leave the cluster. Logs are JSON lines on standard error."""
+
+    async def live() -> None:
+        await Agent(folder or default_folder()).run()
+
+    try:
+        asyncio.run(live())
+    except MeshError as problem:
+        print(f"rackwright agent: {problem}", file=sys.stderr)
+        raise typer.Exit(1) from problem

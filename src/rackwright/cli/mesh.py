@@ -1,0 +1,235 @@
+"""`rackwright mesh`: make a cluster of servers, let servers in and out, and see who is alive.
+
+Speaks to this server's agent over its control socket. Tables are for people, `--json` for scripts, and what goes wrong
+is one sentence with the way out. The demo's verbs are `mesh_demo.py`.
+"""
+
+import asyncio
+import functools
+import json
+import socket
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, ParamSpec
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from rackwright.cli import mesh_demo
+from rackwright.cli.mesh_tables import members_table, status_table
+from rackwright.mesh import control, founding, ssh
+from rackwright.mesh.address import parse_address
+from rackwright.mesh.authority import LIFE
+from rackwright.mesh.errors import BadRequest, MeshError
+from rackwright.mesh.identity import fingerprint
+from rackwright.mesh.join import Wish, join, read_token
+from rackwright.mesh.settings import FOLDER, default_folder
+
+app = typer.Typer(
+    help="A cluster of servers: make it, join it, look at it.", no_args_is_help=True, add_completion=False
+)
+app.add_typer(mesh_demo.app, name="demo")
+
+Folder = Annotated[Path | None, typer.Option("--dir", help="Where this server's identity and settings live.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a script.")]
+Name = Annotated[str | None, typer.Option(help="This server's name in the cluster; its host name if not given.")]
+Bind = Annotated[str | None, typer.Option(help="Address to listen on; the advertised one if not given.")]
+Advertise = Annotated[str | None, typer.Option(help="Address at which the others reach this server.")]
+
+P = ParamSpec("P")
+
+
+def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
+    @functools.wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except MeshError as problem:
+            print(f"rackwright mesh: {problem}", file=sys.stderr)
+            raise typer.Exit(1) from problem
+        except PermissionError as problem:
+            print(f"rackwright mesh: {problem.filename} is not yours to use; do this as root", file=sys.stderr)
+            raise typer.Exit(1) from problem
+
+    return wrapped
+
+
+@app.command()
+@plain_errors
+def init(
+    advertise: Annotated[str, typer.Option(help="Address at which the others reach this server, HOST or HOST:PORT.")],
+    name: Name = None,
+    cluster: Annotated[str, typer.Option(help="A name for the cluster, shown in its CA.")] = "mesh",
+    bind: Bind = None,
+    passphrase_file: Annotated[Path | None, typer.Option(help="Where the CA key's passphrase is kept.")] = None,
+    certificate_hours: Annotated[float, typer.Option(help="How long a certificate lives.")] = LIFE / timedelta(hours=1),
+    folder: Folder = None,
+) -> None:
+    """Make a new cluster, with this server as its first member and keeper of its CA."""
+    home = folder or default_folder()
+    where = parse_address(advertise)
+    life = timedelta(hours=certificate_hours)
+    identity = founding.found(
+        home, name or _host_name(), cluster, parse_address(bind) if bind else None, where, passphrase_file, life
+    )
+    print(f"Made the cluster {cluster!r} with its first server {identity.name}.")
+    print("Start its agent:      systemctl enable --now rackwright-agent   (or: rackwright agent run)")
+    print("Let a server in:      rackwright mesh invite NAME ADDRESS --host-key FINGERPRINT")
+    print(f"and on that server:   rackwright mesh join {where} --ca-fingerprint {fingerprint(identity.ca)} --name NAME")
+
+
+@app.command()
+@plain_errors
+def invite(
+    name: Annotated[str, typer.Argument(help="The name the new server is to have.")],
+    address: Annotated[str, typer.Argument(help="Its IP address: the only one that is ever dialled for it.")],
+    host_key: Annotated[str, typer.Option(help="Fingerprint of its SSH host key, SHA256:...")],
+    port: Annotated[int, typer.Option(help="Its SSH port.")] = 22,
+    user: Annotated[str, typer.Option(help="Whom to log in as there.")] = "root",
+    placed: Annotated[str, typer.Option("--folder", help="Its mesh folder there.")] = str(FOLDER),
+    hours: Annotated[float, typer.Option(help="How long the invite holds.")] = 24.0,
+    as_json: AsJson = False,
+    folder: Folder = None,
+) -> None:
+    """Invite a server: the cluster will visit it over SSH when it asks to join."""
+    told = control.ask(
+        folder or default_folder(),
+        "invite",
+        name=name,
+        address=address,
+        host_key=host_key,
+        port=port,
+        user=user,
+        folder=placed,
+        seconds=int(hours * 3600),
+    )
+    if as_json:
+        print(json.dumps(told))
+        return
+    print(f"Invited {name} at {address}. The cluster must be able to log in there as {user}; if it cannot yet, add to")
+    print(f"its authorized_keys:  {told['authorized_key']}")
+    print(f"Then on {name}:  rackwright mesh join {told['address']} --ca-fingerprint {told['ca']} --name {name}")
+
+
+@app.command()
+@plain_errors
+def token(
+    name: Annotated[str, typer.Argument(help="The name the new server is to have.")],
+    minutes: Annotated[float, typer.Option(help="How long the token lives; 60 at most.")] = 10.0,
+    as_json: AsJson = False,
+    folder: Folder = None,
+) -> None:
+    """Make a one-time token for a server that cannot be visited over SSH. Carry it there as you would a password."""
+    told = control.ask(folder or default_folder(), "token", name=name, seconds=int(minutes * 60))
+    if as_json:
+        print(json.dumps(told))
+        return
+    print(f"On {name}, within {minutes:g} minutes, once:")
+    print(f"rackwright mesh join --token {told['token']}")
+
+
+@app.command("join")
+@plain_errors
+def join_command(
+    address: Annotated[str | None, typer.Argument(help="Any member's address.")] = None,
+    ca_fingerprint: Annotated[
+        str | None, typer.Option(help="The cluster's CA, SHA256:..., from the join line.")
+    ] = None,
+    one_time_token: Annotated[str | None, typer.Option("--token", help="A token instead of an invite.")] = None,
+    name: Name = None,
+    bind: Bind = None,
+    advertise: Advertise = None,
+    folder: Folder = None,
+) -> None:
+    """Join a cluster that has invited this server, or given it a token."""
+    home = folder or default_folder()
+    founding.refuse_if_member(home)
+    listen = parse_address(bind) if bind else None
+    reached = parse_address(advertise) if advertise else None
+    if one_time_token:
+        given = read_token(one_time_token)
+        wish = Wish(given.name, given.address, given.ca, listen, reached, given)
+    elif address and ca_fingerprint:
+        wish = Wish(name or _host_name(), parse_address(address), ca_fingerprint, listen, reached)
+    else:
+        raise BadRequest("say where to and whom to trust: a member's ADDRESS and --ca-fingerprint, or --token")
+    identity = asyncio.run(join(home, wish))
+    print(f"This server is {identity.name} now. Start its agent: systemctl enable --now rackwright-agent")
+
+
+@app.command()
+@plain_errors
+def members(
+    watch: Annotated[bool, typer.Option("--watch", help="Keep looking, and show changes as they come.")] = False,
+    as_json: AsJson = False,
+    folder: Folder = None,
+) -> None:
+    """Who is in the cluster, and how each of them is."""
+    home = folder or default_folder()
+    if watch:
+        _watch(home, as_json)
+    else:
+        _show(control.ask(home, "members"), as_json, lambda told: members_table(told["members"]))
+
+
+@app.command()
+@plain_errors
+def status(as_json: AsJson = False, folder: Folder = None) -> None:
+    """This server's view: its cluster, its certificate, and the software on every server."""
+    home = folder or default_folder()
+    told = control.ask(home, "status") | {"servers": control.ask(home, "members")["members"]}
+    _show(told, as_json, status_table)
+
+
+@app.command()
+@plain_errors
+def remove(name: Annotated[str, typer.Argument(help="Whom to shut out.")], folder: Folder = None) -> None:
+    """Shut a server out: its certificate is revoked, and every member cuts its connections."""
+    control.ask(folder or default_folder(), "remove", name=name)
+    print(f"Removed {name}. It can come back only by a new invite or token.")
+
+
+@app.command()
+@plain_errors
+def leave(folder: Folder = None) -> None:
+    """Leave the cluster and end this server's agent. Starting the agent again brings it back."""
+    control.ask(folder or default_folder(), "leave")
+    print("Leaving. Start the agent again to come back; to be out for good, have a member remove this server.")
+
+
+@app.command()
+@plain_errors
+def ssh_key(folder: Folder = None) -> None:
+    """The line that lets the cluster log in at an invited server, for its authorized_keys."""
+    path = (folder or default_folder()) / "ssh_key"
+    if not path.exists():
+        raise BadRequest("this server does not hold the cluster's CA, so it does not visit servers")
+    print(ssh.ensure_key(path))
+
+
+def _show(told: dict[str, Any], as_json: bool, table: Callable[[dict[str, Any]], Table]) -> None:
+    if as_json:
+        print(json.dumps(told))
+    else:
+        Console().print(table(told))
+
+
+def _watch(home: Path, as_json: bool) -> None:
+    try:
+        if as_json:
+            for told in control.listen(home, "watch"):
+                print(json.dumps(told), flush=True)
+            return
+        with Live(refresh_per_second=8) as live:
+            for told in control.listen(home, "watch"):
+                live.update(members_table(told["members"]))
+    except KeyboardInterrupt:
+        return
+
+
+def _host_name() -> str:
+    return socket.gethostname().partition(".")[0].lower()
