@@ -62,6 +62,7 @@ class Agent:
         self.desk = Desk(self)
         self.control = ControlServer(folder, self.desk.ask)
         self.watchers: set[asyncio.Queue[dict[str, Any]]] = set()
+        self.began = self.now
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
@@ -173,8 +174,7 @@ class Agent:
 
     def _send(self, output: Send) -> None:
         address = self._address_of(output.to)
-        if address is not None:
-            self.transport.send(output.to, address, encode(output.message), reliable=output.reliable)
+        self.transport.send(output.to, address, encode(output.message), reliable=output.reliable)
 
     def _dial(self, peer: str) -> None:
         address = self._address_of(peer)

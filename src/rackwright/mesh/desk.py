@@ -107,7 +107,8 @@ class Desk:
             "name": name,
             "address": record.address,
             "state": entry.state.name.lower() if entry else "removed",
-            "seconds": round(self.agent.now - entry.since, 3) if entry else 0.0,
+            # Nobody here has seen anything before this agent started, itself included.
+            "seconds": round(self.agent.now - max(entry.since, self.agent.began), 3) if entry else 0.0,
             "incarnation": record.incarnation,
             "session": record.session,
             "labels": dict(record.labels),

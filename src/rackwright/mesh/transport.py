@@ -113,8 +113,11 @@ class Transport:
 
     # Sending
 
-    def send(self, peer: str, address: Address, message: bytes, *, reliable: bool) -> None:
-        """Send now, or as soon as the peer is dialled. What may be lost is lost rather than piled up."""
+    def send(self, peer: str, address: Address | None, message: bytes, *, reliable: bool) -> None:
+        """Send now, or as soon as the peer is dialled. What may be lost is lost rather than piled up.
+
+        A peer that dialled us can be answered before anyone knows its address.
+        """
         if len(message) > MAX_MESSAGE:
             self.metrics.dropped.labels("oversized").inc()
             self.log.error("message_too_long", peer=peer, bytes=len(message))
@@ -124,7 +127,7 @@ class Transport:
             self._send_on(held[-1], message, reliable=reliable)
             return
         waiting = self._waiting.get(peer)
-        if waiting is None:
+        if waiting is None and address is not None:
             self.dial(peer, address)
             waiting = self._waiting.get(peer)
         if waiting is not None and len(waiting) < self.limits.waiting:
