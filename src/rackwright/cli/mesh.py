@@ -21,7 +21,7 @@ from rich.table import Table
 
 from rackwright.cli import mesh_demo
 from rackwright.cli.mesh_tables import members_table, status_table
-from rackwright.mesh import control, founding, ssh
+from rackwright.mesh import control, founding, handover
 from rackwright.mesh.address import parse_address
 from rackwright.mesh.authority import LIFE
 from rackwright.mesh.errors import BadRequest, MeshError
@@ -208,7 +208,7 @@ def ssh_key(folder: Folder = None) -> None:
     path = (folder or default_folder()) / "ssh_key"
     if not path.exists():
         raise BadRequest("this server does not hold the cluster's CA, so it does not visit servers")
-    print(ssh.ensure_key(path))
+    print(handover.ensure_key(path))
 
 
 def _show(told: dict[str, Any], as_json: bool, table: Callable[[dict[str, Any]], Table]) -> None:

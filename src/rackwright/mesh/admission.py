@@ -30,7 +30,6 @@ from rackwright.mesh.identity import (
 )
 from rackwright.mesh.log import Log
 from rackwright.mesh.records import Invite, Token
-from rackwright.mesh.ssh import Placement
 
 HOST_KEY = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 TOKEN_SECONDS = 600
@@ -89,6 +88,8 @@ class Admission:
             )
         if name in self._visiting:
             raise TooMany(f"{name} is being visited already; wait for that to end")
+        from rackwright.mesh.ssh import Placement
+
         self._visiting.add(name)
         try:
 

@@ -283,9 +283,10 @@ class Agent:
     async def _seek(self) -> None:
         """While alone, try everyone we were told of or once knew."""
         while True:
-            if self.swim.live <= 1:
-                for seed in self._seeds():
-                    await self._try_seed(seed)
+            for seed in self._seeds() if self.swim.live <= 1 else ():
+                await self._try_seed(seed)
+                if self.swim.live > 1:
+                    break
             await asyncio.sleep(ALONE_SECONDS)
 
     async def _try_seed(self, seed: Address) -> None:

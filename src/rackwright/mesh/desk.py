@@ -12,9 +12,9 @@ from rackwright.mesh import http
 from rackwright.mesh.address import parse_address
 from rackwright.mesh.admission import INVITE_SECONDS, TOKEN_SECONDS, Admission, Rate, status_of
 from rackwright.mesh.errors import BadRequest, MeshError, NoAuthority, TooMany
+from rackwright.mesh.handover import ensure_key
 from rackwright.mesh.identity import certificate_pem, fingerprint
 from rackwright.mesh.member import LIVE, MemberRecord, State
-from rackwright.mesh.ssh import ensure_key
 
 if TYPE_CHECKING:
     from rackwright.mesh.agent import Agent

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,11 @@ class Fleet:
         return self.folder / server
 
     def address(self, server: str) -> str:
-        """Without a network of its own each server has a loopback address of its own."""
-        host = self.network.address(server) if self.network else f"127.77.0.{self.servers.index(server) + 1}"
-        return f"{host}:{PORT}"
+        """Without a network of its own each server has a loopback address that no other fleet has."""
+        if self.network:
+            return f"{self.network.address(server)}:{PORT}"
+        high, low = divmod(os.getpid() % 65_024, 256)
+        return f"127.{high + 1}.{low}.{self.servers.index(server) + 1}:{PORT}"
 
     # Making a cluster
 
@@ -50,8 +53,8 @@ class Fleet:
         first = self.servers[0]
         self.rackwright(first, "mesh", "init", "--name", first, "--advertise", self.address(first), *_flags(options))
         self.start(first)
-        for server in self.servers[1:]:
-            self.admit(server)
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(self.admit, self.servers[1:]))
 
     def admit(self, server: str) -> None:
         token = self.ask(self.servers[0], "token", name=server, seconds=600)["token"]

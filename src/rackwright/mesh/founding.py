@@ -8,8 +8,8 @@ from rackwright.mesh import settings
 from rackwright.mesh.address import Address
 from rackwright.mesh.authority import LIFE, AuthorityFiles
 from rackwright.mesh.errors import BadIdentity
+from rackwright.mesh.handover import ensure_key
 from rackwright.mesh.identity import Identity, IdentityFiles, checked_name, new_key
-from rackwright.mesh.ssh import ensure_key
 
 
 def found(

@@ -14,7 +14,7 @@ from typing import Any
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from rackwright.mesh import http, settings, ssh
+from rackwright.mesh import handover, http, settings
 from rackwright.mesh.address import Address, parse_address
 from rackwright.mesh.admission import TOKEN_PREFIX
 from rackwright.mesh.authority import token_proof
@@ -111,7 +111,7 @@ def _own_key(folder: Path) -> Ed25519PrivateKey:
     key = serialization.load_pem_private_key(path.read_bytes(), None)
     if not isinstance(key, Ed25519PrivateKey):
         raise BadIdentity(f"{path} is not an ed25519 key; delete it and join again")
-    write_private(folder / ssh.PUBLIC, public_pem(key.public_key()))
+    write_private(folder / handover.PUBLIC, public_pem(key.public_key()))
     return key
 
 
@@ -129,7 +129,7 @@ def _certificate(folder: Path, answer: dict[str, Any]) -> bytes:
     if isinstance(answered, str):
         return answered.encode()
     try:
-        return (folder / ssh.CERTIFICATE).read_bytes()
+        return (folder / handover.CERTIFICATE).read_bytes()
     except FileNotFoundError as problem:
         raise Refused(
             f"a certificate was placed, but not in {folder}; invite this server with --folder {folder}"
@@ -142,7 +142,7 @@ def _keep(folder: Path, wish: Wish, identity: Identity, answer: dict[str, Any]) 
     seeds = tuple(dict.fromkeys([wish.member, *known]))
     settings.save(folder, settings.Settings(wish.name, wish.bind or advertise, advertise, seeds))
     IdentityFiles(folder).save(identity)
-    for name in (KEY, ssh.PUBLIC, ssh.CERTIFICATE, ssh.CA):
+    for name in (KEY, handover.PUBLIC, handover.CERTIFICATE, handover.CA):
         (folder / name).unlink(missing_ok=True)
 
 

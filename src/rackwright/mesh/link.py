@@ -19,6 +19,7 @@ MAX_UNSENT = 256 * 1024
 MAX_STUCK = 2 * MAX_BYTES
 """Beyond this it is too slow for anything: the link is cut."""
 PAYLOAD_SECONDS = 10.0
+GOODBYE_SECONDS = 2.0
 
 
 class Kind(enum.IntEnum):
@@ -95,6 +96,8 @@ class Link:
         self.goodbye = True
         self.send(Kind.BYE, b"")
         self._writer.close()
+        # A peer that never answers the end of the TLS session must not hold the socket.
+        asyncio.get_running_loop().call_later(GOODBYE_SECONDS, self.cut)
 
     def cut(self) -> None:
         self._writer.transport.abort()

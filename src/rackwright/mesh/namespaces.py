@@ -79,8 +79,8 @@ class Network:
         """Lose so many of the packets that come to this server, at random."""
         rules = "add table inet loss\ndelete table inet loss\n"
         if percent:
-            chain = f"type filter hook input priority 0; iif != lo numgen random mod 100 < {percent} drop;"
-            rules += f"table inet loss {{ chain input {{ {chain} }} }}\n"
+            rules += "add table inet loss\nadd chain inet loss input { type filter hook input priority 0; }\n"
+            rules += f'add rule inet loss input iifname != "lo" numgen random mod 100 < {percent} drop\n'
         _run(self.command(server, ["nft", "-f", "-"]), rules)
 
     def processes(self, server: str) -> list[int]:

@@ -1,6 +1,7 @@
 """The way back over SSH: to the invited address only, with the invited host key only, to compare keys and hand over.
 
 The network is not trusted, an SSH connection to a known host key is. Whether to go there at all is `admission.py`.
+Import this late: the library it uses takes half a second.
 """
 
 import asyncio
@@ -12,10 +13,9 @@ from typing import cast
 import asyncssh
 
 from rackwright.mesh.errors import HostKeyDiffers, KeyDiffers, Unreachable
-from rackwright.mesh.identity import write_private
+from rackwright.mesh.handover import CA, CERTIFICATE, PUBLIC
 from rackwright.mesh.records import Invite
 
-PUBLIC, CERTIFICATE, CA = "join.pub", "join.crt", "join.ca"
 CONNECT_SECONDS = 10.0
 TOTAL_SECONDS = 25.0
 MAX_FILE = 4096
@@ -25,14 +25,6 @@ HOST_KEY_KINDS: tuple[tuple[str, ...], ...] = (
     ("ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"),
     ("rsa-sha2-512", "rsa-sha2-256"),
 )
-
-
-def ensure_key(path: Path) -> str:
-    """The key this cluster logs in with, made once; returns the line for an authorized_keys file."""
-    if not path.exists():
-        key = asyncssh.generate_private_key("ssh-ed25519", comment="rackwright mesh")
-        write_private(path, key.export_private_key())
-    return asyncssh.read_private_key(str(path)).export_public_key().decode().strip() + " rackwright-mesh"
 
 
 MakeCertificate = Callable[[], Awaitable[tuple[bytes, bytes]]]

@@ -330,12 +330,11 @@ class Transport:
     # Links
 
     def _adopt(self, link: Link) -> None:
-        held = self.links.setdefault(link.peer.name, [])
         # At most one that we dialled and one that we accepted: a new one means that the old one is in doubt.
-        for old in held:
+        for old in self.links.get(link.peer.name, []):
             if old.dialled == link.dialled:
-                old.close()
-        held.append(link)
+                self._retire(old)
+        self.links.setdefault(link.peer.name, []).append(link)
         self.metrics.links.set(sum(len(held) for held in self.links.values()))
         self._spawn(self._read(link))
         self._evict()
@@ -359,21 +358,31 @@ class Transport:
             self._forget(link)
 
     def _forget(self, link: Link) -> None:
-        name = link.peer.name
         link.cut()
-        held = [kept for kept in self.links.get(name, []) if kept is not link]
+        if self._drop(link) and link.peer.name not in self.links and not link.goodbye and not self._closing:
+            self.listener.closed(link.peer.name)
+
+    def _retire(self, link: Link) -> None:
+        """Close a link on purpose. It counts for nothing from here on: not for sending, nor as the last one."""
+        self._drop(link)
+        link.close()
+
+    def _drop(self, link: Link) -> bool:
+        held = self.links.get(link.peer.name, [])
+        if link not in held:
+            return False
+        held = [kept for kept in held if kept is not link]
         if held:
-            self.links[name] = held
+            self.links[link.peer.name] = held
         else:
-            self.links.pop(name, None)
+            del self.links[link.peer.name]
         self.metrics.links.set(sum(len(held) for held in self.links.values()))
-        if not held and not link.goodbye and not self._closing:
-            self.listener.closed(name)
+        return True
 
     def _evict(self) -> None:
         links = [link for held in self.links.values() for link in held]
         for link in sorted(links, key=lambda held: held.used)[: max(0, len(links) - self.limits.links)]:
-            link.close()
+            self._retire(link)
 
     async def _sweep(self) -> None:
         """Close what is idle, and what lives longer than its certificate."""
@@ -382,10 +391,10 @@ class Transport:
             now = asyncio.get_running_loop().time()
             for link in [link for held in self.links.values() for link in held]:
                 if now - link.used > self.limits.idle:
-                    link.close()
+                    self._retire(link)
                 elif now > link.expires:
                     self.log.info("link_outlived_certificate", peer=link.peer.name)
-                    link.close()
+                    self._retire(link)
             self.shut_out()
 
     def _refuse(self, reason: str, **fields: str) -> None:
