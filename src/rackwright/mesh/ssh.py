@@ -27,6 +27,12 @@ HOST_KEY_KINDS: tuple[tuple[str, ...], ...] = (
 )
 
 
+NO_SUCH_KEY = (
+    asyncssh.HostKeyNotVerifiable,
+    asyncssh.KeyExchangeFailed,
+    asyncssh.ConnectionLost,
+    ConnectionResetError,
+)
 MakeCertificate = Callable[[], Awaitable[tuple[bytes, bytes]]]
 """How a visit gets the certificate and the CA, as PEM, once the keys agree."""
 
@@ -85,16 +91,18 @@ class Placement:
                     connect_timeout=CONNECT_SECONDS,
                     login_timeout=CONNECT_SECONDS,
                 )
-            except (asyncssh.HostKeyNotVerifiable, asyncssh.KeyExchangeFailed):
+            except NO_SUCH_KEY:
+                # Not the invited key, or a host without a key of this kind, which just hangs up.
                 shown |= {only.shown} if only.shown else set()
             except asyncssh.PermissionDenied as problem:
                 raise Unreachable(
                     f"{self.where} does not let the cluster's SSH key in; add the line that rackwright mesh invite"
                     " printed to that user's authorized_keys"
                 ) from problem
-        keys = ", ".join(sorted(shown)) or "of no known kind"
+        if not shown:
+            raise Unreachable(f"{self.where} hangs up before it shows an SSH host key; is that an SSH server?")
         raise HostKeyDiffers(
-            f"{self.invite.address} shows the SSH host key {keys}, not the invited"
+            f"{self.invite.address} shows the SSH host key {' and '.join(sorted(shown))}, not the invited"
             f" {self.invite.host_key}: somebody is in between, or it was installed anew; if so, invite it again"
         )
 
