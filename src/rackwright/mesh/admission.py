@@ -165,7 +165,7 @@ class Admission:
 class Rate:
     """How often strangers may ask: so many a minute, for each source and for all together. Bounded in memory."""
 
-    def __init__(self, each: int = 20, all: int = 120) -> None:
+    def __init__(self, each: int = 60, all: int = 300) -> None:
         self.each, self.all = each, all
         self._begin, self._counts = 0.0, dict[str, int]()
 
