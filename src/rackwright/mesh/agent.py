@@ -38,7 +38,7 @@ from rackwright.mesh.wire import BadMessage
 
 LEAVE_SECONDS = 3.0
 ALONE_SECONDS = 2.0
-PEERS_SECONDS = 15.0
+PEERS_SECONDS = 1.0
 REVOCATIONS_SECONDS = 10.0
 
 
@@ -67,6 +67,7 @@ class Agent:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
         self._farewell = asyncio.Event()
+        self._changed = asyncio.Event()
 
     # Life
 
@@ -187,6 +188,7 @@ class Agent:
 
     def _tell(self, event: Event) -> None:
         member = event.member
+        self._changed.set()
         self.metrics.events.labels(event.kind.value).inc()
         write = self.log.warning if event.kind in (EventKind.DEAD, EventKind.CONFLICT) else self.log.info
         write(f"member_{event.kind.value}", member=member.name, address=member.address, incarnation=member.incarnation)
@@ -306,7 +308,10 @@ class Agent:
 
     async def _keep_peers(self) -> None:
         while True:
+            await self._changed.wait()
+            # Members come in bunches.
             await asyncio.sleep(PEERS_SECONDS)
+            self._changed.clear()
             self._save_peers()
 
     def _save_peers(self) -> None:

@@ -25,6 +25,10 @@ SILENT_MILLISECONDS = 5_000
 """A link whose bytes are not acknowledged for so long is dead; TCP alone would wait for a quarter of an hour."""
 
 
+HANG_UP_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2)
+"""Together shorter than the machine waits for the outcome of a dial."""
+
+
 @dataclass(frozen=True)
 class Limits:
     links: int = 512
@@ -187,7 +191,7 @@ class Transport:
     async def _dial(self, peer: str, address: Address) -> None:
         outcome = "unreachable"
         try:
-            link = await self._connect(address, peer)
+            link = await self._connect_again(address, peer)
             outcome = "connected"
             self._adopt(link)
         except ConnectionRefusedError:
@@ -210,6 +214,19 @@ class Transport:
         if outcome in ("refused", "shut_out"):
             self.listener.refused(peer)
 
+    async def _connect_again(self, address: Address, peer: str) -> Link:
+        """Connect, and try again if the peer hangs up in the middle of it.
+
+        A kernel ends a killed process's connections one by one, the listening one not first: for some milliseconds it
+        still takes connections in, only to reset them. What it says after that is the truth.
+        """
+        for pause in HANG_UP_PAUSES:
+            try:
+                return await self._connect(address, peer)
+            except HangUp:
+                await asyncio.sleep(pause)
+        return await self._connect(address, peer)
+
     async def _connect(self, address: Address, peer: str | None) -> Link:
         context = self.contexts.client if peer else self.contexts.seed
         try:
@@ -222,6 +239,8 @@ class Transport:
                 except BaseException:
                     writer.transport.abort()
                     raise
+        except (ConnectionResetError, ConnectionAbortedError, BrokenPipeError, ssl.SSLEOFError) as problem:
+            raise HangUp(f"{address} hung up before it was known") from problem
         except TimeoutError as problem:
             raise Unreachable(f"{address} did not answer within {self.limits.dial:g} s") from problem
         except ssl.SSLCertVerificationError as problem:
@@ -241,7 +260,7 @@ class Transport:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as problem:
-            raise Unreachable(f"{known.name} at {address} closed the connection") from problem
+            raise HangUp(f"{known.name} at {address} hung up") from problem
         advertise = http.advertised(head)
         if advertise is None:
             status = head.partition(b"\r\n")[0].decode("ascii", "replace")
@@ -410,6 +429,10 @@ class Transport:
         self._tasks.discard(task)
         if not task.cancelled() and (problem := task.exception()) is not None:
             self.log.error("task_failed", why=f"{type(problem).__name__}: {problem}")
+
+
+class HangUp(Unreachable):
+    """The peer hung up in the middle of connecting"""
 
 
 class Shut(MeshError):

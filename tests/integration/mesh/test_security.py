@@ -161,7 +161,7 @@ async def test_a_rogue_member_cannot_declare_a_living_one_dead(pair: Fleet, stre
 
     def refuted() -> bool:
         accused = next(member for member in pair.ask("s1", "members")["members"] if member["name"] == "s2")
-        return accused["state"] == "alive" and accused["incarnation"] > 1
+        return bool(accused["state"] == "alive" and accused["incarnation"] > 1)
 
     wait_until(refuted, 10, "s2 was not believed")
 

@@ -1,0 +1,165 @@
+"""How fast real agents notice a dead process and a silent server, and whether they ever declare a living one dead.
+
+Real processes and real TLS. A killed process is killed on loopback; a silent server loses its cable, so its servers
+have network namespaces of their own, which needs root. Times are from the act to each survivor's "dead", read from
+their logs. Each round begins with a cluster at rest: all agree, and none doubts itself after the round before.
+Run: `.venv/bin/python bench/detect.py --rounds 5 --minutes 10`.
+"""
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from report import Goal, at_most, emit
+
+from rackwright.mesh.fleet import Fleet, wait_until
+from rackwright.mesh.namespaces import Network, sweep
+
+KILLED_TARGET = 1.0
+SILENT_TARGET = 5.5
+MEMBERLIST = {3: 5.8, 5: 5.7, 10: 5.6}
+"""hashicorp/memberlist's medians to first detection on this kind of machine, for comparison."""
+
+
+@contextlib.contextmanager
+def cluster(size: int, wires: bool) -> Iterator[Fleet]:
+    servers = [f"s{number}" for number in range(1, size + 1)]
+    with tempfile.TemporaryDirectory(prefix="detect-") as folder, contextlib.ExitStack() as stack:
+        network = None
+        if wires:
+            sweep()
+            network = Network(servers)
+            stack.callback(network.down)
+            network.up()
+        fleet = Fleet(Path(folder), servers, network, die_with_me=True)
+        stack.callback(fleet.end)
+        for server in servers:
+            fleet.home(server).mkdir()
+        fleet.found()
+        fleet.start_all()
+        fleet.wait_agree(dict.fromkeys(servers, "alive"), seconds=60)
+        yield fleet
+
+
+def measure(
+    fleet: Fleet, rounds: int, hurt: Callable[[str], None], mend: Callable[[str], None]
+) -> tuple[list[float], list[float]]:
+    """Seconds to the first survivor's and to the last survivor's "dead", a round each."""
+    first, last = [], []
+    for _ in range(rounds):
+        victim = random.choice(fleet.servers)
+        survivors = [server for server in fleet.servers if server != victim]
+        began = time.time()
+        hurt(victim)
+        wanted = {**dict.fromkeys(fleet.servers, "alive"), victim: "dead"}
+        fleet.wait_agree(wanted, survivors, seconds=120)
+        heard = [death_of(fleet, server, victim, began) for server in survivors]
+        first.append(min(heard) - began)
+        last.append(max(heard) - began)
+        mend(victim)
+        fleet.wait_agree(dict.fromkeys(fleet.servers, "alive"), seconds=120)
+        wait_until(lambda: at_rest(fleet), 120, "the cluster does not come to rest")
+    return first, last
+
+
+def at_rest(fleet: Fleet) -> bool:
+    return all(fleet.ask(server, "status")["awareness"] == 0 for server in fleet.servers)
+
+
+def death_of(fleet: Fleet, server: str, victim: str, since: float) -> float:
+    times = [
+        datetime.fromisoformat(line["time"]).timestamp()
+        for line in fleet.log(server)
+        if line["event"] == "member_dead" and line["member"] == victim
+    ]
+    return min(at for at in times if at >= since - 0.001)
+
+
+def killed(size: int, rounds: int) -> dict[str, Any]:
+    with cluster(size, wires=False) as fleet:
+        first, last = measure(fleet, rounds, fleet.kill, lambda server: void(fleet.start(server)))
+        return figures(first, last)
+
+
+def silent(size: int, rounds: int) -> dict[str, Any]:
+    with cluster(size, wires=True) as fleet:
+        assert fleet.network is not None
+        first, last = measure(fleet, rounds, fleet.network.cut, fleet.network.mend)
+        return figures(first, last)
+
+
+def figures(first: list[float], last: list[float]) -> dict[str, Any]:
+    return {
+        "rounds": len(first),
+        "first_median": round(statistics.median(first), 3),
+        "first_worst": round(max(first), 3),
+        "all_median": round(statistics.median(last), 3),
+        "all_worst": round(max(last), 3),
+    }
+
+
+def false_deaths(size: int, minutes: float) -> dict[str, Any]:
+    """Deaths declared while nobody died and every core is kept busy by others."""
+    load = [multiprocessing.Process(target=burn, daemon=True) for _ in range(multiprocessing.cpu_count())]
+    with cluster(size, wires=False) as fleet:
+        for process in load:
+            process.start()
+        try:
+            end = time.monotonic() + minutes * 60
+            wait_until(lambda: time.monotonic() > end, minutes * 60 + 60, "", every=1.0)
+        finally:
+            for process in load:
+                process.kill()
+        counted = {name: count(fleet, name) for name in ("deaths", "suspicions", "refutations", "pauses")}
+        return {"minutes": minutes, "cores_loaded": len(load), **counted}
+
+
+def count(fleet: Fleet, name: str) -> int:
+    return sum(int(fleet.metric(server, f"rackwright_mesh_swim_{name}_total")) for server in fleet.servers)
+
+
+def burn() -> None:
+    while True:
+        sum(range(10_000))
+
+
+def void(_: object) -> None:
+    """For a call whose result nobody wants."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", default="3,5,10")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    random.seed(options.seed)
+    sizes = [int(size) for size in options.sizes.split(",")]
+    found: dict[str, Any] = {"memberlist_first_median": MEMBERLIST}
+    goals: list[Goal] = []
+    for size in sizes:
+        for name, run, target in (("killed", killed, KILLED_TARGET), ("silent", silent, SILENT_TARGET)):
+            found[f"{name}_{size}"] = run(size, options.rounds)
+            print(json.dumps({f"{name}_{size}": found[f"{name}_{size}"]}), file=sys.stderr)
+            goals.append(
+                at_most(f"{name}, {size} servers: median to first", found[f"{name}_{size}"]["first_median"], target)
+            )
+    if options.minutes:
+        found["loaded"] = false_deaths(5, options.minutes)
+        goals.append(at_most("false deaths with every core loaded", found["loaded"]["deaths"], 0))
+    emit("detect", found, goals)
+
+
+if __name__ == "__main__":
+    main()
