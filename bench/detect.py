@@ -20,10 +20,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from report import Goal, at_most, emit
-
 from rackwright.mesh.fleet import Fleet, wait_until
 from rackwright.mesh.namespaces import Network, sweep
+from report import Goal, at_most, emit
 
 KILLED_TARGET = 1.0
 SILENT_TARGET = 5.5
