@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 COLOURS = {"alive": "green", "suspect": "yellow", "dead": "red", "left": "dim", "removed": "dim"}
@@ -18,7 +19,7 @@ def members_table(members: list[dict[str, Any]]) -> Table:
             member["address"],
             f"[{colour}]{member['state']}[/]",
             ago(member["seconds"]),
-            software(member.get("checks") or {}),
+            software(member["checks"], member["reasons"]),
             labels,
         )
     return table
@@ -36,13 +37,13 @@ def status_table(told: dict[str, Any]) -> Table:
     return table
 
 
-def software(checks: dict[str, str]) -> str:
+def software(checks: dict[str, str], reasons: dict[str, str]) -> str:
     if not checks:
         return "[dim]no checks[/]"
-    failing = {name: state for name, state in checks.items() if state != "passing"}
+    failing = [name for name, state in checks.items() if state == "failing"]
     if not failing:
-        return f"[green]{len(checks)} passing[/]"
-    return ", ".join(f"[red]{name} {state}[/]" for name, state in failing.items())
+        return f"[green]{sum(state == 'passing' for state in checks.values())} passing[/]"
+    return "\n".join(f"[red]{name} failing[/]: {escape(reasons.get(name, ''))}" for name in failing)
 
 
 def ago(seconds: float) -> str:

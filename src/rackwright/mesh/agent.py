@@ -23,6 +23,8 @@ from rackwright.mesh.authority import Authority, AuthorityFiles
 from rackwright.mesh.control import ControlServer
 from rackwright.mesh.desk import AUTHORITY_LABEL, Desk
 from rackwright.mesh.errors import BadRecords, BadSettings, MeshError
+from rackwright.mesh.health import BadCheck, Check, Result, Status, built_in_checks, parse_checks
+from rackwright.mesh.health_runner import HealthRunner
 from rackwright.mesh.identity import IdentityFiles, new_key, write_private
 from rackwright.mesh.link import Kind, Link
 from rackwright.mesh.log import Log
@@ -31,6 +33,7 @@ from rackwright.mesh.messages import decode, encode
 from rackwright.mesh.metrics import Metrics
 from rackwright.mesh.renewal import renewed
 from rackwright.mesh.revocation import RevocationFile
+from rackwright.mesh.software import SoftwareWatch
 from rackwright.mesh.swim import Dial, Event, EventKind, MemberRecord, Output, Send, State, Swim, SwimConfig
 from rackwright.mesh.tls import Contexts, Peer
 from rackwright.mesh.transport import Transport
@@ -56,6 +59,8 @@ class Agent:
         self.authority = self._open_authority()
         self.revocations = RevocationFile(folder / "revocations.json", self.identity.ca)
         self.swim = self._machine()
+        self.health = HealthRunner(self._checks(), self._checked)
+        self.software = SoftwareWatch()
         self.metrics.watch(self.swim)
         self.contexts = Contexts(self.files)
         self.transport = Transport(self.name, self.settings.advertise, self.contexts, self, self.log, self.metrics)
@@ -79,7 +84,8 @@ class Agent:
                 loop.add_signal_handler(number, self._ending.set)
             await self._start()
             try:
-                await self._ending.wait()
+                async with self.health:
+                    await self._ending.wait()
             finally:
                 await self._stop()
 
@@ -144,6 +150,20 @@ class Agent:
             raise BadSettings(f"agent.yml cannot be used: {problem}") from problem
         return Swim(config, me, random.Random(os.urandom(16)))  # noqa: S311 - whom to probe next is no secret
 
+    def _checks(self) -> list[Check]:
+        """What was declared, and the built-in ones that were not declared in another way."""
+        try:
+            declared = parse_checks(self.settings.checks)
+        except BadCheck as problem:
+            raise BadSettings(f"agent.yml: {problem}") from problem
+        names = {check.name for check in declared}
+        return declared + [check for check in built_in_checks() if check.name not in names]
+
+    def _checked(self, result: Result) -> None:
+        self.metrics.checks.labels(result.name).set(result.status is Status.PASSING)
+        self._input(self.swim.set_metadata(self.now, self.health.packed()))
+        self._tell_software(self.swim.me)
+
     # The machine and its clock
 
     @property
@@ -170,9 +190,6 @@ class Agent:
     def _tick(self) -> None:
         self._input(self.swim.tick(self.now))
 
-    def set_metadata(self, metadata: bytes) -> None:
-        self._input(self.swim.set_metadata(self.now, metadata))
-
     def _send(self, output: Send) -> None:
         address = self._address_of(output.to)
         self.transport.send(output.to, address, encode(output.message), reliable=output.reliable)
@@ -192,6 +209,8 @@ class Agent:
         self.metrics.events.labels(event.kind.value).inc()
         write = self.log.warning if event.kind in (EventKind.DEAD, EventKind.CONFLICT) else self.log.info
         write(f"member_{event.kind.value}", member=member.name, address=member.address, incarnation=member.incarnation)
+        if event.kind is not EventKind.CONFLICT:
+            self._tell_software(member)
         for state in State:
             self.metrics.members.labels(state.name.lower()).set(
                 sum(entry.state is state for entry in self.swim.members())
@@ -201,6 +220,11 @@ class Agent:
             # A watcher that does not read loses events, not the agent its memory.
             with contextlib.suppress(asyncio.QueueFull):
                 watcher.put_nowait(told)
+
+    def _tell_software(self, member: MemberRecord) -> None:
+        for result in self.software.changes(member):
+            write = self.log.warning if result.status is Status.FAILING else self.log.info
+            write(f"check_{result.status.name.lower()}", member=member.name, check=result.name, why=result.reason)
 
     # What the transport hears
 
@@ -269,6 +293,7 @@ class Agent:
             if before.names.get(name) != entry:
                 self.log.warning("member_removed", member=name, version=now.version)
                 self._input(self.swim.remove(self.now, name))
+                self.software.forget(name)
         self.transport.shut_out()
 
     async def _offer_revocations(self) -> None:

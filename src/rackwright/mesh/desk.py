@@ -15,6 +15,7 @@ from rackwright.mesh.errors import BadRequest, MeshError, NoAuthority, TooMany
 from rackwright.mesh.handover import ensure_key
 from rackwright.mesh.identity import certificate_pem, fingerprint
 from rackwright.mesh.member import LIVE, MemberRecord, State
+from rackwright.mesh.software import software_of
 
 if TYPE_CHECKING:
     from rackwright.mesh.agent import Agent
@@ -103,6 +104,7 @@ class Desk:
 
     def describe(self, name: str, record: MemberRecord) -> dict[str, Any]:
         entry = self.agent.swim.member(name)
+        software = software_of(record)
         return {
             "name": name,
             "address": record.address,
@@ -112,6 +114,9 @@ class Desk:
             "incarnation": record.incarnation,
             "session": record.session,
             "labels": dict(record.labels),
+            "checks": software.shown(),
+            "reasons": software.reasons(),
+            "checks_left_out": software.left_out,
             "self": name == self.agent.name,
         }
 

@@ -4,6 +4,7 @@ Starting, hurting and asking them. Their network, if they have one of their own,
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from rackwright.mesh import control
+from rackwright.mesh import control, settings
 from rackwright.mesh.address import PORT
 from rackwright.mesh.errors import MeshError, NoAgent, Unreachable
 from rackwright.mesh.namespaces import Network
@@ -66,6 +67,11 @@ class Fleet:
                 self.start(server, wait=False)
         for server in self.servers:
             self.wait_for_agent(server)
+
+    def configure(self, server: str, **changes: Any) -> None:
+        """Change a server's settings; its agent reads them when it starts."""
+        home = self.home(server)
+        settings.save(home, dataclasses.replace(settings.load(home), **changes))
 
     # Processes
 

@@ -1,0 +1,57 @@
+"""The health of the software on every server, as this one knows it: read from what members say of themselves.
+
+How a server checks its own is `health.py` and `health_runner.py`; here it is read, and changes are told apart.
+"""
+
+from dataclasses import dataclass
+
+from rackwright.mesh.health import Result, Status, unpack_results
+from rackwright.mesh.member import MemberRecord
+from rackwright.mesh.wire import BadMessage
+
+
+@dataclass(frozen=True)
+class Software:
+    results: tuple[Result, ...] = ()
+    left_out: int = 0
+    readable: bool = True
+
+    def shown(self) -> dict[str, str]:
+        """Check by check, in words."""
+        return {result.name: result.status.name.lower() for result in self.results}
+
+    def reasons(self) -> dict[str, str]:
+        return {result.name: result.reason for result in self.results if result.reason}
+
+
+def software_of(record: MemberRecord) -> Software:
+    """What a member says of its software. One that cannot be read says nothing; its life is another matter."""
+    if not record.metadata:
+        return Software()
+    try:
+        results, left_out = unpack_results(record.metadata)
+    except BadMessage:
+        return Software(readable=False)
+    return Software(tuple(results), left_out)
+
+
+class SoftwareWatch:
+    """Tells what changed since a member last spoke of its software."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Software] = {}
+
+    def changes(self, record: MemberRecord) -> list[Result]:
+        before = {result.name: result.status for result in self._held.get(record.name, Software()).results}
+        now = software_of(record)
+        self._held[record.name] = now
+        return [
+            result
+            for result in now.results
+            if result.status is not Status.UNKNOWN
+            and before.get(result.name) != result.status
+            and not (result.status is Status.PASSING and before.get(result.name) in (None, Status.UNKNOWN))
+        ]
+
+    def forget(self, name: str) -> None:
+        self._held.pop(name, None)

@@ -1,0 +1,100 @@
+"""Software that dies on one server and hangs on another: every server knows within two check intervals, and when it
+is back.
+"""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.netns import cluster, network
+
+from rackwright.mesh.fleet import Fleet, wait_until
+
+pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("mesh-software")]
+
+SERVERS = ["s1", "s2", "s3", "s4", "s5"]
+INTERVAL = 3.0
+CHECK = {"name": "web", "kind": "http", "url": "http://127.0.0.1:8080/", "interval": INTERVAL, "timeout": 0.5}
+
+
+class Service:
+    """A real web server on one server of the fleet."""
+
+    def __init__(self, fleet: Fleet, server: str, folder: Path) -> None:
+        self.fleet, self.server, self.folder = fleet, server, folder
+        self.start()
+
+    def start(self) -> None:
+        assert self.fleet.network is not None
+        program = [sys.executable, "-m", "http.server", "8080", "--bind", "127.0.0.1", "--directory", str(self.folder)]
+        command = self.fleet.network.command(self.server, ["setpriv", "--pdeathsig", "KILL", *program])
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def five(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with network(SERVERS) as wires, cluster(tmp_path_factory.mktemp("software"), SERVERS, wires) as made:
+        for server in ("s3", "s4"):
+            made.configure(server, checks=(CHECK,))
+            made.stop(server)
+            made.start(server)
+        yield made
+
+
+@pytest.fixture
+def service(five: Fleet, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Service]:
+    made = Service(five, request.param, tmp_path)
+    try:
+        known(five, made.server, "passing", seconds=20)
+        yield made
+    finally:
+        made.kill()
+
+
+def known(fleet: Fleet, server: str, status: str, seconds: float = 2 * INTERVAL) -> None:
+    def all_say_so() -> bool:
+        return all(held(fleet, asked, server) == status for asked in SERVERS)
+
+    wait_until(all_say_so, seconds, f"not all hold the web server of {server} to be {status}")
+
+
+def held(fleet: Fleet, asked: str, server: str) -> str | None:
+    members = fleet.ask(asked, "members")["members"]
+    checks = next(member["checks"] for member in members if member["name"] == server)
+    status = checks.get("web")
+    return None if status is None else str(status)
+
+
+@pytest.mark.parametrize("service", ["s3"], indirect=True)
+def test_all_know_of_a_killed_service_and_of_its_return(five: Fleet, service: Service) -> None:
+    service.kill()
+    known(five, "s3", "failing")
+    service.start()
+    known(five, "s3", "passing")
+
+
+@pytest.mark.parametrize("service", ["s4"], indirect=True)
+def test_all_know_of_a_hanging_service_and_of_its_return(five: Fleet, service: Service) -> None:
+    service.process.send_signal(signal.SIGSTOP)
+    known(five, "s4", "failing")
+    assert five.states("s1")["s4"] == "alive", "the server is well; its software is not"
+    service.process.send_signal(signal.SIGCONT)
+    known(five, "s4", "passing")
+
+
+@pytest.mark.parametrize("service", ["s3"], indirect=True)
+def test_a_failure_is_logged_on_every_server_with_its_reason(five: Fleet, service: Service) -> None:
+    service.kill()
+    known(five, "s3", "failing")
+    for server in SERVERS:
+        lines = [line for line in five.log(server) if line["event"] == "check_failing" and line["member"] == "s3"]
+        assert lines, f"{server} logged nothing"
+        assert lines[-1]["check"] == "web"
+        assert lines[-1]["why"]
