@@ -1,0 +1,235 @@
+"""The transport over real TLS on loopback: what it carries, what it reports, and where its bounds are."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.support.stranger import as_member
+
+from rackwright.mesh import http
+from rackwright.mesh.address import Address
+from rackwright.mesh.authority import Authority, AuthorityFiles
+from rackwright.mesh.identity import Identity, IdentityFiles, new_key
+from rackwright.mesh.link import Link
+from rackwright.mesh.log import Log
+from rackwright.mesh.metrics import Metrics
+from rackwright.mesh.tls import Contexts, Peer
+from rackwright.mesh.transport import DEFAULTS, Limits, Transport
+
+
+class Member:
+    """A transport, and what it reported."""
+
+    def __init__(self, name: str, contexts: Contexts, limits: Limits) -> None:
+        self.name = name
+        self.heard: list[tuple[str, bytes]] = []
+        self.reports: list[str] = []
+        self.revoked: set[str] = set()
+        self.metrics = Metrics()
+        self.lines: list[str] = []
+        log = Log(name, self.lines.append)
+        # The machine's own process id keeps two test workers apart.
+        high, low = divmod(os.getpid() % 65_024, 256)
+        self.address = Address(f"127.{high + 1}.{low}.{200 + int(name[1:])}", 7947)
+        self.transport = Transport(name, self.address, contexts, self, log, self.metrics, limits)
+
+    def received(self, peer: str, kind: int, payload: bytes) -> None:
+        self.heard.append((peer, payload))
+
+    def connected(self, link: Link) -> None:
+        self.reports.append(f"connected {link.peer.name}")
+
+    def closed(self, peer: str) -> None:
+        self.reports.append(f"closed {peer}")
+
+    def refused(self, peer: str) -> None:
+        self.reports.append(f"refused {peer}")
+
+    def is_revoked(self, peer: Peer) -> bool:
+        return peer.name in self.revoked
+
+    async def answer(self, request: http.Request) -> http.Response:
+        return http.Response(404, {})
+
+    def count(self, name: str, label: str) -> float:
+        label_name = {"dials": "outcome"}.get(name, "reason")
+        return self.metrics.registry.get_sample_value(f"rackwright_mesh_{name}_total", {label_name: label}) or 0.0
+
+    def send(self, to: "Member", message: bytes, *, reliable: bool = True) -> None:
+        self.transport.send(to.name, to.address, message, reliable=reliable)
+
+
+class House:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.authority: Authority = AuthorityFiles(folder / "ca").create("test")
+        self.stack = AsyncExitStack()
+
+    async def member(self, name: str, limits: Limits = DEFAULTS, life: timedelta | None = None) -> Member:
+        if life is not None:
+            self.authority.life = life
+        key = new_key()
+        made = Identity(key, await self.authority.issue(name, key.public_key()), self.authority.ca)
+        files = IdentityFiles(self.folder / name)
+        files.save(made)
+        member = Member(name, Contexts(files), limits)
+        await member.transport.start(member.address)
+        self.stack.push_async_callback(member.transport.stop)
+        return member
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    made = House(tmp_path)
+    async with made.stack:
+        yield made
+
+
+async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - what it waits for knows nothing of this test
+            await asyncio.sleep(0.01)
+
+
+async def test_both_sides_speak_over_the_one_connection_that_one_of_them_dialled(house: House) -> None:
+    first, second = await house.member("m1"), await house.member("m2")
+    first.send(second, b"hello")
+    await until(lambda: second.heard == [("m1", b"hello")])
+    second.send(first, b"and to you")
+    await until(lambda: first.heard == [("m2", b"and to you")])
+    assert [len(member.transport.links) for member in (first, second)] == [1, 1]
+    assert second.count("dials", "connected") == 0
+
+
+async def test_what_is_sent_while_dialling_arrives_in_order_and_is_bounded(house: House) -> None:
+    first, second = await house.member("m1"), await house.member("m2")
+    for number in range(40):
+        first.send(second, b"%d" % number)
+    await until(lambda: len(second.heard) == DEFAULTS.waiting)
+    assert [payload for _, payload in second.heard] == [b"%d" % number for number in range(DEFAULTS.waiting)]
+
+
+async def test_an_end_with_a_goodbye_is_not_reported_as_a_cut(house: House) -> None:
+    first, second = await house.member("m1"), await house.member("m2")
+    first.send(second, b"hello")
+    await until(lambda: bool(second.heard))
+    await second.transport.stop()
+    await until(lambda: not first.transport.links)
+    assert first.reports == ["connected m2"]
+
+
+async def test_an_end_without_a_goodbye_is_reported_once(house: House) -> None:
+    first, second = await house.member("m1"), await house.member("m2")
+    first.send(second, b"hello")
+    await until(lambda: bool(second.heard))
+    second.transport.links["m1"][0].cut()
+    await until(lambda: first.reports == ["connected m2", "closed m2"])
+
+
+async def test_a_peer_whose_port_nobody_listens_on_is_reported_as_refused(house: House) -> None:
+    first = await house.member("m1")
+    first.transport.dial("m2", Address(first.address.host, 9))
+    await until(lambda: first.reports == ["refused m2"])
+
+
+async def test_another_member_at_the_peers_address_is_neither_the_peer_nor_its_refusal(house: House) -> None:
+    first, third = await house.member("m1"), await house.member("m3")
+    first.transport.dial("m2", third.address)
+    await until(lambda: first.count("dials", "bad_identity") == 1)
+    assert first.reports == []
+    assert not first.transport.links
+
+
+async def test_a_revoked_peer_is_cut_at_once_and_counts_as_refusing(house: House) -> None:
+    first, second = await house.member("m1"), await house.member("m2")
+    first.send(second, b"hello")
+    await until(lambda: bool(second.heard))
+    first.revoked.add("m2")
+    first.transport.shut_out()
+    await until(lambda: "closed m2" in first.reports)
+    first.transport.dial("m2", second.address)
+    await until(lambda: first.reports[-1] == "refused m2")
+
+
+async def test_a_new_connection_takes_the_place_of_the_old_one_without_a_report(house: House) -> None:
+    first, second = await house.member("m1"), await house.member("m2")
+    first.send(second, b"hello")
+    await until(lambda: bool(second.heard))
+    first.transport.dial("m2", second.address)
+    await until(lambda: first.reports == ["connected m2", "connected m2"])
+    first.send(second, b"again")
+    await until(lambda: second.heard[-1] == ("m1", b"again"))
+    await until(lambda: [len(held) for held in second.transport.links.values()] == [1])
+    assert not any(report.startswith("closed") for report in first.reports + second.reports)
+
+
+async def test_beyond_the_limit_the_least_used_connection_is_closed_with_a_goodbye(house: House) -> None:
+    first = await house.member("m1", Limits(links=2))
+    others = [await house.member(f"m{number}") for number in (2, 3, 4)]
+    for other in others:
+        first.send(other, b"hello")
+        await until(partial(bool, other.heard))
+    await until(lambda: set(first.transport.links) == {"m3", "m4"})
+    await until(lambda: not others[0].transport.links)
+    assert others[0].reports == ["connected m1"]
+
+
+async def test_an_idle_connection_is_closed_with_a_goodbye(house: House) -> None:
+    first, second = await house.member("m1", Limits(idle=0.5)), await house.member("m2")
+    first.send(second, b"hello")
+    await until(lambda: bool(second.heard))
+    await until(lambda: not first.transport.links and not second.transport.links)
+    assert second.reports == ["connected m1"]
+
+
+async def test_a_connection_does_not_outlive_the_peers_certificate(house: House) -> None:
+    first = await house.member("m1")
+    second = await house.member("m2", life=timedelta(seconds=3))
+    first.send(second, b"hello")
+    await until(lambda: bool(second.heard))
+    await until(lambda: not first.transport.links)
+    assert any("link_outlived_certificate" in line for line in first.lines)
+    second.send(first, b"still me")
+    await until(lambda: first.count("refused", "bad_certificate") > 0)
+    assert first.heard == []
+
+
+async def test_gossip_for_a_peer_that_does_not_read_is_dropped_and_then_it_is_cut(house: House) -> None:
+    first, second = await house.member("m1"), await house.member("m2")
+    lazy = await as_member(house.folder / "m2", first.address)
+    lazy.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    await until(lambda: first.reports == ["connected m2"])
+    async with asyncio.timeout(20):
+        # Two kernels take some megabytes before they push back.
+        while not first.count("dropped", "slow"):
+            first.send(second, b"x" * 60_000, reliable=False)
+            await asyncio.sleep(0)
+        while first.transport.links:
+            first.send(second, b"x" * 60_000, reliable=True)
+            await asyncio.sleep(0)
+    lazy.close()
+    assert first.count("refused", "slow") >= 1
+    assert "closed m2" in first.reports
+
+
+async def test_a_message_beyond_its_bound_is_not_sent(house: House) -> None:
+    first, second = await house.member("m1"), await house.member("m2")
+    first.send(second, b"x" * 65_537)
+    first.send(second, b"x" * 65_536)
+    await until(lambda: [len(payload) for _, payload in second.heard] == [65_536])
+    assert first.count("dropped", "oversized") == 1
+
+
+async def test_a_frame_of_a_kind_from_a_newer_version_ends_nothing(house: House) -> None:
+    first = await house.member("m1")
+    await house.member("m2")
+    newer = await as_member(house.folder / "m2", first.address)
+    newer.send(b"new", kind=77)
+    newer.send(b"old")
+    await until(lambda: first.heard == [("m2", b"new"), ("m2", b"old")])
+    newer.close()
