@@ -56,6 +56,8 @@ def measure(
     """Seconds to the first survivor's and to the last survivor's "dead", a round each."""
     first, last = [], []
     for _ in range(rounds):
+        # At any moment of the probe round, not always right after a join.
+        time.sleep(random.uniform(1.0, 1.0 + len(fleet.servers)))
         victim = random.choice(fleet.servers)
         survivors = [server for server in fleet.servers if server != victim]
         began = time.time()
