@@ -143,11 +143,12 @@ def join_command(
     name: Name = None,
     bind: Bind = None,
     advertise: Advertise = None,
+    again: Annotated[bool, typer.Option("--again", help="Take a new identity in place of the old one.")] = False,
     folder: Folder = None,
 ) -> None:
     """Join a cluster that has invited this server, or given it a token."""
     home = folder or default_folder()
-    founding.refuse_if_member(home)
+    founding.refuse_if_member(home, again=again)
     listen = parse_address(bind) if bind else None
     reached = parse_address(advertise) if advertise else None
     if one_time_token:

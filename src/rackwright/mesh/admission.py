@@ -179,7 +179,7 @@ class Rate:
 
 
 STATUS = {"not_invited": 403, "bad_token": 403, "host_key_differs": 403, "key_differs": 403, "name_taken": 409}
-STATUS |= {"too_many": 429, "unreachable": 502, "no_authority": 503}
+STATUS |= {"relayed": 403, "too_many": 429, "unreachable": 502, "no_authority": 503}
 
 
 def status_of(problem: MeshError) -> int:

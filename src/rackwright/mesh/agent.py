@@ -11,7 +11,7 @@ import json
 import os
 import random
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from rackwright.mesh.desk import AUTHORITY_LABEL, Desk
 from rackwright.mesh.errors import BadRecords, BadSettings, MeshError
 from rackwright.mesh.health import BadCheck, Check, Result, Status, built_in_checks, parse_checks
 from rackwright.mesh.health_runner import HealthRunner
-from rackwright.mesh.identity import IdentityFiles, new_key, write_private
+from rackwright.mesh.identity import IdentityFiles, new_key, number_of, write_private
 from rackwright.mesh.link import Kind, Link
 from rackwright.mesh.log import Log
 from rackwright.mesh.member import LIVE, BadRecord, sorted_labels
@@ -93,6 +93,8 @@ class Agent:
         self._ending.set()
 
     async def _start(self) -> None:
+        if self.identity.expires <= datetime.now(UTC):
+            self.log.error("certificate_expired", way_out="ask for a new invite or token, then: mesh join --again")
         bound = await self.transport.start(self.settings.bind)
         await self.control.start()
         for name in self.revocations.current.names:
@@ -124,7 +126,7 @@ class Agent:
         self.log.info("ended")
 
     @contextlib.contextmanager
-    def _only_one(self) -> Any:
+    def _only_one(self) -> Iterator[None]:
         with (self.folder / "agent.lock").open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -295,6 +297,9 @@ class Agent:
                 self._input(self.swim.remove(self.now, name))
                 self.software.forget(name)
         self.transport.shut_out()
+        if now.covers(self.name, number_of(self.identity.certificate.serial_number)):
+            self.log.error("removed_from_cluster", way_out="ask for a new invite or token, then: mesh join --again")
+            self.end()
 
     async def _offer_revocations(self) -> None:
         """Members compare versions when they connect and now and then, so that no list is missed for long."""

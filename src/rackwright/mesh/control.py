@@ -5,7 +5,6 @@ carriage, for both ends.
 """
 
 import asyncio
-import contextlib
 import json
 import os
 import socket
@@ -75,8 +74,8 @@ class ControlServer:
                 yield {"ok": True, **part}
         except MeshError as problem:
             yield {"ok": False, "error": problem.code, "message": str(problem)}
-        except ValueError as problem:
-            yield {"ok": False, "error": "bad_request", "message": f"the request cannot be read: {problem}"}
+        except (ValueError, TypeError, KeyError) as problem:
+            yield {"ok": False, "error": "bad_request", "message": f"the request cannot be read: {problem!r}"}
 
 
 def ask(folder: Path, do: str, /, **fields: Any) -> Answer:
@@ -97,10 +96,15 @@ def listen(folder: Path, do: str, /, **fields: Any) -> Iterator[Answer]:
             raise NoAgent(
                 f"no agent answers at {path}; start it with: systemctl start rackwright-agent, or: rackwright agent run"
             ) from problem
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        try:
             wire.sendall(json.dumps({"do": do, **fields}).encode() + b"\n")
             for line in wire.makefile("rb"):
                 answer = json.loads(line)
                 if not answer.pop("ok"):
                     raise Failed(answer["message"], answer["error"])
                 yield answer
+        except TimeoutError as problem:
+            raise NoAgent(f"the agent at {path} does not answer; is it stopped, or the disk full?") from problem
+        except (BrokenPipeError, ConnectionResetError):
+            # It ended meanwhile, and so do its answers.
+            return

@@ -71,14 +71,19 @@ class Desk:
 
     async def _relay(self, wish: dict[str, Any]) -> dict[str, Any]:
         """Carry a joiner's request to a member that holds the CA. It holds proofs and no secret."""
+        problem: MeshError = NoAuthority("no member that holds the CA is alive; bring one back, or ask it directly")
         for record in self.authorities():
-            answer = await http.call(
-                parse_address(record.address), self.agent.contexts.client, "POST", http.JOIN, wish, record.name
-            )
+            try:
+                answer = await http.call(
+                    parse_address(record.address), self.agent.contexts.client, "POST", http.JOIN, wish, record.name
+                )
+            except MeshError as unreachable:
+                problem = unreachable
+                continue
             if answer.status == 200:
                 return answer.content
-            raise Relayed(str(answer.content.get("message")), str(answer.content.get("error")))
-        raise NoAuthority("no member that holds the CA is alive; bring one back, or ask it directly")
+            problem = Relayed(f"{record.name} says: {str(answer.content.get('message'))[:500]}")
+        raise problem
 
     # On the control socket
 
@@ -153,10 +158,10 @@ class Desk:
             yield self.members()
             while True:
                 try:
-                    async with asyncio.timeout(10.0):
+                    async with asyncio.timeout(1.0):
                         told = await queue.get()
                 except TimeoutError:
-                    # So that a watcher who has gone is noticed.
+                    # Time passes, and a watcher who has gone is to be noticed.
                     told = {"event": "still_here"}
                 yield {**told, **self.members()}
         finally:
@@ -205,8 +210,6 @@ class Desk:
 
 
 class Relayed(MeshError):
-    """Another member refused"""
+    """The member that holds the CA refused"""
 
-    def __init__(self, message: str, code: str) -> None:
-        super().__init__(message)
-        self.code = code
+    code = "relayed"

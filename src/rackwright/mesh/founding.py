@@ -37,9 +37,10 @@ def found(
     return identity
 
 
-def refuse_if_member(folder: Path) -> None:
+def refuse_if_member(folder: Path, *, again: bool = False) -> None:
+    """`again` lets a plain member take a new identity; a server that holds a CA would orphan its cluster."""
     files = IdentityFiles(folder)
-    if files.node.exists() or AuthorityFiles(folder).exist():
+    if (files.node.exists() and not again) or AuthorityFiles(folder).exist():
         raise BadIdentity(
             f"this server already belongs to a cluster: {folder} holds its identity; leave it and move that folder"
             " away, or use another one with --dir"

@@ -25,4 +25,5 @@ def ensure_key(path: Path) -> str:
     except (ValueError, TypeError) as problem:
         raise BadIdentity(f"{path} is not an SSH key; delete it, and a new one is made") from problem
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    return public.decode() + " rackwright-mesh"
+    # Enough to read one file and place two, and nothing else, should it ever be stolen.
+    return f'restrict,command="internal-sftp" {public.decode()} rackwright-mesh'

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("mesh-demo")]
 
 
 def test_the_demo_comes_up_can_be_hurt_and_healed_and_leaves_nothing(tmp_path: Path) -> None:
-    prefix = f"rw{os.getpid()}d"
+    prefix = f"rw{os.getpid()}-d"
     environment = {**os.environ, "RACKWRIGHT_MESH_DEMO_DIR": str(tmp_path / "demo")}
     environment |= {"RACKWRIGHT_MESH_DEMO_PREFIX": prefix, "COLUMNS": "160"}
 

@@ -11,7 +11,7 @@ from tests.support.netns import cluster
 
 from rackwright.mesh import control
 from rackwright.mesh.errors import Unreachable
-from rackwright.mesh.fleet import Fleet
+from rackwright.mesh.fleet import Fleet, wait_until
 
 pytestmark = pytest.mark.xdist_group("mesh-cli")
 
@@ -127,5 +127,16 @@ def test_metrics_are_served_to_a_local_scraper(three: Fleet) -> None:
 def test_leaving_ends_the_agent_and_is_known_to_the_others(three: Fleet) -> None:
     three.rackwright("s3", "mesh", "leave")
     three.wait_agree({"s1": "alive", "s2": "alive", "s3": "left"}, ["s1", "s2"])
+    three.start("s3")
+    three.wait_agree(dict.fromkeys(SERVERS, "alive"))
+
+
+def test_a_removed_server_ends_its_agent_and_comes_back_with_a_new_token(three: Fleet) -> None:
+    three.rackwright("s1", "mesh", "remove", "s3")
+    three.wait_agree({"s1": "alive", "s2": "alive"}, ["s1", "s2"])
+    wait_until(lambda: not three.running("s3"), 20, "the removed one still runs")
+    assert any(line["event"] == "removed_from_cluster" for line in three.log("s3"))
+    token = three.ask("s1", "token", name="s3")["token"]
+    three.rackwright("s3", "mesh", "join", "--again", "--token", token, "--advertise", three.address("s3"))
     three.start("s3")
     three.wait_agree(dict.fromkeys(SERVERS, "alive"))
