@@ -8,7 +8,7 @@ from tests.support.netns import cluster
 
 from rackwright.mesh.fleet import Fleet, wait_until
 
-pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("mesh-clock")]
+pytestmark = pytest.mark.chaos
 
 SERVERS = ["s1", "s2", "s3"]
 ALIVE = dict.fromkeys(SERVERS, "alive")

@@ -9,7 +9,7 @@ import pytest
 
 from rackwright.mesh.fleet import wait_until
 
-pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("mesh-demo")]
+pytestmark = pytest.mark.chaos
 
 
 def test_the_demo_comes_up_can_be_hurt_and_healed_and_leaves_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from tests.support.netns import cluster, network
 from rackwright.mesh.fleet import Fleet, wait_until
 from rackwright.mesh.namespaces import Network
 
-pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("mesh-five")]
+pytestmark = pytest.mark.chaos
 
 SERVERS = ["s1", "s2", "s3", "s4", "s5"]
 ALIVE = dict.fromkeys(SERVERS, "alive")

@@ -13,7 +13,7 @@ from tests.support.netns import cluster, network
 
 from rackwright.mesh.fleet import Fleet, wait_until
 
-pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("mesh-software")]
+pytestmark = pytest.mark.chaos
 
 SERVERS = ["s1", "s2", "s3", "s4", "s5"]
 INTERVAL = 3.0

@@ -13,8 +13,6 @@ from rackwright.mesh import control
 from rackwright.mesh.errors import Unreachable
 from rackwright.mesh.fleet import Fleet, wait_until
 
-pytestmark = pytest.mark.xdist_group("mesh-cli")
-
 SERVERS = ["s1", "s2", "s3"]
 
 

@@ -7,8 +7,6 @@ from tests.support.netns import fleet
 
 from rackwright.mesh.fleet import Fleet, wait_until
 
-pytestmark = pytest.mark.xdist_group("mesh-renewal")
-
 SERVERS = ["s1", "s2"]
 SECONDS = 20
 

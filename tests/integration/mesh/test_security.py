@@ -21,8 +21,6 @@ from rackwright.mesh.revocation import Revocations, Revoked, sign
 from rackwright.mesh.swim import MemberRecord
 from rackwright.mesh.tls import Contexts
 
-pytestmark = pytest.mark.xdist_group("mesh-security")
-
 SERVERS = ["s1", "s2"]
 ALIVE = dict.fromkeys(SERVERS, "alive")
 

@@ -11,8 +11,6 @@ from tests.support.sshd import Sshd, sshd
 from rackwright.mesh.errors import Unreachable
 from rackwright.mesh.fleet import Fleet
 
-pytestmark = pytest.mark.xdist_group("mesh-ssh")
-
 SERVERS = ["s1", "s2", "s3"]
 
 
