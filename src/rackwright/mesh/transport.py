@@ -31,7 +31,7 @@ HANG_UP_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 @dataclass(frozen=True)
 class Limits:
-    links: int = 512
+    links: int = 256
     strangers: int = 32
     """Connections that have not shown who they are."""
     strangers_from_one: int = 8
