@@ -126,8 +126,8 @@ class SshNode:
         """A path on the node, as we see it."""
         return Path(f"/proc/{self._first()}/root{inside}")
 
-    def processes(self) -> list[psutil.Process]:
-        """Everything alive on the node but sshd."""
+    def processes(self) -> list[tuple[str, psutil.Process]]:
+        """Everything alive on the node but sshd, with its command line."""
         first = self._first()
         if first is None:
             return []
@@ -137,7 +137,7 @@ class SshNode:
             try:
                 inside = os.readlink(f"/proc/{process.pid}/ns/pid") == namespace
                 if inside and process.status() != psutil.STATUS_ZOMBIE and process.name() != "sshd":
-                    found.append(process)
+                    found.append((" ".join(process.cmdline()), process))
             except (OSError, psutil.NoSuchProcess):
                 continue
         return found
@@ -146,7 +146,7 @@ class SshNode:
         """Processes and files of runs that are still there."""
         places = Places()
         folders = [str(path) for path in self.path(places.work).glob("*")]
-        return [" ".join(process.cmdline()) for process in self.processes()] + folders
+        return [command for command, _ in self.processes()] + folders
 
     def visits(self) -> int:
         """How many connections sshd saw."""

@@ -14,6 +14,8 @@ from rackwright.jigs.base import Log
 OUTPUT_LIMIT = 16 * 2**20
 LINE_LIMIT = 16 * 2**10
 WRITTEN_LIMIT = 16 * 2**20
+CLOSING_SECONDS = 2.0
+"""What is left of a finished run's output must come within this; a daemon that kept the output open waits in vain."""
 TAIL_LINES = 20
 TAIL_LINE_LIMIT = 400
 
@@ -84,17 +86,13 @@ class Conversation:
         self.lost: Exception | None = None
         self._mark = f"@{nonce} ".encode()
         self._rest = b""
-        self._complete = asyncio.Event()
+        self._over = False
+        self._finished = asyncio.Event()
         self._closed = asyncio.Event()
 
-    @property
-    def complete(self) -> bool:
-        """Whether the wrapper said all it has to say."""
-        return self._complete.is_set()
-
-    async def wait_complete(self) -> None:
-        """Until the wrapper said all, or nothing more can come."""
-        await self._complete.wait()
+    async def wait_finished(self) -> None:
+        """Until the wrapper said all, or will say no more."""
+        await self._finished.wait()
 
     async def wait_closed(self, seconds: float) -> bool:
         """Until nothing more can come; false if something still might."""
@@ -111,7 +109,7 @@ class Conversation:
         for line in lines:
             if line.startswith(self._mark):
                 self._said(line.removeprefix(self._mark).decode(errors="replace"))
-            elif self.answer is not None and not self.complete:
+            elif self.answer is not None and not self._over:
                 self._keep(line)
             else:
                 self.output.feed(line + b"\n")
@@ -121,10 +119,17 @@ class Conversation:
     def closed(self, error: Exception | None) -> None:
         """Nothing more can come."""
         self.output.end()
-        if not self.complete:
-            self.lost = error or ConnectionError("the other side closed it")
-        self._complete.set()
+        self._lose(error or ConnectionError("the other side closed it"))
         self._closed.set()
+
+    def exited(self) -> None:
+        """The wrapper is gone; what it said last may still be under way. Its scripts may live on if it was killed."""
+        asyncio.get_running_loop().call_later(CLOSING_SECONDS, self._lose, ConnectionError("the wrapper was killed"))
+
+    def _lose(self, error: Exception) -> None:
+        if not self._finished.is_set():
+            self.lost = error
+            self._finished.set()
 
     def _keep(self, line: bytes) -> None:
         if len(self.written) + len(line) < WRITTEN_LIMIT:
@@ -143,9 +148,10 @@ class Conversation:
         elif word == "script":
             self.script = detail
         elif word == "over":
-            self._complete.set()
+            self._over = True
+            self._finished.set()
         # The first answer is the cause; what the supervisor says after a refusal is only its echo.
         elif self.answer is None or self.answer.verdict is Verdict.ENDED:
             self.answer = Answer(Verdict(word), detail)
             if self.answer == Answer(Verdict.BROKEN, "unpack"):
-                self._complete.set()
+                self._finished.set()

@@ -27,6 +27,9 @@ class LocalLine(asyncio.SubprocessProtocol):
         else:
             self._talk.control(data)
 
+    def process_exited(self) -> None:
+        self._talk.exited()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._talk.closed(exc or ConnectionError("the wrapper was killed"))
 

@@ -17,14 +17,12 @@ from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import DEFAULT_DEADLINE, Outcome, Run
 from rackwright.jigs.attribute_lines import BadAttribute, wall_from
 from rackwright.jigs.base import JigNode, Log
-from rackwright.jigs.conversation import Conversation, Verdict
+from rackwright.jigs.conversation import CLOSING_SECONDS, Conversation, Verdict
 from rackwright.jigs.local import start_here
 from rackwright.jigs.parcel import BadParcel, Parcel, pack
 from rackwright.jigs.ssh import Connections, Target, Unreachable
 
-CLOSING_SECONDS = 2.0
-"""What is left of a finished run's output must come within this; a daemon that kept the output open waits in vain."""
-STOPPING_SECONDS = 15.0
+STOPPING_SECONDS = 10.0
 """How long a node may take to end what runs on it. The wrapper asks politely for 3 s, then kills for 3 s."""
 
 
@@ -99,14 +97,16 @@ class ScriptJig:
         """Listen until the run is over; false if it had to be ended at its deadline."""
         try:
             async with asyncio.timeout(self._deadline(run)):
-                await talk.wait_complete()
+                await talk.wait_finished()
         except TimeoutError:
             await self._stop(talk, line)
             return False
         except asyncio.CancelledError:
             await self._stop(talk, line)
             raise
-        if not await talk.wait_closed(CLOSING_SECONDS):
+        if talk.lost is not None:
+            await self._stop(talk, line)
+        elif not await talk.wait_closed(CLOSING_SECONDS):
             line.abort()
             talk.closed(None)
         return True
@@ -140,6 +140,12 @@ class _RemoteSession(asyncssh.SSHClientSession[bytes]):
             self._talk.output.feed(data)
         else:
             self._talk.control(data)
+
+    def exit_status_received(self, status: int) -> None:
+        self._talk.exited()
+
+    def exit_signal_received(self, signal: str, core_dumped: bool, msg: str, lang: str) -> None:
+        self._talk.exited()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._talk.closed(exc)

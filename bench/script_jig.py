@@ -1,0 +1,245 @@
+"""The script jig on 200 sshd targets: a script of one `true`, beside Ansible and pyinfra with the same number at once.
+
+Each target is an sshd process of its own on a loopback address of its own, with its own host key, which all three tools
+check. Ours does more: fencing, attributes both ways, a clean-up. The goals are on first runs, connects included; the
+second runs are ours on kept connections, and theirs as they are started again.
+
+    .venv/bin/python bench/script_jig.py --venvs FOLDER [--targets 200] [--at-once 50]
+"""
+
+import argparse
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import asyncssh
+from report import at_least, emit
+
+from rackwright.domain.runs import Answer, Outcome, Run
+from rackwright.jigs.parcel import Places
+from rackwright.jigs.script import ScriptJig
+from rackwright.jigs.ssh import Connections, HostKeyWatch, Target
+
+PORT = 2222
+CONFIG = """
+Port {port}
+ListenAddress {address}
+HostKey {folder}/host_key
+AuthorizedKeysFile {keys}
+PidFile none
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+StrictModes no
+UsePAM no
+UseDNS no
+LogLevel ERROR
+Subsystem sftp internal-sftp
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--venvs", type=Path, required=True, help="a folder for Ansible and pyinfra; used again if there"
+    )
+    parser.add_argument("--targets", type=int, default=200)
+    parser.add_argument("--at-once", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=1, help="how often each is measured; the median counts")
+    options = parser.parse_args()
+    ansible = install(options.venvs / "ansible", "ansible-core")
+    pyinfra = install(options.venvs / "pyinfra", "pyinfra")
+    with tempfile.TemporaryDirectory(prefix="script-jig-bench-") as name, sshd_processes(Path(name), options.targets):
+        measure(Path(name), options, ansible, pyinfra)
+
+
+def install(folder: Path, package: str) -> Path:
+    """The `bin` of a virtual environment with the package."""
+    if not (folder / "bin" / "installed").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+        subprocess.run([str(folder / "bin/pip"), "install", "--quiet", package], check=True, stderr=subprocess.DEVNULL)
+        (folder / "bin" / "installed").touch()
+    return folder / "bin"
+
+
+def address(number: int) -> str:
+    return f"127.77.{number // 250}.{number % 250 + 1}"
+
+
+@contextmanager
+def sshd_processes(folder: Path, count: int) -> Iterator[None]:
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    key.write_private_key(str(folder / "key"))
+    (folder / "key").chmod(0o600)
+    key.write_public_key(str(folder / "authorized_keys"))
+    Path("/run/sshd").mkdir(exist_ok=True)
+    known = []
+    processes = []
+    try:
+        for number in range(count):
+            place = folder / f"target-{number}"
+            place.mkdir()
+            host_key = asyncssh.generate_private_key("ssh-ed25519")
+            host_key.write_private_key(str(place / "host_key"))
+            (place / "host_key").chmod(0o600)
+            known.append(f"[{address(number)}]:{PORT} {host_key.export_public_key().decode().strip()}")
+            (place / "sshd_config").write_text(
+                CONFIG.format(port=PORT, address=address(number), folder=place, keys=folder / "authorized_keys")
+            )
+            command = ["setpriv", "--pdeathsig", "KILL", "/usr/sbin/sshd", "-D", "-f", str(place / "sshd_config")]
+            processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True))
+        (folder / "known_hosts").write_text("\n".join(known) + "\n")
+        asyncio.run(all_listen(count))
+        yield
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGKILL)
+        for process in processes:
+            process.wait()
+
+
+async def all_listen(count: int) -> None:
+    async def listens(number: int) -> None:
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection(address(number), PORT)
+                except OSError:
+                    await asyncio.sleep(0.05)
+                else:
+                    writer.close()
+                    return
+
+    await asyncio.gather(*(listens(number) for number in range(count)))
+
+
+def measure(folder: Path, options: argparse.Namespace, ansible: Path, pyinfra: Path) -> None:
+    figures: dict[str, list[float]] = {}
+    for _ in range(options.rounds):
+        first, second = asyncio.run(ours(folder, options.targets, options.at_once))
+        figures.setdefault("ours_first", []).append(first)
+        figures.setdefault("ours_kept", []).append(second)
+        for name, run in (("ansible", run_ansible), ("pyinfra", run_pyinfra)):
+            program = {"ansible": ansible, "pyinfra": pyinfra}[name]
+            figures.setdefault(f"{name}_first", []).append(run(folder, options, program))
+            figures.setdefault(f"{name}_second", []).append(run(folder, options, program))
+    medians = {name: sorted(values)[len(values) // 2] for name, values in figures.items()}
+    emit(
+        "script_jig",
+        {
+            "targets": options.targets,
+            "at_once": options.at_once,
+            "sshd_processes": options.targets,
+            "rounds": options.rounds,
+            "load_average": os.getloadavg()[0],
+            **{f"{name}_s": round(value, 2) for name, value in medians.items()},
+            "versions": {"ansible-core": version(ansible, "ansible-core"), "pyinfra": version(pyinfra, "pyinfra")},
+        },
+        [
+            at_least("times faster than Ansible", medians["ansible_first"] / medians["ours_first"], 5),
+            at_least("times faster than pyinfra", medians["pyinfra_first"] / medians["ours_first"], 1),
+        ],
+    )
+
+
+def version(programs: Path, package: str) -> str:
+    code = f"import importlib.metadata as m; print(m.version({package!r}))"
+    return subprocess.run(
+        [str(programs / "python"), "-c", code], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+async def ours(folder: Path, count: int, at_once: int) -> tuple[float, float]:
+    """Seconds of a first run, and of a second one on the connections kept from it."""
+    shutil.rmtree(folder / "nodes", ignore_errors=True)
+    script = folder / "10-true.sh"
+    script.write_text("true\n")
+    known = dict(line.split(" ", 1) for line in (folder / "known_hosts").read_text().splitlines())
+
+    async def target(number: int) -> Target:
+        # They share one disk, and must not fence each other off.
+        places = Places(f"{folder}/nodes/{number}/locks", f"{folder}/nodes/{number}/work")
+        return Target(address(number), PORT, host_key=known[f"[{address(number)}]:{PORT}"], places=places)
+
+    async def unexpected(node_id: int, host_key: str) -> None:
+        raise AssertionError(f"target {node_id} has an unexpected key")
+
+    key = asyncssh.read_private_key(str(folder / "key"))
+    jig = ScriptJig(
+        lambda role: [script], target, Connections(key, HostKeyWatch(unexpected, unexpected), deadline=120, limit=count)
+    )
+    gate = asyncio.Semaphore(at_once)
+
+    async def one(number: int, token: int) -> Outcome:
+        async with gate:
+            run = Run(token, number, number, f"n{number}", "true", "script", "script", token, {})
+            return await jig.run(run, lambda line: None)
+
+    async def all_of_them(token: int) -> float:
+        begun = time.perf_counter()
+        outcomes = await asyncio.gather(*(one(number, token) for number in range(count)))
+        took = time.perf_counter() - begun
+        for outcome in outcomes:
+            assert outcome.answer is Answer.SUCCEEDED, outcome.error
+        return took
+
+    seconds = await all_of_them(1), await all_of_them(2)
+    await jig.close()
+    return seconds
+
+
+def timed(command: Sequence[str], folder: Path, environment: dict[str, str]) -> float:
+    begun = time.perf_counter()
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    took = time.perf_counter() - begun
+    if done.returncode != 0:
+        raise SystemExit(f"{command[0]} failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    return took
+
+
+def run_ansible(folder: Path, options: argparse.Namespace, programs: Path) -> float:
+    """Its script module, which copies a script and runs it, without facts, with pipelining, from a connection-less start."""
+    inventory = folder / "inventory.ini"
+    hosts = "\n".join(address(number) for number in range(options.targets))
+    inventory.write_text(f"[all]\n{hosts}\n")
+    (folder / "play.yml").write_text(
+        f"- hosts: all\n  gather_facts: false\n  tasks:\n    - script: {folder}/10-true.sh\n      args: {{executable: /bin/sh}}\n"
+    )
+    control = folder / "control"
+    shutil.rmtree(control, ignore_errors=True)
+    environment = {
+        "ANSIBLE_PIPELINING": "True",
+        "ANSIBLE_SSH_ARGS": f"-o ControlMaster=no -o UserKnownHostsFile={folder}/known_hosts -o IdentitiesOnly=yes",
+        "ANSIBLE_REMOTE_PORT": str(PORT),
+        "ANSIBLE_REMOTE_USER": "root",
+        "ANSIBLE_PRIVATE_KEY_FILE": str(folder / "key"),
+        "ANSIBLE_HOME": str(folder / "ansible"),
+        "ANSIBLE_NOCOLOR": "1",
+    }
+    command = [str(programs / "ansible-playbook"), "-i", str(inventory), "-f", str(options.at_once), "play.yml"]
+    return timed(command, folder, environment)
+
+
+def run_pyinfra(folder: Path, options: argparse.Namespace, programs: Path) -> float:
+    """Its script operation, which does the same."""
+    data = f'{{"ssh_user": "root", "ssh_port": {PORT}, "ssh_key": "{folder}/key", "ssh_known_hosts_file": "{folder}/known_hosts"}}'
+    hosts = ", ".join(repr(address(number)) for number in range(options.targets))
+    (folder / "inventory.py").write_text(f"targets = ([{hosts}], {data})\n")
+    (folder / "deploy.py").write_text(
+        f"from pyinfra.operations import server\nserver.script(name='true', src='{folder}/10-true.sh')\n"
+    )
+    command = [str(programs / "pyinfra"), "-y", "--parallel", str(options.at_once), "inventory.py", "deploy.py"]
+    return timed(command, folder, {"HOME": str(folder)})
+
+
+if __name__ == "__main__":
+    main()

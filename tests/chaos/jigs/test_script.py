@@ -1,0 +1,169 @@
+"""The script jig when things die: nodes, wires, the wrapper, and servers that do not know that they lost their run.
+
+That never two runs are on a node at once is told by marks made on the node: each run writes its token into one journal
+for as long as it lives, so in a right journal no token comes after a higher one.
+"""
+
+import asyncio
+import random
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import asyncssh
+import psutil
+import pytest
+from tests.support.processes import until
+from tests.support.script_trial import Trial, trial
+from tests.support.ssh_node import SshNode, ssh_node
+
+from rackwright.domain.runs import Answer, Outcome
+from rackwright.jigs.base import JigNode
+
+pytestmark = pytest.mark.chaos
+KEY = asyncssh.generate_private_key("ssh-ed25519")
+ENDLESS = "echo begun; while :; do echo $RACKWRIGHT_RUN >>/run/journal; sleep 0.01; done"
+STUBBORN = f"trap '' TERM; {ENDLESS}"
+"""It will not go politely."""
+BRIEF = "i=0; while [ $i -lt 20 ]; do echo $RACKWRIGHT_RUN >>/run/journal; sleep 0.01; i=$((i + 1)); done"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[SshNode]:
+    with ssh_node(tmp_path / "node", KEY) as made:
+        yield made
+
+
+@pytest.fixture
+async def server(node: SshNode, tmp_path: Path) -> AsyncIterator[Trial]:
+    async with trial(tmp_path / "scripts", KEY, node.target(), keepalive=0.5) as made:
+        yield made
+
+
+async def begin(server: Trial, token: int, script: str) -> asyncio.Task[Outcome]:
+    """A run that is well under way."""
+    server.scripts(a=script)
+    running = asyncio.create_task(server.run(token=token))
+    await until(lambda: "begun" in server.log)
+    return running
+
+
+def journal(node: SshNode) -> list[int]:
+    return [int(line) for line in node.path("/run/journal").read_text().split()]
+
+
+def wrapper_processes(node: SshNode, word: str) -> list[psutil.Process]:
+    return [process for command, process in node.processes() if f"lib/{word}" in command]
+
+
+async def test_a_node_that_reboots_in_the_middle_fails_the_run_with_its_last_lines(
+    node: SshNode, server: Trial
+) -> None:
+    running = await begin(server, 1, "echo begun; echo rebooting now; sleep 1000")
+    await until(lambda: "rebooting now" in server.log)
+    node.shut_down()
+    outcome = await running
+    assert outcome.answer is Answer.FAILED
+    assert outcome.error.startswith("The connection to n1.example was lost while script a.sh of role test ran")
+    assert outcome.error.endswith("Last lines:\nbegun\nrebooting now")
+    node.boot()
+    server.scripts(a="echo up again")
+    assert (await server.run(token=2)).error == ""
+
+
+async def test_a_cut_wire_fails_the_run_and_a_newer_one_ends_what_still_runs(node: SshNode, server: Trial) -> None:
+    """The node cannot know that nobody listens, so the run goes on there until a newer one comes."""
+    running = await begin(server, 1, ENDLESS)
+    node.cut_wire()
+    outcome = await running
+    assert "was lost while script a.sh of role test ran" in outcome.error
+    node.mend_wire()
+    assert wrapper_processes(node, "run") != []
+    server.scripts(a=BRIEF)
+    assert (await server.run(token=2)).error == ""
+    assert journal(node) == sorted(journal(node))
+    assert journal(node).count(2) == 20
+    await until(lambda: node.left_behind() == [])
+
+
+async def test_a_server_that_dies_ends_its_run_on_the_node(node: SshNode, server: Trial) -> None:
+    """Its kernel closes the connection, and that is all the node needs to know."""
+    running = await begin(server, 1, STUBBORN)
+    await server.jig.node_delete(JigNode(1, "n1.example"))
+    assert "was lost" in (await running).error
+    await until(lambda: node.left_behind() == [])
+
+
+async def test_a_newer_run_ends_the_older_one_first(node: SshNode, server: Trial, tmp_path: Path) -> None:
+    running = await begin(server, 1, STUBBORN)
+    async with trial(tmp_path / "newer", KEY, node.target()) as newer:
+        newer.scripts(a=BRIEF)
+        assert (await newer.run(token=2)).error == ""
+    assert (await running).error.startswith("A newer run took n1.example over and ended this one in script a.sh")
+    assert journal(node) == sorted(journal(node))
+    assert set(journal(node)) == {1, 2}
+    assert journal(node).count(2) == 20
+    assert node.left_behind() == []
+
+
+async def test_the_same_token_is_refused_while_its_run_goes_on(node: SshNode, server: Trial, tmp_path: Path) -> None:
+    running = await begin(server, 5, "echo begun; until [ -e /run/go ]; do sleep 0.05; done; echo done")
+    async with trial(tmp_path / "other", KEY, node.target()) as other:
+        other.scripts(a="echo never")
+        assert "it was given the same one before" in (await other.run(token=5)).error
+        assert "is older than 5" in (await other.run(token=4)).error
+    node.path("/run/go").touch()
+    assert (await running).error == ""
+    assert server.log == ["begun", "done"]
+
+
+@pytest.mark.parametrize("round", range(3))
+async def test_of_runs_started_at_once_only_one_is_ever_on_the_node(node: SshNode, tmp_path: Path, round: int) -> None:
+    tokens = list(range(1, 7))
+    random.Random(round).shuffle(tokens)
+    async with AsyncExitStack() as stack:
+        servers = {
+            token: await stack.enter_async_context(trial(tmp_path / str(token), KEY, node.target())) for token in tokens
+        }
+        for server in servers.values():
+            server.scripts(a=BRIEF)
+        outcomes = dict(
+            zip(tokens, await asyncio.gather(*(servers[token].run(token=token) for token in tokens)), strict=True)
+        )
+    assert outcomes[6].error == ""
+    assert journal(node) == sorted(journal(node))
+    for token, outcome in outcomes.items():
+        ended_well = outcome.answer is Answer.SUCCEEDED
+        assert ended_well == (journal(node).count(token) == 20), outcome.error
+    await until(lambda: node.left_behind() == [])
+
+
+@pytest.mark.parametrize("words", [["run"], ["supervise"], ["supervise", "guard", "run"]], ids="-".join)
+async def test_a_killed_wrapper_fails_the_run_and_the_next_one_finds_a_clean_node(
+    node: SshNode, server: Trial, words: list[str]
+) -> None:
+    """Without supervisor and guard nobody is left who could end the script: the next run does."""
+    running = await begin(server, 1, ENDLESS)
+    supervisor, guard = sorted(wrapper_processes(node, "supervise"), key=lambda process: process.pid)
+    [runner] = wrapper_processes(node, "run")
+    processes = {"supervise": supervisor, "guard": guard, "run": runner}
+    for word in words:
+        processes[word].send_signal(signal.SIGKILL)
+    assert (await running).answer is Answer.FAILED
+    server.scripts(a=BRIEF)
+    assert (await server.run(token=2)).error == ""
+    assert journal(node) == sorted(journal(node))
+    assert journal(node).count(2) == 20
+    await until(lambda: node.left_behind() == [])
+
+
+async def test_a_power_cut_leaves_a_folder_that_the_next_run_removes(node: SshNode, server: Trial) -> None:
+    left = "/var/lib/rackwright/runs/run-1-0123456789abcdef"
+    server.scripts(a=f"mkdir -p {left}/lib; echo 999999 1 another-boot >/run/rackwright/claim-3")
+    assert (await server.run(token=2)).error == ""
+    assert node.path(left).exists()
+    server.scripts(a="echo ran")
+    assert (await server.run(token=4)).error == ""
+    assert not node.path(left).exists()
+    assert [path.name for path in node.path("/run/rackwright").iterdir()] == ["claim-4"]
