@@ -1,8 +1,9 @@
 """The script jig on 200 sshd targets: a script of one `true`, beside Ansible and pyinfra with the same number at once.
 
 Each target is an sshd process of its own on a loopback address of its own, with its own host key, which all three tools
-check. Ours does more: fencing, attributes both ways, a clean-up. The goals are on first runs, connects included; the
-second runs are ours on kept connections, and theirs as they are started again.
+check. Ansible runs with pipelining, its own kept connections and no facts. Ours does more: fencing, attributes both
+ways, a clean-up. The goals are on first runs, connects included. `--lighter` also measures what each of the others has
+to run one command without a script, and `--again` their second runs, beside ours on kept connections.
 
     .venv/bin/python bench/script_jig.py --venvs FOLDER [--targets 200] [--at-once 50]
 """
@@ -11,7 +12,6 @@ import argparse
 import asyncio
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -21,14 +21,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import asyncssh
-from report import at_least, emit
 
 from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.jigs.parcel import Places
 from rackwright.jigs.script import ScriptJig
 from rackwright.jigs.ssh import Connections, HostKeyWatch, Target
+from report import at_least, emit
 
 PORT = 2222
+SCRIPT, LIGHTER = "script", "lighter"
 CONFIG = """
 Port {port}
 ListenAddress {address}
@@ -53,6 +54,8 @@ def main() -> None:
     parser.add_argument("--targets", type=int, default=200)
     parser.add_argument("--at-once", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=1, help="how often each is measured; the median counts")
+    parser.add_argument("--again", action="store_true", help="measure second runs of the others, too")
+    parser.add_argument("--lighter", action="store_true", help="measure their plainest way to run a command, too")
     options = parser.parse_args()
     ansible = install(options.venvs / "ansible", "ansible-core")
     pyinfra = install(options.venvs / "pyinfra", "pyinfra")
@@ -81,28 +84,27 @@ def sshd_processes(folder: Path, count: int) -> Iterator[None]:
     key.write_public_key(str(folder / "authorized_keys"))
     Path("/run/sshd").mkdir(exist_ok=True)
     known = []
-    processes = []
+    for number in range(count):
+        place = folder / f"target-{number}"
+        place.mkdir()
+        host_key = asyncssh.generate_private_key("ssh-ed25519")
+        host_key.write_private_key(str(place / "host_key"))
+        (place / "host_key").chmod(0o600)
+        known.append(f"[{address(number)}]:{PORT} {host_key.export_public_key().decode().strip()}")
+        (place / "sshd_config").write_text(
+            CONFIG.format(port=PORT, address=address(number), folder=place, keys=folder / "authorized_keys")
+        )
+    (folder / "known_hosts").write_text("\n".join(known) + "\n")
+    # In a process namespace, so that also what serves a connection dies with it; and with us, if we are killed.
+    start = f"for place in {folder}/target-*; do /usr/sbin/sshd -D -f $place/sshd_config & done; wait"
+    namespace = ["unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "sh", "-c", start]
+    process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *namespace], stdin=subprocess.DEVNULL)
     try:
-        for number in range(count):
-            place = folder / f"target-{number}"
-            place.mkdir()
-            host_key = asyncssh.generate_private_key("ssh-ed25519")
-            host_key.write_private_key(str(place / "host_key"))
-            (place / "host_key").chmod(0o600)
-            known.append(f"[{address(number)}]:{PORT} {host_key.export_public_key().decode().strip()}")
-            (place / "sshd_config").write_text(
-                CONFIG.format(port=PORT, address=address(number), folder=place, keys=folder / "authorized_keys")
-            )
-            command = ["setpriv", "--pdeathsig", "KILL", "/usr/sbin/sshd", "-D", "-f", str(place / "sshd_config")]
-            processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True))
-        (folder / "known_hosts").write_text("\n".join(known) + "\n")
         asyncio.run(all_listen(count))
         yield
     finally:
-        for process in processes:
-            process.send_signal(signal.SIGKILL)
-        for process in processes:
-            process.wait()
+        process.kill()
+        process.wait()
 
 
 async def all_listen(count: int) -> None:
@@ -126,10 +128,12 @@ def measure(folder: Path, options: argparse.Namespace, ansible: Path, pyinfra: P
         first, second = asyncio.run(ours(folder, options.targets, options.at_once))
         figures.setdefault("ours_first", []).append(first)
         figures.setdefault("ours_kept", []).append(second)
-        for name, run in (("ansible", run_ansible), ("pyinfra", run_pyinfra)):
-            program = {"ansible": ansible, "pyinfra": pyinfra}[name]
-            figures.setdefault(f"{name}_first", []).append(run(folder, options, program))
-            figures.setdefault(f"{name}_second", []).append(run(folder, options, program))
+        for name, run, programs in (("ansible", run_ansible, ansible), ("pyinfra", run_pyinfra, pyinfra)):
+            figures.setdefault(f"{name}_first", []).append(run(folder, options, programs, SCRIPT))
+            if options.again:
+                figures.setdefault(f"{name}_again", []).append(run(folder, options, programs, SCRIPT, fresh=False))
+            if options.lighter:
+                figures.setdefault(f"{name}_lighter", []).append(run(folder, options, programs, LIGHTER))
     medians = {name: sorted(values)[len(values) // 2] for name, values in figures.items()}
     emit(
         "script_jig",
@@ -206,37 +210,39 @@ def timed(command: Sequence[str], folder: Path, environment: dict[str, str]) -> 
     return took
 
 
-def run_ansible(folder: Path, options: argparse.Namespace, programs: Path) -> float:
-    """Its script module, which copies a script and runs it, without facts, with pipelining, from a connection-less start."""
-    inventory = folder / "inventory.ini"
+def run_ansible(folder: Path, options: argparse.Namespace, programs: Path, what: str, fresh: bool = True) -> float:
+    """Its script module copies a script and runs it; `raw` sends one command."""
     hosts = "\n".join(address(number) for number in range(options.targets))
-    inventory.write_text(f"[all]\n{hosts}\n")
-    (folder / "play.yml").write_text(
-        f"- hosts: all\n  gather_facts: false\n  tasks:\n    - script: {folder}/10-true.sh\n      args: {{executable: /bin/sh}}\n"
-    )
-    control = folder / "control"
-    shutil.rmtree(control, ignore_errors=True)
+    (folder / "inventory.ini").write_text(f"[all]\n{hosts}\n")
+    task = {SCRIPT: f"script: {folder}/10-true.sh", LIGHTER: "raw: 'true'"}[what]
+    (folder / "play.yml").write_text(f"- hosts: all\n  gather_facts: false\n  tasks:\n    - {task}\n")
+    sockets = folder / "ansible-sockets"
+    if fresh:
+        sockets = Path(tempfile.mkdtemp(dir=folder, prefix="s"))
+        (folder / "ansible-sockets").unlink(missing_ok=True)
+        (folder / "ansible-sockets").symlink_to(sockets)
     environment = {
         "ANSIBLE_PIPELINING": "True",
-        "ANSIBLE_SSH_ARGS": f"-o ControlMaster=no -o UserKnownHostsFile={folder}/known_hosts -o IdentitiesOnly=yes",
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(folder / "ansible-sockets"),
+        "ANSIBLE_SSH_COMMON_ARGS": f"-o UserKnownHostsFile={folder}/known_hosts -o IdentitiesOnly=yes",
         "ANSIBLE_REMOTE_PORT": str(PORT),
         "ANSIBLE_REMOTE_USER": "root",
         "ANSIBLE_PRIVATE_KEY_FILE": str(folder / "key"),
         "ANSIBLE_HOME": str(folder / "ansible"),
         "ANSIBLE_NOCOLOR": "1",
     }
-    command = [str(programs / "ansible-playbook"), "-i", str(inventory), "-f", str(options.at_once), "play.yml"]
+    command = [str(programs / "ansible-playbook"), "-i", "inventory.ini", "-f", str(options.at_once), "play.yml"]
     return timed(command, folder, environment)
 
 
-def run_pyinfra(folder: Path, options: argparse.Namespace, programs: Path) -> float:
-    """Its script operation, which does the same."""
-    data = f'{{"ssh_user": "root", "ssh_port": {PORT}, "ssh_key": "{folder}/key", "ssh_known_hosts_file": "{folder}/known_hosts"}}'
-    hosts = ", ".join(repr(address(number)) for number in range(options.targets))
-    (folder / "inventory.py").write_text(f"targets = ([{hosts}], {data})\n")
-    (folder / "deploy.py").write_text(
-        f"from pyinfra.operations import server\nserver.script(name='true', src='{folder}/10-true.sh')\n"
-    )
+def run_pyinfra(folder: Path, options: argparse.Namespace, programs: Path, what: str, fresh: bool = True) -> float:
+    """Its script operation does the same, and `shell` the lighter thing. It keeps no connection: all runs are fresh."""
+    settings = {"ssh_user": "root", "ssh_port": PORT, "ssh_key": f"{folder}/key"}
+    settings["ssh_known_hosts_file"] = f"{folder}/known_hosts"
+    hosts = [address(number) for number in range(options.targets)]
+    (folder / "inventory.py").write_text(f"targets = ({hosts!r}, {settings!r})\n")
+    task = {SCRIPT: f"script(src={f'{folder}/10-true.sh'!r})", LIGHTER: "shell(commands=['true'])"}[what]
+    (folder / "deploy.py").write_text(f"from pyinfra.operations import server\nserver.{task}\n")
     command = [str(programs / "pyinfra"), "-y", "--parallel", str(options.at_once), "inventory.py", "deploy.py"]
     return timed(command, folder, {"HOME": str(folder)})
 

@@ -95,7 +95,7 @@ def _command(token: int, nonce: str, places: Places, size: int) -> str:
     folder = f"{work}/run-{token}-{nonce}"
     line = (
         f"umask 077; trap 'cd /; rm -rf {folder}; exit 1' HUP INT TERM;"
-        f" cd / && mkdir -p {locks} {work} && mkdir {folder}"
+        f" cd / && mkdir -p {locks} {folder}"
         f" && head -c {size} | tar -x -o -m -f - -C {folder}"
         f" && exec sh {folder}/lib/supervise {token} {nonce} {locks} {work} {folder};"
         f" rm -rf {folder}; echo @{nonce} broken unpack >&2; exit 1"
