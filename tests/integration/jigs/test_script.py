@@ -236,6 +236,17 @@ async def test_what_a_script_left_running_ends_with_it(on_node: Trial, node: Ssh
     assert node.left_behind() == []
 
 
+async def test_a_daemon_of_its_own_session_lives_on_and_does_not_hold_the_run_up(on_node: Trial, node: SshNode) -> None:
+    """Even if it kept the output open."""
+    on_node.scripts(a="setsid sleep 1003 & echo started")
+    on_node.deadline = 20
+    assert (await on_node.run()).error == ""
+    [(command, daemon)] = node.processes()
+    assert command == "sleep 1003"
+    daemon.kill()
+    await until(lambda: node.processes() == [])
+
+
 async def test_a_connection_is_kept_and_used_again(on_node: Trial, node: SshNode) -> None:
     on_node.scripts(a="echo run")
     before = node.visits()
