@@ -183,7 +183,7 @@ async def ours(folder: Path, count: int, at_once: int) -> tuple[float, float]:
 
     async def one(number: int, token: int) -> Outcome:
         async with gate:
-            run = Run(token, number, number, f"n{number}", "true", "script", "script", token, {})
+            run = Run(token, number, number, f"n{number}", "true", "script", "script", {}, deadline=600)
             return await jig.run(run, lambda line: None)
 
     async def all_of_them(token: int) -> float:

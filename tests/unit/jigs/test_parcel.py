@@ -9,7 +9,7 @@ import pytest
 from rackwright.domain.runs import Run
 from rackwright.jigs.parcel import BadParcel, Places, pack
 
-RUN = Run(3, 2, 1, "n1", "web", "script", "script", 7, {"a": "secret-value"}, trace="t")
+RUN = Run(3, 2, 1, "n1", "web", "script", "script", {"a": "secret-value"}, deadline=60, trace="t")
 
 
 def test_a_parcel_is_an_archive_that_any_tar_reads(tmp_path: Path) -> None:
