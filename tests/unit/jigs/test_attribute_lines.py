@@ -7,8 +7,13 @@ from hypothesis import strategies as st
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.jigs.attribute_lines import BadAttribute, lines, wall_from
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
-TREES = st.dictionaries(TEXT, st.recursive(TEXT, lambda below: st.dictionaries(TEXT, below, min_size=1)))
+# What is escaped, what escapes are made of, and some that are neither.
+TEXT = st.text(st.sampled_from('/~\\\t\n\rnt01 "é'), max_size=6)
+TREES = st.dictionaries(
+    TEXT,
+    st.recursive(TEXT, lambda below: st.dictionaries(TEXT, below, min_size=1, max_size=3), max_leaves=6),
+    max_size=3,
+)
 
 
 @given(TREES)
