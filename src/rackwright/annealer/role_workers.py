@@ -9,6 +9,7 @@ import asyncio
 import codecs
 import contextlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -18,6 +19,8 @@ from dataclasses import dataclass, field
 
 from rackwright.barclamps.worker import END_OF_OUTPUT
 from rackwright.domain.catalogue import Json, JsonObject
+
+log = logging.getLogger(__name__)
 
 MAX_ANSWER = 1024 * 1024
 """Bytes of one answer."""
@@ -190,10 +193,11 @@ class RoleWorkers:
         worker.writer.close()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(worker.process.pid, signal.SIGKILL)
-        if worker.pump is not None:
-            worker.pump.cancel()
-        # Not to be left behind half reaped when the one who waits for it is cancelled again.
-        await asyncio.shield(worker.process.wait())
+        # Its output is read to the end, else asyncio does not see that it ended.
+        worker.output, worker.limit = None, None
+        worker.more.set()
+        # Shielded: not to be left behind half reaped when the one who waits for it is cancelled again.
+        await asyncio.shield(asyncio.create_task(_reap(worker)))
 
 
 async def _ask(worker: _Worker, asked: JsonObject) -> JsonObject:
@@ -228,6 +232,17 @@ async def _pump(worker: _Worker) -> None:
         while worker.limit is not None and worker.printed >= worker.limit:
             worker.more.clear()
             await worker.more.wait()
+
+
+async def _reap(worker: _Worker) -> None:
+    try:
+        async with asyncio.timeout(DRAIN_TIME):
+            await worker.process.wait()
+    except TimeoutError:
+        log.warning("something that a hook started outlives it and holds its output; process %d", worker.process.pid)
+    assert worker.pump is not None
+    worker.pump.cancel()
+    await asyncio.gather(worker.pump, return_exceptions=True)
 
 
 def _tail(printed: list[str]) -> str:

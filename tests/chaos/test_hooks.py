@@ -1,0 +1,171 @@
+"""Hooks that raise, hang or spin, and processes that die in the middle of one: nothing is lost, nothing is stuck."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.holder import ROOT, environment
+from tests.support.hooked import Hooked, until
+from tests.support.rack import Rack
+
+from rackwright.annealer.hooks import HookPace
+from rackwright.domain.states import ACTIVE
+from rackwright.store.settings import write_setting
+
+pytestmark = pytest.mark.chaos
+
+ROLES = """
+- {name: parent, jig: noop}
+- {name: child, jig: noop, requires: [parent]}
+"""
+
+CODE = """
+MOOD = NOTES.with_name("mood")
+
+class Parent(RoleHooks):
+    role = "parent"
+    def on_active(self, noderole):
+        note("on_active", noderole)
+        NOTES.with_name("pid").write_text(str(os.getpid()))
+        number = int(noderole.node.name[1:].split(".")[0])
+        if MOOD.exists():
+            match number % 4:
+                case 0: raise RuntimeError("raises")
+                case 1: time.sleep(3600)
+                case 2:
+                    while True: pass
+        return SetSysdata({"told": True})
+
+class Child(RoleHooks):
+    role = "child"
+    def on_todo(self, noderole):
+        note("child", noderole)
+"""
+
+
+@contextlib.contextmanager
+def _server(url: str, lease: float = 2.0) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.hook_server", url, str(lease)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=environment(),
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        if process.poll() is None:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(30)
+        process.kill()
+        process.wait(10)
+
+
+@pytest.fixture
+async def hooked(rack: Rack, tmp_path: Path) -> AsyncIterator[Hooked]:
+    made = Hooked(rack, tmp_path, HookPace())
+    await made.load(ROLES, CODE)
+    await rack.deployment("web")
+    yield made
+    await made.workers.close()
+
+
+async def _deploy(rack: Rack, count: int) -> None:
+    for number in range(count):
+        await rack.node(f"n{number}")
+    await rack.deploy("web", *((f"n{number}", "child") for number in range(count)))
+
+
+async def _all_active(rack: Rack) -> bool:
+    return await rack.rows("SELECT DISTINCT state FROM node_roles") == [(int(ACTIVE),)]
+
+
+def _url(rack: Rack) -> str:
+    return rack.store.engine.url.render_as_string(hide_password=False)
+
+
+async def test_hooks_that_raise_hang_or_spin_stop_nothing_for_long(hooked: Hooked) -> None:
+    """Each is tried four times and given up; its children run then. The good ones are done once."""
+    rack = hooked.rack
+    hooked.notes.with_name("mood").touch()
+    await _deploy(rack, 8)
+    with _server(_url(rack)):
+        await until(lambda: _all_active(rack), 120)
+        await until(lambda: _quiet(rack), 60)
+    told = [view["node"]["name"] for hook, view in hooked.noted() if hook == "on_active"]
+    failed = await rack.rows("SELECT view -> 'node' ->> 'name', attempts, blocks, error FROM hook_calls ORDER BY 1")
+    assert {name: attempts for name, attempts, _, _ in failed} == {
+        f"n{number}.rack.example": 4 for number in (0, 1, 2, 4, 5, 6)
+    }
+    assert not any(blocks for _, _, blocks, _ in failed)
+    assert all("raises" in str(error) or "not finished within 1 s" in str(error) for _, _, _, error in failed)
+    assert [told.count(f"n{number}.rack.example") for number in (3, 7)] == [1, 1]
+
+
+async def _quiet(rack: Rack) -> bool:
+    return await rack.rows("SELECT 1 FROM hook_calls WHERE state <> 'failed'") == []
+
+
+async def test_a_worker_process_that_is_killed_in_a_hook_is_only_a_failed_try(hooked: Hooked) -> None:
+    rack = hooked.rack
+    mood, pid = hooked.notes.with_name("mood"), hooked.notes.with_name("pid")
+    mood.touch()
+    await rack.node("n1")  # it hangs
+    await rack.deploy("web", ("n1", "child"))
+    with _server(_url(rack)):
+        await until(lambda: _exists(pid), 60)
+        mood.unlink()
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+        await until(lambda: _all_active(rack), 60)
+        await until(lambda: _quiet(rack), 30)
+    assert [hook for hook, _ in hooked.noted()][:2] == ["on_active", "on_active"]
+    assert (await rack.at("n1", "parent")).sysdata == {"told": True}
+
+
+async def test_a_server_that_is_killed_in_a_hook_leaves_it_to_another(hooked: Hooked) -> None:
+    rack = hooked.rack
+    mood, pid = hooked.notes.with_name("mood"), hooked.notes.with_name("pid")
+    mood.touch()
+    await rack.node("n2")  # it spins
+    await rack.do(lambda session: write_setting(session, "hook_budget", 20))
+    await rack.deploy("web", ("n2", "child"))
+    with _server(_url(rack)) as first:
+        await until(lambda: _exists(pid), 60)
+        spinning = int(pid.read_text())
+        first.kill()
+        await until(lambda: _gone(spinning), 10)  # a worker dies with its server, even one that spins
+    assert await rack.state("n2", "child") is not ACTIVE
+    mood.unlink()
+    with _server(_url(rack)):
+        await until(lambda: _all_active(rack), 60)
+        await until(lambda: _quiet(rack), 30)
+    assert [hook for hook, _ in hooked.noted()].count("on_active") >= 2
+    assert (await rack.at("n2", "parent")).sysdata == {"told": True}
+    assert await rack.rows("SELECT 1 FROM hook_calls WHERE kind = 'role'") == []
+
+
+async def _exists(path: Path) -> bool:
+    return _text(path) != ""
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+async def _gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    # Where nobody reaps orphans, a zombie is gone too.
+    return _text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()[:1] in ([], ["Z"])

@@ -1,0 +1,65 @@
+"""Jigs are told of nodes: of each that comes, changes or goes, and of all when they become active."""
+
+from pathlib import Path
+
+from tests.support.hooked import Hooked
+from tests.support.rack import Rack
+
+from rackwright.annealer.hooks import HookPace
+from rackwright.domain.runs import Outcome, Run
+from rackwright.jigs.base import JigNode, Log
+from rackwright.store.hook_queue import failing_calls, set_jig_active
+from rackwright.store.nodes import delete_node, update_node
+
+
+class Listener:
+    """A jig that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, str | None]] = []
+
+    async def node_create(self, node: JigNode) -> None:
+        self.told.append(("create", node.name, node.address))
+
+    async def node_update(self, node: JigNode) -> None:
+        self.told.append(("update", node.name, node.address))
+
+    async def node_delete(self, node: JigNode) -> None:
+        self.told.append(("delete", node.name, node.address))
+
+    async def run(self, run: Run, log: Log) -> Outcome:
+        raise NotImplementedError
+
+
+JIGS = """
+name: listening
+jigs:
+  - {name: active-one, kind: listener}
+  - {name: idle-one, kind: idle, active: false}
+"""
+
+N1, ADMIN = "n1.rack.example", "admin.rack.example"
+
+
+async def test_an_active_jig_hears_of_every_node_and_one_that_becomes_active_of_all(rack: Rack, tmp_path: Path) -> None:
+    listener, idle = Listener(), Listener()
+    hooked = Hooked(rack, tmp_path, HookPace(), {"listener": listener, "idle": idle})
+    await rack.import_text(JIGS)
+    await hooked.deliver()
+    assert listener.told == [("create", ADMIN, None)]
+    await rack.node("n1")
+    await hooked.deliver()
+    await rack.do(lambda session: update_node(session, N1, {"discovery": {"address": "10.0.0.1"}}))
+    await rack.do(lambda session: update_node(session, N1, {"bootenv": "local"}))
+    await hooked.deliver()
+    assert listener.told[1:] == [("create", N1, None), ("update", N1, "10.0.0.1")]
+    assert idle.told == []
+    assert await rack.do(lambda session: set_jig_active(session, "idle-one", True))
+    await hooked.deliver()
+    assert sorted(idle.told) == [("create", ADMIN, None), ("create", N1, "10.0.0.1")]
+    await rack.do(lambda session: delete_node(session, N1))
+    await hooked.deliver()
+    assert listener.told[-1] == idle.told[-1] == ("delete", N1, "10.0.0.1")
+    assert not await rack.do(lambda session: set_jig_active(session, "idle-one", True))
+    async with rack.store.read() as session:
+        assert await failing_calls(session) == []

@@ -1,0 +1,39 @@
+"""A server process with annealer and hook dispatcher, to be killed: `python -m tests.support.hook_server URL LEASE`.
+
+It prints a line when it works, and ends when its input does.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from rackwright.annealer.annealer import Annealer, Pace
+from rackwright.annealer.hooks import HookDispatcher, HookPace
+from rackwright.annealer.role_workers import RoleWorkers
+from rackwright.annealer.transitions import RoleTransitions
+from rackwright.jigs.registry import all_jigs
+from rackwright.store.database import open_database
+from rackwright.store.runs import Claimant
+from rackwright.store.session import Store
+
+
+async def main(url: str, lease: float) -> None:
+    async with await open_database(url, Path("/nonexistent")) as database:
+        store = Store(database.engine)
+        workers = RoleWorkers()
+        jigs = all_jigs(RoleTransitions(store, workers))
+        name = f"chaos-{id(store):x}"
+        hooks = HookDispatcher(store, workers, jigs, name, HookPace(tries=4, back_off=0.05, lease=lease, tick=0.5))
+        annealer = Annealer(store, jigs, Claimant(name, lease=lease), Pace(tick=0.5))
+        tasks = [asyncio.create_task(annealer.run()), asyncio.create_task(hooks.run())]
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        await asyncio.to_thread(sys.stdin.read)
+        annealer.stop()
+        hooks.stop()
+        await asyncio.gather(*tasks)
+        await workers.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], float(sys.argv[2])))
