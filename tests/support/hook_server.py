@@ -11,7 +11,9 @@ from rackwright.annealer.annealer import Annealer, Pace
 from rackwright.annealer.hooks import HookDispatcher, HookPace
 from rackwright.annealer.role_workers import RoleWorkers
 from rackwright.annealer.transitions import RoleTransitions
-from rackwright.jigs.registry import all_jigs
+from rackwright.jigs.base import Jig
+from rackwright.jigs.noop import NoopJig
+from rackwright.jigs.role_provided import RoleProvidedJig
 from rackwright.store.database import open_database
 from rackwright.store.runs import Claimant
 from rackwright.store.session import Store
@@ -21,7 +23,7 @@ async def main(url: str, lease: float) -> None:
     async with await open_database(url, Path("/nonexistent")) as database:
         store = Store(database.engine)
         workers = RoleWorkers()
-        jigs = all_jigs(RoleTransitions(store, workers))
+        jigs: dict[str, Jig] = {"noop": NoopJig(), "role-provided": RoleProvidedJig(RoleTransitions(store, workers))}
         name = f"chaos-{id(store):x}"
         hooks = HookDispatcher(store, workers, jigs, name, HookPace(tries=4, back_off=0.05, lease=lease, tick=0.5))
         annealer = Annealer(store, jigs, Claimant(name, lease=lease), Pace(tick=0.5))

@@ -1,6 +1,7 @@
 """A running server: database, first start, application, and a clean end of all of it."""
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -31,6 +32,9 @@ from rackwright.store.runs import DEFAULT_LEASE, Claimant
 from rackwright.store.session import Store
 from rackwright.store.vault import load_vault
 
+log = logging.getLogger(__name__)
+
+NO_NODE = 0
 TOKEN_FILE = "admin-token"  # noqa: S105  # the file's name, not a secret
 
 
@@ -103,11 +107,13 @@ async def _annealing(server: Server, options: Options) -> AsyncIterator[None]:
                 task.cancel()
 
 
-async def _own_node(store: Store) -> int | None:
-    """The admin node that this host is."""
+async def _own_node(store: Store) -> int:
+    """The admin node that this host is: what is bound there only this server may run."""
     async with store.read() as session:
         found: int | None = await session.value("SELECT id FROM nodes WHERE admin AND name = :name", name=host_name())
-    return found
+    if found is None:
+        log.warning("No admin node is called %s, so work on admin nodes is left to other servers.", host_name())
+    return found or NO_NODE
 
 
 async def serve(options: Options) -> None:
