@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import strategies as st
+from tests.integration.store.dice import Dice, composite, integers, lists, sampled_from
 from tests.integration.store.naive_graph import Attrib, Role
 
 from rackwright.domain import catalogue as product
@@ -38,28 +38,28 @@ def place(number: int) -> list[str]:
     return ["shared", f"k{number}"] if number % 2 else [f"k{number}"]
 
 
-@st.composite
-def layers(draw: st.DrawFn) -> dict[str, Any]:
+@composite
+def layers(dice: Dice) -> dict[str, Any]:
     """Data as a person, a template or a run might say it."""
     found: dict[str, Any] = {}
-    for number in draw(st.lists(st.integers(0, 4), max_size=2)):
+    for number in dice.draw(lists(integers(0, 4), 0, 2)):
         steps = place(number)
         inner = found.setdefault(steps[0], {}) if len(steps) > 1 else found
-        inner[steps[-1]] = draw(st.sampled_from(VALUES))
+        inner[steps[-1]] = dice.draw(sampled_from(VALUES))
     return found
 
 
-@st.composite
-def declared(draw: st.DrawFn) -> Declared:
-    count = draw(st.integers(3, 8))
+@composite
+def declared(dice: Dice) -> Declared:
+    count = dice.draw(integers(3, 8))
     names = [f"r{index}" for index in range(count)]
     result = Declared()
     result.attribs.append(Attrib("fact", None, ["k0"]))
     for index, name in enumerate(names):
-        result.roles.append(_role(draw, names, index, [attrib.name for attrib in result.attribs]))
-        if draw(st.integers(0, 2)) == 0:
-            has_default = draw(st.booleans())
-            default = draw(st.sampled_from(VALUES)) if has_default else None
+        result.roles.append(_role(dice, names, index, [attrib.name for attrib in result.attribs]))
+        if dice.one_in(3):
+            has_default = dice.one_in(2)
+            default = dice.draw(sampled_from(VALUES)) if has_default else None
             result.attribs.append(Attrib(f"of-{name}", name, place(index % 5), default, has_default))
     if "implicit" in result.roles[0].flags:
         result.clients["tool"] = "r0"
@@ -76,46 +76,46 @@ def without_circles(said: Declared) -> Declared:
     return after
 
 
-def _role(draw: st.DrawFn, names: list[str], index: int, attribs: list[str]) -> Role:
+def _role(dice: Dice, names: list[str], index: int, attribs: list[str]) -> Role:
     def some(of: Sequence[str], one_in: int, most: int) -> list[str]:
-        if not of or draw(st.integers(1, one_in)) > 1:
+        if not of or not dice.one_in(one_in):
             return []
-        return draw(st.lists(st.sampled_from(of), min_size=1, max_size=most, unique=True))
+        return dice.draw(lists(sampled_from(of), 1, most))
 
     before, after = names[:index], names[index + 1 :]
     others = before + after
-    role = Role(names[index], jig=draw(st.sampled_from(("hand", "hand", "tool"))))
-    role.flags = set(draw(st.sampled_from(FIRST_FLAGS if index < 2 else FLAGS)))
+    role = Role(names[index], jig=dice.draw(sampled_from(("hand", "hand", "tool"))))
+    role.flags = set(dice.draw(sampled_from(FIRST_FLAGS if index < 2 else FLAGS)))
     role.provides = some(others, 3, 1)
     role.requires = list(dict.fromkeys(some(before, 1, 2) + some([*others, "ghost"], 25, 1)))
     role.requires = [name for name in role.requires if name not in role.provides]
     role.attaches = [name for name in some(after, 6, 1) if name not in role.requires]
     role.conflicts = some(others, 5, 1)
     role.wants = some(attribs, 2, 2)
-    role.template = draw(layers())
+    role.template = dice.draw(layers())
     return role
 
 
-@st.composite
-def amended(draw: st.DrawFn, before: Declared) -> Declared:
+@composite
+def amended(dice: Dice, before: Declared) -> Declared:
     """The same barclamp with one thing about it changed."""
     after = copy.deepcopy(before)
-    role = draw(st.sampled_from(after.roles))
+    role = dice.draw(sampled_from(after.roles))
     names = [other.name for other in after.roles if other is not role]
-    match draw(st.sampled_from(("template", "template", "conflicts", "provides", "flags", "drop", "cycle"))):
+    match dice.draw(sampled_from(("template", "template", "conflicts", "provides", "flags", "drop", "cycle"))):
         case "template":
-            role.template = draw(layers())
+            role.template = dice.draw(layers())
         case "conflicts":
-            role.conflicts = [draw(st.sampled_from(names))]
+            role.conflicts = [dice.draw(sampled_from(names))]
         case "provides":
-            role.provides = [name for name in [draw(st.sampled_from(names))] if name not in role.requires]
+            role.provides = [name for name in [dice.draw(sampled_from(names))] if name not in role.requires]
         case "flags":
-            role.flags = set(draw(st.sampled_from(FLAGS)))
+            role.flags = set(dice.draw(sampled_from(FLAGS)))
         case "drop":
             if not any(attrib.role == role.name for attrib in after.attribs) and role.name != "r0":
                 after.roles.remove(role)
         case "cycle":
-            role.requires = [*dict.fromkeys([*role.requires, draw(st.sampled_from(names))])]
+            role.requires = [*dict.fromkeys([*role.requires, dice.draw(sampled_from(names))])]
             role.requires = [name for name in role.requires if name not in role.provides]
     if "implicit" not in after.roles[0].flags:
         after.clients["tool"] = None

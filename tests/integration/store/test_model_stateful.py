@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from itertools import count
+from random import Random
 from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, Phase, settings
@@ -16,7 +17,6 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -24,6 +24,7 @@ from sqlalchemy import make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import StaticPool
 from tests.integration.store import naive
+from tests.integration.store.dice import Dice, integers, lists, pairs, sampled_from
 from tests.integration.store.model_catalogues import Declared, amended, as_product, declared, layers, without_circles
 from tests.integration.store.model_seen import Seen, look
 from tests.integration.store.naive_graph import ACTIVE, TRANSITION, Key, Refused, Snapshot
@@ -59,6 +60,37 @@ CHOSEN = settings(
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
+
+
+RANDOM = st.randoms(use_true_random=True)
+
+STEPS = {
+    "bind": 7,
+    "bind_and_commit": 9,
+    "commit": 5,
+    "work": 8,
+    "claim": 5,
+    "settle": 8,
+    "unbind": 6,
+    "edit_binding": 3,
+    "edit_role": 3,
+    "plan": 2,
+    "propose": 1,
+    "recall": 2,
+    "discard": 1,
+    "rollback": 3,
+    "add_node": 2,
+    "remove_node": 2,
+    "shift_node": 2,
+    "change_node": 4,
+    "reboot": 3,
+    "add_deployment": 1,
+    "remove_deployment": 1,
+    "retry": 4,
+    "reimport": 2,
+    "settle_too_late": 1,
+}
+"""What a step may be, and how often."""
 
 
 def same(store: set[Any], model: set[Any]) -> None:
@@ -121,17 +153,23 @@ class Both(RuleBasedStateMachine):
 
     # --- the start
 
-    @initialize(said=declared(), data=st.data())
-    def start(self, said: Declared, data: st.DataObject) -> None:
+    @initialize(random=RANDOM)
+    def start(self, random: Random) -> None:
+        dice = Dice(random)
+        said = dice.draw(declared())
         self.loop.run_until_complete(first_start(self.store, [], "admin.example"))
         self.world.create_node("admin.example", admin=True, alive=True)
         self.do_import(said)
         if not self.said.roles:
             self.do_import(without_circles(said))
-        for _ in range(data.draw(st.integers(1, 3), "nodes")):
-            self.add_node(admin=False, alive=True)
-        for _ in range(data.draw(st.integers(1, 2), "deployments")):
-            self.add_deployment(data)
+        for _ in range(3):
+            self.add_machine(admin=False, alive=True)
+        for _ in range(2):
+            self.add_deployment(dice)
+
+    @rule(what=st.sampled_from([name for name, often in STEPS.items() for _ in range(often)]), random=RANDOM)
+    def step(self, what: str, random: Random) -> None:
+        getattr(self, what)(Dice(random))
 
     def do_import(self, said: Declared) -> None:
         async def work(session: Session) -> None:
@@ -143,67 +181,61 @@ class Both(RuleBasedStateMachine):
 
         self.both(work, told)
 
-    @rule(data=st.data())
-    def reimport(self, data: st.DataObject) -> None:
-        if self.said.roles:
-            self.do_import(data.draw(amended(self.said), "barclamp"))
+    def reimport(self, dice: Dice) -> None:
+        self.do_import(dice.draw(amended(self.said)))
 
     # --- nodes
 
-    @rule(admin=st.sampled_from((False, False, False, True)), alive=st.sampled_from((True, True, False)))
-    def add_node(self, admin: bool, alive: bool) -> None:
+    def add_node(self, dice: Dice) -> None:
+        if len(self.machines()) < 6:
+            self.add_machine(dice.one_in(4), not dice.one_in(4))
+
+    def add_machine(self, admin: bool, alive: bool) -> None:
         name = f"n{next(self.numbers)}.example"
-        if len(self.world.nodes) < 9:
-            self.both(
-                lambda session: create_node(session, NewNode(name, admin=admin, alive=alive)),
-                lambda: self.world.create_node(name, admin, alive),
-            )
+        self.both(
+            lambda session: create_node(session, NewNode(name, admin=admin, alive=alive)),
+            lambda: self.world.create_node(name, admin, alive),
+        )
 
     def machines(self) -> list[str]:
         return [node.name for node in self.world.nodes.values() if not node.system]
 
-    def a_machine(self, data: st.DataObject) -> str:
-        return data.draw(st.sampled_from(self.machines()), "node")
+    def a_machine(self, dice: Dice) -> str:
+        return dice.draw(sampled_from(self.machines()))
 
-    @precondition(lambda self: self.machines())
-    @rule(data=st.data())
-    def remove_node(self, data: st.DataObject) -> None:
-        node = self.a_machine(data)
+    def remove_node(self, dice: Dice) -> None:
+        node = self.a_machine(dice)
         self.both(lambda session: delete_node(session, node), lambda: self.world.delete_node(node))
 
-    @precondition(lambda self: self.machines())
-    @rule(data=st.data())
-    def shift_node(self, data: st.DataObject) -> None:
-        node = self.a_machine(data)
-        deployment = self.a_deployment(data)
-        self.both(lambda session: move_node(session, node, deployment), lambda: self.world.move_node(node, deployment))
+    def shift_node(self, dice: Dice) -> None:
+        node, home = self.a_machine(dice), self.a_deployment(dice)
+        self.both(lambda session: move_node(session, node, home), lambda: self.world.move_node(node, home))
 
-    @precondition(lambda self: self.machines())
-    @rule(data=st.data())
-    def change_node(self, data: st.DataObject) -> None:
-        node = self.a_machine(data)
-        what = data.draw(st.sampled_from(("alive", "available", "hint", "discovery", "address")), "field")
+    def change_node(self, dice: Dice) -> None:
+        node = self.a_machine(dice)
+        what = dice.draw(sampled_from(("alive", "available", "hint", "discovery", "address")))
         if what in ("alive", "available"):
-            changes: dict[str, Any] = {what: data.draw(st.booleans(), what)}
+            changes: dict[str, Any] = {what: not dice.one_in(3)}
         elif what == "address":
-            changes = {"discovery": {"address": data.draw(st.sampled_from("ab"), what)}}
+            changes = {"discovery": {"address": dice.draw(sampled_from("ab"))}}
         else:
-            changes = {what: data.draw(layers(), what)}
+            changes = {what: dice.draw(layers())}
         self.both(lambda session: update_node(session, node, changes), lambda: self.world.set_node(node, changes))
 
-    @precondition(lambda self: self.machines())
-    @rule(data=st.data())
-    def reboot(self, data: st.DataObject) -> None:
-        node = self.a_machine(data)
+    def reboot(self, dice: Dice) -> None:
+        node = self.a_machine(dice)
         boot = f"boot {next(self.numbers)}"
         self.both(lambda session: boot_node(session, self.node_id(node), boot), lambda: self.world.boot(node))
 
     # --- deployments and their snapshots
 
-    def a_deployment(self, data: st.DataObject) -> str:
+    def a_deployment(self, dice: Dice, *, proposed: bool = False) -> str:
         """Rarely `system`, of which most things are refused."""
-        names = sorted(self.world.deployments.keys() - {"system"})
-        return data.draw(st.sampled_from([*names, *names, "system"]), "deployment")
+        homes = [home for home in self.world.deployments.values() if home.name != "system"]
+        fitting = [home.name for home in homes if not proposed or home.proposal() is not None]
+        if not fitting or dice.one_in(20):
+            fitting = sorted(self.world.deployments)
+        return dice.draw(sampled_from(fitting))
 
     def edited(
         self, deployment: str, work: Callable[[Session, Any], Awaitable[T]], told: Callable[[], object]
@@ -213,96 +245,94 @@ class Both(RuleBasedStateMachine):
 
         return self.both(found, told)
 
-    @rule(data=st.data())
-    def add_deployment(self, data: st.DataObject) -> None:
-        parent = data.draw(st.sampled_from(sorted(self.world.deployments)), "parent")
-        name = f"d{next(self.numbers)}"
+    def open_for_edits(self, name: str) -> None:
+        if name != "system" and self.world.deployments[name].proposal() is None:
+            self.edited(name, snapshots.propose, lambda: self.world.propose(name))
+
+    def add_deployment(self, dice: Dice) -> None:
         if len(self.world.deployments) < 5:
+            parent = dice.draw(sampled_from(sorted(self.world.deployments)))
+            name = f"d{next(self.numbers)}"
             self.both(
                 lambda session: create_deployment(session, name, parent),
                 lambda: self.world.create_deployment(name, parent),
             )
 
-    @rule(data=st.data())
-    def remove_deployment(self, data: st.DataObject) -> None:
-        name = self.a_deployment(data)
+    def remove_deployment(self, dice: Dice) -> None:
+        name = self.a_deployment(dice)
         self.both(lambda session: delete_deployment(session, name), lambda: self.world.delete_deployment(name))
 
-    @rule(data=st.data())
-    def propose(self, data: st.DataObject) -> None:
-        name = self.a_deployment(data)
+    def propose(self, dice: Dice) -> None:
+        name = self.a_deployment(dice)
         self.edited(name, snapshots.propose, lambda: self.world.propose(name))
 
-    @rule(data=st.data())
-    def recall(self, data: st.DataObject) -> None:
-        name = self.a_deployment(data)
+    def recall(self, dice: Dice) -> None:
+        name = self.a_deployment(dice)
         self.edited(name, snapshots.recall, lambda: self.world.recall(name))
 
-    @rule(data=st.data())
-    def discard(self, data: st.DataObject) -> None:
-        name = self.a_deployment(data)
+    def discard(self, dice: Dice) -> None:
+        name = self.a_deployment(dice, proposed=True)
         self.edited(name, snapshots.discard, lambda: self.world.discard(name))
 
-    @precondition(lambda self: self.said.roles)
-    @rule(data=st.data())
-    def bind(self, data: st.DataObject) -> None:
-        name = self.a_deployment(data)
-        nodes = st.sampled_from([*self.machines(), *self.machines(), *self.world.nodes])
-        roles = st.sampled_from(list(self.world.roles))
-        pairs = data.draw(st.lists(st.tuples(nodes, roles), min_size=1, max_size=2), "bindings")
-        if name != "system" and self.world.deployments[name].proposal() is None:
-            self.edited(name, snapshots.propose, lambda: self.world.propose(name))
+    def bind(self, dice: Dice) -> str:
+        name = self.a_deployment(dice)
+        near = [node for node in self.machines() if self.world.nodes[node].deployment in self.world.path(name)]
+        if not near or dice.one_in(8):
+            near = list(self.world.nodes)
+        place = pairs(sampled_from(near), sampled_from(list(self.world.roles)))
+        asked = dice.draw(lists(place, 1, 3))
+        self.open_for_edits(name)
         self.edited(
             name,
-            lambda session, home: bind_proposed(session, home, [(self.node_id(n), r) for n, r in pairs]),
-            lambda: self.world.bind(name, pairs),
+            lambda session, home: bind_proposed(session, home, [(self.node_id(n), r) for n, r in asked]),
+            lambda: self.world.bind(name, asked),
         )
+        return name
 
-    @rule(data=st.data())
-    def bind_and_commit(self, data: st.DataObject) -> None:
-        if self.said.roles:
-            self.bind(data)
-            self.commit(data)
+    def bind_and_commit(self, dice: Dice) -> None:
+        self.do_commit(dice, self.bind(dice))
 
-    @precondition(lambda self: self.world.noderoles)
-    @rule(data=st.data())
-    def unbind(self, data: st.DataObject) -> None:
-        keys = sorted(self.world.noderoles)
-        chosen = data.draw(st.lists(st.sampled_from(keys), min_size=1, max_size=2, unique=True), "noderoles")
-        name = self.world.noderoles[chosen[0]].deployment
-        if name != "system" and self.world.deployments[name].proposal() is None:
-            self.edited(name, snapshots.propose, lambda: self.world.propose(name))
-        ids = [self.seen.noderoles[key].id for key in chosen]
-        self.edited(
-            name, lambda session, home: snapshots.unbind(session, home, ids), lambda: self.world.unbind(name, chosen)
-        )
+    def unbind(self, dice: Dice) -> None:
+        keys = [key for key, one in self.world.noderoles.items() if one.deployment != "system"]
+        if keys:
+            chosen = dice.draw(lists(sampled_from(keys), 1, 2))
+            name = self.world.noderoles[chosen[0]].deployment
+            self.open_for_edits(name)
+            ids = [self.seen.noderoles[key].id for key in chosen]
+            self.edited(
+                name,
+                lambda session, home: snapshots.unbind(session, home, ids),
+                lambda: self.world.unbind(name, chosen),
+            )
 
-    @rule(data=st.data(), says=layers())
-    def edit_role(self, data: st.DataObject, says: dict[str, Any]) -> None:
-        name = self.a_deployment(data)
+    def edit_role(self, dice: Dice) -> None:
+        name = self.a_deployment(dice)
+        self.open_for_edits(name)
         proposal = self.world.deployments[name].proposal()
-        role = data.draw(st.sampled_from(sorted(proposal.roles) if proposal and proposal.roles else ["r0"]), "role")
+        role = dice.draw(sampled_from([*proposal.roles] if proposal and proposal.roles else ["r0"]))
+        says = dice.draw(layers())
         self.edited(
             name,
             lambda session, home: snapshots.set_role_data(session, home, role, says),
             lambda: self.world.set_role_data(name, role, says),
         )
 
-    @rule(data=st.data(), says=layers())
-    def edit_binding(self, data: st.DataObject, says: dict[str, Any]) -> None:
-        name = self.a_deployment(data)
+    def edit_binding(self, dice: Dice) -> None:
+        name = self.a_deployment(dice)
+        self.open_for_edits(name)
         proposal = self.world.deployments[name].proposal()
         if proposal and proposal.bindings:
-            node, role = data.draw(st.sampled_from(sorted(proposal.bindings)), "binding")
-            self.edited(
-                name,
-                lambda session, home: snapshots.set_binding_data(session, home, self.node_id(node), role, says),
-                lambda: self.world.set_binding_data(name, (node, role), says),
-            )
+            node, role = dice.draw(sampled_from([*proposal.bindings]))
+            says = dice.draw(layers())
+            if node in self.world.nodes:
+                self.edited(
+                    name,
+                    lambda session, home: snapshots.set_binding_data(session, home, self.node_id(node), role, says),
+                    lambda: self.world.set_binding_data(name, (node, role), says),
+                )
 
-    @rule(data=st.data())
-    def plan(self, data: st.DataObject) -> None:
-        self.do_plan(self.a_deployment(data))
+    def plan(self, dice: Dice) -> None:
+        self.do_plan(self.a_deployment(dice, proposed=True))
 
     def do_plan(self, name: str) -> None:
         expected: list[naive.Plan] = []
@@ -313,20 +343,21 @@ class Both(RuleBasedStateMachine):
 
     def compare_plans(self, planned: CommitPlan, expected: naive.Plan) -> None:
         for what in ("created", "rerun", "held_back", "removed"):
-            lines = {(line.node, line.role) for line in getattr(planned, what)}
-            same({(what, *line) for line in lines}, {(what, *key) for key in getattr(expected, what)})
+            lines = {(what, line.node, line.role) for line in getattr(planned, what)}
+            same(lines, {(what, *key) for key in getattr(expected, what)})
         assert (set(planned.moved), set(planned.wiped)) == (expected.moved, expected.wiped)
 
-    @rule(data=st.data())
-    def commit(self, data: st.DataObject) -> None:
-        name = self.a_deployment(data)
-        how = data.draw(st.sampled_from(("as planned", "as planned", "as planned", "as seen before", "unseen")), "how")
-        if how == "as planned":
+    def commit(self, dice: Dice) -> None:
+        self.do_commit(dice, self.a_deployment(dice, proposed=True))
+
+    def do_commit(self, dice: Dice, name: str) -> None:
+        """Mostly right after a look at the plan; at times with the plan of an earlier look, or with none."""
+        if not dice.one_in(4):
             self.plans.pop(name, None)
             self.do_plan(name)
-        digest, seen = self.plans.get(name, (None, None)) if how != "unseen" else (None, None)
+        digest, seen = self.plans.get(name, (None, None))
         expected: list[naive.Plan] = []
-        before = dict(self.seen.noderoles)
+        before = self.seen.noderoles
         planned = self.edited(
             name,
             lambda session, home: commits.commit(session, home, digest),
@@ -340,35 +371,41 @@ class Both(RuleBasedStateMachine):
     def left_active(self, key: Key) -> bool:
         return key in self.seen.noderoles and self.seen.noderoles[key].state != ACTIVE
 
-    @rule(data=st.data())
-    def rollback(self, data: st.DataObject) -> None:
-        name = self.a_deployment(data)
-        if not self.world.deployments[name].snapshots:
+    def rollback(self, dice: Dice) -> None:
+        name = self.a_deployment(dice)
+        line = self.world.deployments[name].snapshots
+        past_ones = [number for number, one in enumerate(line) if one.state != "proposed"]
+        if not past_ones:
             return
-        number = data.draw(st.integers(0, len(self.world.deployments[name].snapshots) - 1), "snapshot")
+        if self.world.deployments[name].proposal() is not None and not dice.one_in(4):
+            self.edited(name, snapshots.discard, lambda: self.world.discard(name))
+        number = dice.draw(sampled_from(past_ones))
         past = self.world.deployments[name].snapshots[number]
         id = self.seen.snapshots[name][number].id
-        restored: list[Snapshot] = []
         answer = self.edited(
             name,
             lambda session, home: snapshots.rollback(session, home, id),
-            lambda: restored.append(self.world.rollback(name, number)),
+            lambda: self.world.rollback(name, number),
         )
         if answer is not None:
-            lost = {key for key in past.bindings if key[0] not in self.world.nodes or key[1] not in self.world.roles}
-            assert set(answer.not_restorable) == lost
-            intent = self.seen.snapshots[name][-1]
-            assert {k: v for k, v in intent.bindings.items() if k in past.bindings} == {
-                k: v for k, v in past.bindings.items() if k not in lost
-            }
-            assert {k: v for k, v in intent.roles.items() if k in past.roles} == {
-                k: v for k, v in past.roles.items() if k in self.world.roles
-            }
+            self.compare_intent(name, past, set(answer.not_restorable))
+
+    def compare_intent(self, name: str, past: Snapshot, not_restorable: set[Key]) -> None:
+        """The proposal says what the past snapshot said, but for nodes and roles that are gone."""
+        lost = {key for key in past.bindings if key[0] not in self.world.nodes or key[1] not in self.world.roles}
+        assert not_restorable == lost
+        intent = self.seen.snapshots[name][-1]
+        wanted = {key: says for key, says in past.bindings.items() if key not in lost}
+        assert {key: says for key, says in intent.bindings.items() if key in past.bindings} == wanted
+        roles = {role: says for role, says in past.roles.items() if role in self.world.roles}
+        assert {role: says for role, says in intent.roles.items() if role in past.roles} == roles
 
     # --- work
 
-    @rule(limit=st.integers(1, 6))
-    def claim(self, limit: int) -> None:
+    def claim(self, dice: Dice) -> None:
+        self.do_claim(dice.draw(integers(1, 6)))
+
+    def do_claim(self, limit: int) -> None:
         runnable = self.world.runnable()
         cap = limit + len(self.running())
         work = self.really(lambda session: claim(session, Claimant("test"), cap))
@@ -380,22 +417,22 @@ class Both(RuleBasedStateMachine):
         assert len(slots) == len(set(slots)), "two at once in one slot"
         every = {key if self.world.nodes[key[0]].system else key[0] for key in runnable}
         assert len(slots) == min(limit, len(every)), "something that could run was left out"
-        assert settled == {key for key in [*started, *settled] if self.world.unchanged(key)}
+        same(settled, {key for key in [*started, *settled] if self.world.unchanged(key)})
         for key, run in started.items():
-            assert run.input == staged(self.world, key, wall=True)
+            expected = staged(self.world, key, wall=True)
+            assert run.input == expected, f"{key} was handed {run.input}, not {expected}"
             self.runs[key] = run.id
         for key in [*started, *settled]:
             self.world.claim(key)
         self.seen = self.loop.run_until_complete(look(self.store))
 
     def running(self) -> list[Key]:
-        return sorted(key for key, one in self.world.noderoles.items() if one.state == TRANSITION)
+        return [key for key, one in self.world.noderoles.items() if one.state == TRANSITION]
 
-    @precondition(lambda self: self.running())
-    @rule(data=st.data(), ok=st.sampled_from((True, True, True, False)), wall=layers())
-    def settle(self, data: st.DataObject, ok: bool, wall: dict[str, Any]) -> None:
-        key = data.draw(st.sampled_from(self.running()), "noderole")
-        self.do_settle(key, ok, wall)
+    def settle(self, dice: Dice) -> None:
+        if self.running():
+            key = dice.draw(sampled_from(self.running()))
+            self.do_settle(key, not dice.one_in(4), dice.draw(layers()))
 
     def do_settle(self, key: Key, ok: bool, wall: dict[str, Any]) -> None:
         run_id = self.runs[key]
@@ -404,37 +441,32 @@ class Both(RuleBasedStateMachine):
             lambda: self.world.settle(key, ok, wall),
         )
 
-    @precondition(lambda self: self.over())
-    @rule(data=st.data())
-    def settle_too_late(self, data: st.DataObject) -> None:
+    def settle_too_late(self, dice: Dice) -> None:
         """The result of a run that is over changes nothing."""
-        run_id = data.draw(st.sampled_from(self.over()), "run")
-        self.both(lambda session: settle(session, [Finished(run_id, wall={"late": 1})]), lambda: None)
+        over = [id for key, id in self.runs.items() if key not in self.running()]
+        if over:
+            run_id = dice.draw(sampled_from(over))
+            self.both(lambda session: settle(session, [Finished(run_id, wall={"late": 1})]), lambda: None)
 
-    def over(self) -> list[int]:
-        running = self.running()
-        return sorted(id for key, id in self.runs.items() if key not in running)
-
-    @rule(rounds=st.integers(1, 8))
-    def work(self, rounds: int) -> None:
+    def work(self, dice: Dice) -> None:
         """Let all that can run succeed, for a few rounds."""
-        for _ in range(rounds):
-            self.claim(6)
+        for _ in range(dice.draw(integers(1, 6))):
+            self.do_claim(9)
             running = self.running()
             for key in running:
                 self.do_settle(key, True, self.world.noderoles[key].wall)
             if not running:
                 break
 
-    @precondition(lambda self: self.world.noderoles)
-    @rule(data=st.data(), reinstall=st.booleans())
-    def retry(self, data: st.DataObject, reinstall: bool) -> None:
-        key = data.draw(st.sampled_from(sorted(self.world.noderoles)), "noderole")
-        trigger = Trigger.REINSTALL if reinstall else Trigger.RETRY
-        self.both(
-            lambda session: retry(session, self.seen.noderoles[key].id, trigger),
-            lambda: self.world.retry(key, reinstall),
-        )
+    def retry(self, dice: Dice) -> None:
+        if self.world.noderoles:
+            key = dice.draw(sampled_from(list(self.world.noderoles)))
+            reinstall = dice.one_in(2)
+            trigger = Trigger.REINSTALL if reinstall else Trigger.RETRY
+            self.both(
+                lambda session: retry(session, self.seen.noderoles[key].id, trigger),
+                lambda: self.world.retry(key, reinstall),
+            )
 
     # --- what must hold after each step
 
