@@ -13,11 +13,15 @@ from rackwright.domain import catalogue as product
 FLAGS: Sequence[frozenset[str]] = [
     frozenset(flags.split())
     for flags in (
-        *("", "", "", "", "implicit", "implicit", "cluster", "cluster", "cluster", "service", "destructive"),
-        *("abstract", "milestone", "implicit destructive", "cluster destructive", "cluster service", "powersave"),
+        *[""] * 8,
+        *["implicit"] * 5,
+        *["cluster"] * 7,
+        *("service", "destructive", "destructive", "abstract", "milestone", "powersave"),
+        *("implicit destructive", "cluster destructive", "cluster service"),
     )
 ]
 FIRST_FLAGS: Sequence[frozenset[str]] = [
+    *FLAGS,
     *FLAGS,
     *(frozenset(flags.split()) for flags in ("discovery", "discovery implicit", "discovery cluster", "bootstrap")),
 ]
@@ -87,7 +91,7 @@ def _role(dice: Dice, names: list[str], index: int, attribs: list[str]) -> Role:
     role = Role(names[index], jig=dice.draw(sampled_from(("hand", "hand", "tool"))))
     role.flags = set(dice.draw(sampled_from(FIRST_FLAGS if index < 2 else FLAGS)))
     role.provides = some(others, 3, 1)
-    role.requires = list(dict.fromkeys(some(before, 1, 2) + some([*others, "ghost"], 25, 1)))
+    role.requires = list(dict.fromkeys(some(before, 1, 2) + some([*others, "ghost"], 60, 1)))
     role.requires = [name for name in role.requires if name not in role.provides]
     role.attaches = [name for name in some(after, 6, 1) if name not in role.requires]
     role.conflicts = some(others, 5, 1)
