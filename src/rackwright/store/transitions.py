@@ -158,8 +158,15 @@ async def dirty_takers(session: Session, sources: Collection[int]) -> None:
     each other for ever.
     """
     for source, taking in (await takers(session, sources)).items():
-        await dirty(session, taking)
-        restless = await session.rows(_COUNT_CAUSE, ids=sorted(taking), source=source, limit=OSCILLATION)
+        moves = await dirty(session, taking)
+        restless = await session.rows(
+            _COUNT_CAUSE,
+            ids=sorted(taking),
+            moved=[one.id for one in moves],
+            running=int(TRANSITION),
+            source=source,
+            limit=OSCILLATION,
+        )
         if restless:
             ids = [row.id for row in restless]
             await move(
@@ -175,7 +182,8 @@ WITH counted AS (
         dirtied_times = CASE WHEN recent THEN dirtied_times + 1 ELSE 1 END,
         dirtied_since = CASE WHEN recent THEN dirtied_since ELSE now() END
     FROM (SELECT id, dirtied_by = :source AND dirtied_since > now() - interval '10 minutes' IS TRUE AS recent
-          FROM node_roles WHERE id = ANY (:ids) ORDER BY id FOR UPDATE) before
+          FROM node_roles WHERE id = ANY (:ids) AND (id = ANY (:moved) OR state = :running)
+          ORDER BY id FOR UPDATE) before
     WHERE nr.id = before.id RETURNING nr.id, nr.dirtied_times
 )
 SELECT counted.id, r.name || ' on ' || n.name AS title FROM counted

@@ -10,6 +10,7 @@ from rackwright.store import commits, snapshots
 from rackwright.store.barclamps import import_barclamps
 from rackwright.store.database import Database
 from rackwright.store.deployments import create_deployment, delete_deployment
+from rackwright.store.noderoles import retry
 from rackwright.store.nodes import boot_node, delete_node, move_node, update_node
 from rackwright.store.session import Session, Store
 from rackwright.store.slots import check_slots
@@ -199,3 +200,13 @@ async def test_a_commit_removes_nothing_that_its_snapshot_binds(rack: Rack) -> N
     await rack.bind("web@n1")
     with pytest.raises(Conflict, match="is bound in this proposal"):
         await rack.edit("d", commits.commit)
+
+
+async def test_what_only_waits_while_its_inputs_change_does_not_oscillate(rack: Rack) -> None:
+    await rack.fill(barclamp("db", "web requires=db"))
+    await rack.commit("web@n1")
+    for size in range(8):
+        assert await rack.start() == {"db@n1"}
+        await rack.end("db@n1", size=size)
+        await rack.do(retry, (await rack.find("db@n1")).id)
+    assert await rack.states() == {"db@n1": TODO, "web@n1": BLOCKED}
