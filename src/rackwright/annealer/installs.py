@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import psycopg
 from sqlalchemy.exc import DBAPIError
 
+from rackwright.domain.errors import RackwrightError
 from rackwright.domain.install import Act
 from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Probe
 from rackwright.store import attempts
 from rackwright.store.attempts import Action
 from rackwright.store.boot import INSTALL_CHANNEL
+from rackwright.store.locks import INSTALL_LOCK
 from rackwright.store.nodes import get_node
 from rackwright.store.session import Session, Store
 from rackwright.store.settings import read_setting
@@ -65,7 +67,7 @@ class Installs:
             await attempts.advance(session, limit)
             return await attempts.due_actions(session)
 
-        return await self.store.change(work, actor=ACTOR)
+        return await self.store.change(work, actor=ACTOR, lock=INSTALL_LOCK)
 
     async def act(self, action: Action) -> None:
         """Do one thing to a machine. What fails is due again, until the attempt's deadline."""
@@ -76,7 +78,9 @@ class Installs:
             else:
                 await self._probe(action, node)
         except HammerFailed as error:
-            log.warning("%s of %s failed, trying again: %s", action.act, action.node_id, error)
+            log.warning("%s of node %s failed, trying again: %s", action.act, action.node_id, error)
+        except RackwrightError as error:
+            log.warning("%s of node %s is moot: %s", action.act, action.node_id, error.message)
         except (DBAPIError, OSError) as error:
             log.warning("cannot record %s of node %s: %s", action.act, action.node_id, str(error).splitlines()[0])
 
@@ -89,6 +93,10 @@ class Installs:
     async def _reboot(self, action: Action, node: HammerNode) -> None:
         hammer = self.reach.hammer(node)
         await hammer.boot_device(node, BootDevice.NETWORK)
+        async with self.store.read() as session:
+            due = await attempts.still_due(session, action)
+        if not due:
+            return
         await hammer.reset(node)
         await self.store.change(lambda session: attempts.rebooted(session, action.attempt_id), actor=ACTOR)
 

@@ -60,8 +60,8 @@ class Transition:
 
     sources: frozenset[NodeRoleState]
     target: NodeRoleState | None
-    spares_destructive: bool = False
-    """A destructive noderole that is ACTIVE stays so: it must never run again by itself."""
+    spares_destructive: frozenset[NodeRoleState] = frozenset()
+    """A destructive noderole stays in these: it must never run again by itself, not even after a failure."""
     forces: bool = False
     """It runs even if its inputs are those of the last success."""
     forgets: bool = False
@@ -82,15 +82,19 @@ TRANSITIONS: dict[Trigger, Transition] = {
     Trigger.STALE: Transition(_from(TRANSITION), None),
     Trigger.LOST: Transition(_from(TRANSITION), None, forces=True),
     Trigger.UNCHANGED: Transition(_from(TODO), ACTIVE),
-    Trigger.DIRTY: Transition(_from(ACTIVE), None, spares_destructive=True),
+    Trigger.DIRTY: Transition(_from(ACTIVE), None, spares_destructive=_from(ACTIVE)),
     Trigger.OSCILLATE: Transition(_from(TODO, BLOCKED), ERROR),
-    Trigger.CHANGE: Transition(_from(ACTIVE, ERROR, TODO, BLOCKED), None, spares_destructive=True),
-    Trigger.RETRY: Transition(_from(ERROR, ACTIVE), TODO, spares_destructive=True, forces=True),
+    Trigger.CHANGE: Transition(_from(ACTIVE, ERROR, TODO, BLOCKED), None, spares_destructive=_from(ACTIVE)),
+    Trigger.RETRY: Transition(_from(ERROR, ACTIVE), TODO, spares_destructive=_from(ACTIVE), forces=True),
     Trigger.REINSTALL: Transition(_from(ERROR, ACTIVE), TODO, forces=True),
     Trigger.REBOOT: Transition(
-        _from(ACTIVE, ERROR, TODO, BLOCKED, TRANSITION), None, spares_destructive=True, forces=True
+        # A machine whose install failed reboots: that must not be what wipes it once more.
+        _from(ACTIVE, ERROR, TODO, BLOCKED, TRANSITION),
+        None,
+        spares_destructive=_from(ACTIVE, ERROR),
+        forces=True,
     ),
-    Trigger.REGROUP: Transition(_from(ACTIVE), BLOCKED, spares_destructive=True),
+    Trigger.REGROUP: Transition(_from(ACTIVE), BLOCKED, spares_destructive=_from(ACTIVE)),
 }
 
 
@@ -99,7 +103,7 @@ def target(trigger: Trigger, state: NodeRoleState, *, unmet: int, destructive: b
     transition = TRANSITIONS[trigger]
     if state not in transition.sources:
         return None
-    if destructive and transition.spares_destructive and state is ACTIVE:
+    if destructive and state in transition.spares_destructive:
         return None
     if transition.target is not None:
         return transition.target

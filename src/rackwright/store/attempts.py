@@ -30,6 +30,7 @@ class AttemptRecord:
 
     id: int
     node_id: int
+    node_role_id: int
     run_id: int
     target_os: str
     frozen: JsonObject
@@ -38,13 +39,22 @@ class AttemptRecord:
 
 
 async def open_attempt(session: Session, run: Run, target_os: str, frozen: JsonObject) -> None:
-    """Freeze what is to be installed. From here on the attempt is advanced by whoever looks; safe to repeat."""
+    """Freeze what is to be installed. From here on the attempt is advanced by whoever looks.
+
+    The run is accepted in this same transaction: a worker that dies before has done nothing, and one that dies after
+    is not missed.
+    """
+    if not await settle(session, [Finished(run.id, accepted=True)]):
+        raise Conflict(Rule.BUSY, f"Run {run.id} of {run.role} on {run.node} is over: somebody else has it.")
+    earlier = await _locked(session, "node_id = :id AND ended_at IS NULL", id=run.node_id)
+    if earlier is not None:
+        await take(session, earlier, install.expired(earlier.state, "A newer install took its place"))
     node = await session.row("SELECT boot_id FROM nodes WHERE id = :id", id=run.node_id)
     if node is None:
         raise NotFound("node", run.node_id)
     await session.run(
         "INSERT INTO install_attempts (node_id, node_role_id, run_id, stage, target_os, frozen, boot_id)"
-        " VALUES (:node_id, :node_role_id, :run_id, :stage, :target_os, :frozen, :boot_id) ON CONFLICT DO NOTHING",
+        " VALUES (:node_id, :node_role_id, :run_id, :stage, :target_os, :frozen, :boot_id)",
         node_id=run.node_id,
         node_role_id=run.node_role_id,
         run_id=run.id,
@@ -56,6 +66,13 @@ async def open_attempt(session: Session, run: Run, target_os: str, frozen: JsonO
     await _wake(session)
 
 
+async def end_attempt(session: Session, run_id: int, why: str) -> None:
+    """End the attempt of a run, if it has one, together with it: no boot after this one may be the installer."""
+    attempt = await _locked(session, "run_id = :id AND ended_at IS NULL", id=run_id)
+    if attempt is not None:
+        await take(session, attempt, install.expired(attempt.state, why))
+
+
 async def _wake(session: Session) -> None:
     await session.run(f"NOTIFY {INSTALL_CHANNEL}")
 
@@ -63,14 +80,16 @@ async def _wake(session: Session) -> None:
 # --- reading and writing one
 
 _SELECT = """
-SELECT id, node_id, run_id, stage, target_os, frozen, generation, source, boot_id, installer_boot_id, error
+SELECT id, node_id, node_role_id, run_id, stage, target_os, frozen, generation, source, boot_id, installer_boot_id, error
 FROM install_attempts
 """
 
 
 def _record(row: Row[Any]) -> AttemptRecord:
     state = Attempt(Stage(row.stage), row.boot_id, row.installer_boot_id, row.source, row.error)
-    return AttemptRecord(row.id, row.node_id, row.run_id, row.target_os, row.frozen, row.generation, state)
+    return AttemptRecord(
+        row.id, row.node_id, row.node_role_id, row.run_id, row.target_os, row.frozen, row.generation, state
+    )
 
 
 async def _locked(session: Session, where: str, **values: object) -> AttemptRecord | None:
@@ -122,26 +141,42 @@ async def _do(session: Session, attempt: AttemptRecord, after: Attempt, act: Act
         await emit(session, "install.alarm", attempt.id, node_id=attempt.node_id, data={"error": after.error})
     elif act is Act.FAIL:
         await settle(session, [Finished(attempt.run_id, ok=False, error=after.error)])
+        await _rerun_if_rebooted(session, attempt)
     elif act is Act.SUCCEED:
         await settle(session, [Finished(attempt.run_id, wall={"installed": {"os": attempt.target_os}})])
         await update_node(session, attempt.node_id, {"alive": True})
         await move(session, Trigger.REBOOT, await noderoles_of(session, attempt.node_id, COMMITTED))
 
 
+async def _rerun_if_rebooted(session: Session, attempt: AttemptRecord) -> None:
+    """A boot during the attempt was only noted; it counts now, but never for the install itself."""
+    boot_id = await session.value("SELECT boot_id FROM nodes WHERE id = :id", id=attempt.node_id)
+    if boot_id != attempt.state.boot_id:
+        others = set(await noderoles_of(session, attempt.node_id, COMMITTED)) - {attempt.node_role_id}
+        await move(session, Trigger.REBOOT, others)
+
+
 # --- advancing
 
 
 async def advance(session: Session, max_installs: int = DEFAULT_MAX_INSTALLS) -> None:
-    """Look at every open attempt that may go on without the machine: room, deadline, providers."""
-    rows = await session.rows(f"{_SELECT} WHERE ended_at IS NULL ORDER BY id FOR UPDATE SKIP LOCKED")
+    """Look at every open attempt that may go on without the machine: room, deadline, providers. Needs INSTALL_LOCK.
+
+    One that somebody else holds is just being advanced, which ends in another look.
+    """
+    over = {row.id: _why_over(row) for row in await session.rows(_OVER)}
+    rows = await session.rows(
+        f"{_SELECT} WHERE ended_at IS NULL AND (stage IN ('waiting', 'publishing') OR id = ANY (:over))"
+        " ORDER BY id FOR UPDATE SKIP LOCKED",
+        over=list(over),
+    )
     under_way = await session.value(
         "SELECT count(*) FROM install_attempts WHERE ended_at IS NULL AND stage <> 'waiting'"
     )
     for row in rows:
         attempt = _record(row)
-        ended = await _ended(session, attempt)
-        if ended:
-            await take(session, attempt, install.expired(attempt.state, ended))
+        if attempt.id in over:
+            await take(session, attempt, install.expired(attempt.state, over[attempt.id]))
         elif attempt.state.stage is Stage.WAITING and under_way < max_installs:
             await take(session, attempt, install.begin(attempt.state))
             under_way += 1
@@ -154,16 +189,18 @@ async def _lagging(session: Session, attempt: AttemptRecord) -> list[str]:
     return await lagging_providers(session, attempt.node_id, attempt.generation)
 
 
-async def _ended(session: Session, attempt: AttemptRecord) -> str:
-    """Why an attempt must end although nobody said so; empty if it need not."""
-    run = await session.row(
-        "SELECT state, error, deadline, now() > started_at + deadline * interval '1 second' AS overdue"
-        " FROM runs WHERE id = :id",
-        id=attempt.run_id,
-    )
-    if run is None or run.state not in ("running", "accepted"):
-        return f"Its run is over: {run.error or run.state if run else 'it is gone'}"
-    return f"The installer did not finish within {run.deadline:g} s" if run.overdue else ""
+# Attempts that must end although nobody told them: past their deadline, or their run ended without them.
+_OVER = """
+SELECT a.id, r.state, r.error, r.deadline FROM install_attempts a LEFT JOIN runs r ON r.id = a.run_id
+WHERE a.ended_at IS NULL
+  AND (r.id IS NULL OR r.state <> 'accepted' OR now() > r.started_at + r.deadline * interval '1 second')
+"""
+
+
+def _why_over(row: Row[Any]) -> str:
+    if row.state == "accepted":
+        return f"The installer did not finish within {row.deadline:g} s"
+    return f"Its run is over: {row.error or row.state or 'it is gone'}"
 
 
 @dataclass(frozen=True)
@@ -188,6 +225,17 @@ async def due_actions(session: Session, lease: float = 30.0) -> list[Action]:
         lease=lease,
     )
     return [Action(row.id, row.node_id, Act.REBOOT if row.stage == Stage.REBOOTING else Act.PROBE) for row in rows]
+
+
+async def still_due(session: Session, action: Action) -> bool:
+    """Whether to go ahead: a server that was paused in between might reset a machine that is long installing."""
+    return bool(
+        await session.value(
+            "SELECT 1 FROM install_attempts WHERE id = :id AND acting_until > now()"
+            " AND (stage = 'rebooting' AND rebooted_at IS NULL OR stage = 'probing')",
+            id=action.attempt_id,
+        )
+    )
 
 
 async def rebooted(session: Session, attempt_id: int) -> None:

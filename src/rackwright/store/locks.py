@@ -8,3 +8,5 @@ GRAPH_LOCK: Final = 0x5241434B02
 """Held by whatever adds or removes noderoles, edges, nodes, deployments or roles."""
 CAP_LOCK: Final = 0x5241434B03
 """Held by a pass of the annealer, so that the number of running runs it counted stays true."""
+INSTALL_LOCK: Final = 0x5241434B04
+"""Held by a look at all install attempts, so that the number under way it counted stays true."""

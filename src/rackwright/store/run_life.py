@@ -7,11 +7,15 @@ from datetime import datetime
 from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.runs import DEFAULT_DEADLINE
 from rackwright.domain.states import ACTIVE, ERROR, PROPOSED, Trigger
+from rackwright.store.attempts import end_attempt
 from rackwright.store.noderoles import NodeRoleRecord, erase_doomed, get_noderole
 from rackwright.store.runs import Finished, settle
 from rackwright.store.session import Session
 from rackwright.store.slots import WORK_CHANNEL
 from rackwright.store.transitions import dirty, move
+
+INSTALL_JIG = "os-install"
+"""The kind of jig whose runs become install attempts."""
 
 LOG_LIMIT = 10 * 1024 * 1024
 """Characters of log kept of a run."""
@@ -86,9 +90,12 @@ async def take_over(session: Session) -> list[int]:
     await _tell(session, [row.id for row in lost])
     await _requeue(session, [row.id for row in lost if row.refresh])
     ids = [row.node_role_id for row in lost if not row.refresh]
+    # An install does nothing to its machine before its run is accepted, and an accepted run has no worker to lose.
     destructive = await session.rows(
-        "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id AND r.destructive WHERE nr.id = ANY (:ids)",
+        "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id AND r.destructive"
+        " JOIN jigs j ON j.name = r.jig AND j.kind <> :install WHERE nr.id = ANY (:ids)",
         ids=ids,
+        install=INSTALL_JIG,
     )
     spoilt = {row.id for row in destructive}
     await move(
@@ -134,9 +141,13 @@ async def _tell(session: Session, run_ids: Sequence[int]) -> None:
 
 
 async def end_overdue(session: Session) -> list[int]:
-    """Fail accepted runs that are past their deadline. (A worker ends those it executes by itself.)"""
+    """Fail accepted runs that are past their deadline.
+
+    A worker ends those it executes by itself, and an install attempt its own: it knows how far it had come.
+    """
     rows = await session.rows(
         "SELECT id, deadline FROM runs WHERE state = 'accepted' AND started_at + deadline * interval '1 second' < now()"
+        " AND NOT EXISTS (SELECT FROM install_attempts a WHERE a.run_id = runs.id AND a.ended_at IS NULL)"
         " ORDER BY id FOR UPDATE SKIP LOCKED"
     )
     return await settle(
@@ -171,6 +182,7 @@ async def cancel_run(session: Session, id: int) -> None:
     await session.run(f"NOTIFY {CANCEL_CHANNEL}, '{int(id)}'")
     if not run.refresh:
         await move(session, Trigger.FAIL, [run.node_role_id], error=f"cancelled by {session.actor}")
+        await end_attempt(session, id, f"Cancelled by {session.actor}")
         await erase_doomed(session, [run.node_role_id])
 
 

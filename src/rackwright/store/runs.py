@@ -209,6 +209,7 @@ def _run(row: Row[Any], noderole: StagedNodeRole, jigs: Mapping[str, Jig]) -> Ru
 
 # --- settling
 
+# A destructive one that succeeded stays so even if its inputs changed in the meantime: it never runs twice by itself.
 _SETTLE = f"""
 WITH given AS (
     SELECT * FROM jsonb_to_recordset(:given) AS given (id bigint, answer text, error text, wall jsonb)
@@ -222,9 +223,11 @@ WITH given AS (
 ), before AS (
     SELECT nr.id, nr.state AS was, nr.wall AS old_wall, ended.id AS run_id, ended.hash, ended.wall, ended.error,
         ended.refresh, ended.state AS run_state,
-        CASE WHEN nr.inputs_rev = ended.inputs_rev THEN {int(TRANSITIONS[Trigger.SUCCEED].target or 0)}
+        CASE WHEN nr.inputs_rev = ended.inputs_rev OR r.destructive
+             THEN {int(TRANSITIONS[Trigger.SUCCEED].target or 0)}
              WHEN nr.unmet > 0 THEN {int(BLOCKED)} ELSE {int(TODO)} END AS after_success
     FROM ended JOIN node_roles nr ON nr.id = ended.node_role_id AND (nr.run_id = ended.id OR ended.refresh)
+    JOIN roles r ON r.id = nr.role_id
     WHERE ended.state <> 'accepted'
     ORDER BY nr.id FOR UPDATE OF nr
 ), moved AS (

@@ -33,7 +33,7 @@ async def move(session: Session, trigger: Trigger, ids: Collection[int], *, erro
         ids=sorted(ids),
         sources=[int(source) for source in sorted(transition.sources)],
         target=None if transition.target is None else int(transition.target),
-        spares=transition.spares_destructive,
+        spares=[int(state) for state in sorted(transition.spares_destructive)],
         forces=transition.forces,
         forgets=transition.forgets,
         error=error,
@@ -58,7 +58,7 @@ _MOVE = f"""
 WITH before AS (
     SELECT nr.id, nr.state FROM node_roles nr JOIN roles r ON r.id = nr.role_id
     WHERE nr.id = ANY (:ids) AND nr.state = ANY (CAST(:sources AS smallint[]))
-      AND NOT (:spares AND r.destructive AND nr.state = {int(ACTIVE)})
+      AND NOT (r.destructive AND nr.state = ANY (CAST(:spares AS smallint[])))
       AND (CAST(:target AS smallint) IS DISTINCT FROM {int(TODO)} OR nr.unmet = 0)
       AND (CAST(:target AS smallint) IS DISTINCT FROM {int(BLOCKED)} OR nr.unmet > 0)
     ORDER BY nr.id FOR UPDATE OF nr

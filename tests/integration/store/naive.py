@@ -368,6 +368,8 @@ class World(NaiveGraph):
                 self.erase({one.key})
             elif one.state == TRANSITION and self.destroys(one.key):
                 one.state, one.succeeded_with = ERROR, None
+            elif one.state == ERROR and self.destroys(one.key):
+                continue  # a failed install does not start again because its machine rebooted
             elif one.state != PROPOSED and not self.spared(one.key):
                 one.state, one.forced = WAITING, True
 
@@ -406,7 +408,7 @@ class World(NaiveGraph):
         else:
             before, one.wall = one.wall, wall
             one.succeeded_with, one.forced = one.running_with, False
-            one.state = WAITING if one.stale else ACTIVE
+            one.state = WAITING if one.stale and not self.destroys(key) else ACTIVE
             if before != wall:
                 self._dirty_takers(key)
 

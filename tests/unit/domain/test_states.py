@@ -22,7 +22,7 @@ OSCILLATE    -         error    error       -           -            -
 CHANGE       -         by       by          -           by/spare     by
 RETRY        -         -        -           -           todo/spare   todo
 REINSTALL    -         -        -           -           todo         todo
-REBOOT       -         by       by          by          by/spare     by
+REBOOT       -         by       by          by          by/spare     by/spare
 REGROUP      -         -        -           -           blocked/spare  -
 """
 
