@@ -11,6 +11,7 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import NotFound
 from rackwright.domain.runs import Run
 from rackwright.jigs.dhcp_database import HeldEntries
+from rackwright.jigs.parcel import Places
 from rackwright.jigs.registry import Equipment
 from rackwright.jigs.role_provided import Transitions
 from rackwright.jigs.script import ScriptJig
@@ -45,6 +46,8 @@ class Means:
     def __init__(self, store: Store, home: Path, own_node: int | None) -> None:
         self._store = store
         self._own_node = own_node
+        # Its own, below its home: servers of two databases on one host must not fence each other off.
+        self._places = Places(str(home / "jig" / "locks"), str(home / "jig" / "work"))
         watch = HostKeyWatch(self.pin_host_key, self.suspect_host_key)
         self.connections = Connections(server_key(home), watch)
 
@@ -77,6 +80,7 @@ class Means:
             host_key=row.host_key,
             first_use=row.host_key is None,
             local=node_id == self._own_node,
+            places=self._places if node_id == self._own_node else Places(),
         )
 
     async def pin_host_key(self, node_id: int, key: str) -> None:

@@ -80,7 +80,8 @@ async def _wake(session: Session) -> None:
 # --- reading and writing one
 
 _SELECT = """
-SELECT id, node_id, node_role_id, run_id, stage, target_os, frozen, generation, source, boot_id, installer_boot_id, error
+SELECT id, node_id, node_role_id, run_id, stage, target_os, frozen, generation, source, boot_id, installer_boot_id,
+       error
 FROM install_attempts
 """
 
