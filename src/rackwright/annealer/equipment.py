@@ -1,6 +1,8 @@
 """What the jigs of a server are given: ways to the store, the server's SSH key, and clients."""
 
+import hashlib
 import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import NotFound
 from rackwright.domain.runs import Run
 from rackwright.jigs.dhcp_database import HeldEntries
-from rackwright.jigs.parcel import Places
+from rackwright.jigs.parcel import BadParcel, Places
 from rackwright.jigs.registry import Equipment
 from rackwright.jigs.role_provided import Transitions
 from rackwright.jigs.script import ScriptJig
@@ -40,6 +42,16 @@ def server_key(home: Path) -> asyncssh.SSHKey:
         return asyncssh.read_private_key(path)
 
 
+def _local_places(home: Path) -> Places:
+    try:
+        return Places(str(home / "jig" / "locks"), str(home / "jig" / "work"))
+    except BadParcel:
+        # A home whose name the wrapper's shell line cannot hold: a folder of this user's own, named after it.
+        mark = hashlib.sha256(str(home).encode()).hexdigest()[:16]
+        folder = Path(tempfile.gettempdir()) / f"rackwright-{os.getuid()}-{mark}"
+        return Places(str(folder / "locks"), str(folder / "work"))
+
+
 class Means:
     """One server process's means for its jigs."""
 
@@ -47,7 +59,7 @@ class Means:
         self._store = store
         self._own_node = own_node
         # Its own, below its home: servers of two databases on one host must not fence each other off.
-        self._places = Places(str(home / "jig" / "locks"), str(home / "jig" / "work"))
+        self._places = _local_places(home)
         watch = HostKeyWatch(self.pin_host_key, self.suspect_host_key)
         self.connections = Connections(server_key(home), watch)
 
@@ -59,6 +71,7 @@ class Means:
             boot_provider=HeldEntries(),
             record_served=self.record_served,
             script=ScriptJig(self.scripts, self.target, self.connections, lambda run: run.deadline),
+            state_tree=self.state_tree,
             http=http,
         )
 
@@ -67,6 +80,13 @@ class Means:
         stored = self._store.known_catalogue
         path = stored.paths.get(role) if stored else None
         return sorted((Path(path) / "script" / "roles" / role).glob("*.sh")) if path else []
+
+    def state_tree(self, role: str) -> Path | None:
+        """The state tree of a role, beside its barclamp's scripts."""
+        stored = self._store.known_catalogue
+        path = stored.paths.get(role) if stored else None
+        folder = Path(path) / "states" / role if path else None
+        return folder if folder is not None and folder.is_dir() else None
 
     async def target(self, node_id: int) -> Target:
         """How a node is reached. A key may be pinned on first use: the provisioning network is the trust boundary."""

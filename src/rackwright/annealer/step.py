@@ -12,6 +12,7 @@ from functools import partial
 from rackwright.annealer.hooks import Delivered, HookDispatcher
 from rackwright.annealer.logs import RunLogs
 from rackwright.domain.runs import Answer, Outcome, Run
+from rackwright.domain.sealed import masked
 from rackwright.domain.states import ACTIVE, PROPOSED
 from rackwright.domain.why import Reason
 from rackwright.jigs.base import Jig, Log
@@ -108,7 +109,8 @@ async def outcome_of(store: Store, jigs: Mapping[str, Jig], run: Run, write: Log
         return Outcome.failure(f"This server has no jig of kind {run.kind!r}.")
     known = store.known_catalogue
     if known is None or known.catalogue.has_secrets:
-        run = replace(run, input=store.vault.open_input(run.input))
+        hidden = frozenset(key for key, value in run.input.items() if masked(value) != value)
+        run = replace(run, input=store.vault.open_input(run.input), secrets=hidden)
     try:
         if is_instant(jig):
             return await jig.run(run, write)

@@ -42,6 +42,8 @@ class Run:
     attempt: int = 1
     refresh: bool = False
     trace: str = ""
+    secrets: frozenset[str] = frozenset()
+    """The top keys of `input` below which there is a secret, now in the clear: not to be shown."""
 
     @property
     def token(self) -> int:

@@ -9,7 +9,7 @@ import json
 import re
 import shlex
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -55,7 +55,15 @@ class Parcel:
 
 def pack(run: Run, scripts: Sequence[Path], places: Places, nonce: str) -> Parcel:
     """The parcel of a run. `nonce` must be new for each."""
-    files = [(f"scripts/{name}", content, 0o700) for name, content in _read_scripts(scripts)]
+    return pack_files(run, _read_scripts(scripts), {}, places, nonce)
+
+
+def pack_files(
+    run: Run, scripts: Sequence[tuple[str, bytes]], more: Mapping[str, bytes], places: Places, nonce: str
+) -> Parcel:
+    """The same from what is in memory: scripts in their order, and `more` files to lie beside them."""
+    files = [(f"scripts/{name}", content, 0o700) for name, content in scripts]
+    files += [(f"more/{name}", content, 0o600) for name, content in more.items()]
     files.append(("attrs.json", json.dumps(run.input, ensure_ascii=False, indent=1).encode(errors="replace"), 0o600))
     files.append(("index", "".join(f"{line}\n" for line in lines(run.input)).encode(errors="replace"), 0o600))
     files.append(("written", b"", 0o600))

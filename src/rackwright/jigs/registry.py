@@ -12,6 +12,7 @@ from rackwright.jigs.os_install import OpenAttempt, OsInstallJig
 from rackwright.jigs.role_provided import RoleProvidedJig, Transitions
 from rackwright.jigs.script import ScriptJig
 from rackwright.jigs.simulate import SimulateJig
+from rackwright.jigs.state import StateJig, Tree
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Equipment:
     boot_provider: BootProvider
     record_served: Record
     script: ScriptJig
+    state_tree: Tree
     http: httpx.AsyncClient
 
 
@@ -33,6 +35,7 @@ def all_jigs(equipment: Equipment) -> dict[str, Jig]:
         "role-provided": RoleProvidedJig(equipment.transitions),
         "simulate": SimulateJig(),
         "script": equipment.script,
+        "state": StateJig(equipment.state_tree, equipment.script),
         "os-install": OsInstallJig(equipment.open_attempt),
         "dhcp-database": DhcpDatabaseJig(equipment.entries, equipment.boot_provider, equipment.record_served),
         "lab": LabJig(equipment.http),

@@ -6,6 +6,7 @@
 import asyncio
 import contextlib
 import secrets
+import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,9 +20,10 @@ from rackwright.jigs.attribute_lines import BadAttribute, wall_from
 from rackwright.jigs.base import JigNode, Log
 from rackwright.jigs.conversation import CLOSING_SECONDS, Conversation, Verdict
 from rackwright.jigs.local import start_here
-from rackwright.jigs.parcel import BadParcel, Parcel, pack
+from rackwright.jigs.parcel import BadParcel, Parcel, Places, pack
 from rackwright.jigs.ssh import Connections, Target, Unreachable
 
+ASKING_SECONDS = 20.0
 STOPPING_SECONDS = 10.0
 """How long a node may take to end what runs on it. The wrapper asks politely for 3 s, then kills for 3 s."""
 
@@ -69,9 +71,24 @@ class ScriptJig:
         if not scripts:
             log(f"Role {run.role} has no scripts; there is nothing to run on {run.node}.")
             return Outcome.success()
+        return await self.deliver(run, log, lambda places, nonce: pack(run, scripts, places, nonce))
+
+    async def ask(self, run: Run, question: Callable[[Places], str]) -> str:
+        """What a shell command on the node prints. It must change nothing: it is not fenced."""
+        target = await self._targets(run.node_id)
+        command = f"exec sh -c {shlex.quote(question(target.places))}"
+        if target.local:
+            return await _ask_here(command)
+        heard = _Answer()
+        async with self._connections.command(run.node_id, target, command, lambda: heard):
+            async with asyncio.timeout(ASKING_SECONDS):
+                return await heard.text
+
+    async def deliver(self, run: Run, log: Log, packed: Callable[[Places, str], Parcel]) -> Outcome:
+        """Send a parcel to the node of the run, follow what it says, and judge how it ended."""
         try:
             target = await self._targets(run.node_id)
-            parcel = pack(run, scripts, target.places, secrets.token_hex(8))
+            parcel = packed(target.places, secrets.token_hex(8))
             talk = Conversation(parcel.nonce, log)
             async with self._line(run, target, parcel, talk) as line:
                 with contextlib.suppress(OSError):  # a line that broke already says so in the conversation
@@ -127,6 +144,28 @@ async def _end(talk: Conversation, line: Line) -> bool:
         line.abort()
         talk.closed(TimeoutError("the node did not say that it ended the run"))
     return ended
+
+
+async def _ask_here(command: str) -> str:
+    process = await asyncio.create_subprocess_shell(command, stdout=asyncio.subprocess.PIPE)
+    said, _ = await process.communicate()
+    return said.decode(errors="replace")
+
+
+class _Answer(asyncssh.SSHClientSession[bytes]):
+    """Collects what a short command prints."""
+
+    def __init__(self) -> None:
+        self.text: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._said = bytearray()
+
+    def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
+        if datatype is None:
+            self._said += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.text.done():
+            self.text.set_result(self._said.decode(errors="replace"))
 
 
 class _RemoteSession(asyncssh.SSHClientSession[bytes]):
