@@ -34,7 +34,7 @@ chaos: setup packages
 
 ## Every check and every test.
 test: setup packages check
-	$(PY) -m pytest tests/integration tests/chaos tests/e2e -n 2 --dist loadfile
+	$(PY) -m pytest $(wildcard tests/integration tests/chaos tests/e2e) -n 2 --dist loadfile
 
 demo: setup
 	.venv/bin/rackwright demo $(ARGS)
