@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
     from rackwright.states.refusal import Refused
 
     try:
-        status: int = arguments.run(arguments)
+        status = _from_git(arguments) if getattr(arguments, "git", None) else _from_disk(arguments)
     except Refused as refused:
         from rackwright.states.record import Mask
 
@@ -37,6 +37,34 @@ def main(argv: list[str]) -> int:
         print("rackwright: interrupted; what was started was ended", file=sys.stderr)
         return 130
     return status
+
+
+def _from_disk(arguments: argparse.Namespace) -> int:
+    if getattr(arguments, "path", "") is None:
+        from rackwright.states.refusal import refuse
+
+        raise refuse("name a file or a tree of states, or a repository with --git URL")
+    status: int = arguments.run(arguments)
+    return status
+
+
+def _from_git(arguments: argparse.Namespace) -> int:
+    """The same on the states of git repositories, pinned to their commits for the whole run."""
+    from rackwright.states.refusal import refuse
+    from rackwright.states.sources import Repository, SourceRefused, pinned
+
+    repositories = [Repository(url, signers=arguments.signers) for url in arguments.git]
+    try:
+        with pinned(repositories, arguments.env) as held:
+            if not arguments.json:
+                for pin in held.pins:
+                    signed = f", signed by {pin.signer}" if pin.signer else ""
+                    print(f"{pin.url} at {pin.commit[:12]} ({pin.reference}{signed})", file=sys.stderr)
+            arguments.path = held.path / (arguments.path or "")
+            status: int = arguments.run(arguments)
+            return status
+    except SourceRefused as refused:
+        raise refuse(str(refused)) from None
 
 
 def _refused(problems: list[str], as_json: bool) -> int:
@@ -69,7 +97,12 @@ def _parser() -> argparse.ArgumentParser:
 def _verb(verbs: Any, name: str, text: str, run: Any) -> argparse.ArgumentParser:
     verb: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)
     verb.set_defaults(run=run, test=name == "test", dot=False)
-    verb.add_argument("path", type=Path, metavar="FILE|TREE")
+    verb.add_argument("path", type=Path, metavar="FILE|TREE", nargs="?", help="with --git: within the repository")
+    verb.add_argument("--git", action="append", metavar="URL", help="take the states from here; may be repeated")
+    verb.add_argument("--env", default="main", help="with --git: the environment, a branch or tag (default: main)")
+    verb.add_argument(
+        "--signers", type=Path, metavar="FILE", help="with --git: use only commits signed by a key of this file"
+    )
     verb.add_argument("--mode", choices=MODES, default="ansible")
     verb.add_argument("--json", action="store_true", help="the machine's form")
     verb.add_argument("--sls", help="which SLS of the tree, separated by commas, in place of what top.sls says")

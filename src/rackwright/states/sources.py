@@ -19,7 +19,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
-CACHE = Path("/var/cache/rackwright/sources")
+
+def default_cache() -> Path:
+    """Where repositories are kept between runs: the system's cache for root, else the user's."""
+    if os.geteuid() == 0:
+        return Path("/var/cache/rackwright/sources")
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(home) / "rackwright" / "sources"
+
+
 KEPT_TREES = 5
 REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+@-]*")
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
@@ -70,7 +78,7 @@ class Pinned:
 
 @contextmanager
 def pinned(
-    sources: Union[Folder, Sequence[Repository]], environment: str, cache: Path = CACHE, fetch: bool = True
+    sources: Union[Folder, Sequence[Repository]], environment: str, cache: Optional[Path] = None, fetch: bool = True
 ) -> Iterator[Pinned]:
     """The states of an environment, for one run. `fetch=False` uses what was fetched before."""
     if isinstance(sources, Folder):
@@ -80,6 +88,7 @@ def pinned(
         return
     if not sources:
         raise SourceRefused("no source of states is named; give a folder or a repository")
+    cache = cache or default_cache()
     cache.mkdir(parents=True, exist_ok=True, mode=0o700)
     mirrors = [Mirror(repository, cache) for repository in sources]
     pins = tuple(mirror.pin(environment, fetch) for mirror in mirrors)
