@@ -74,6 +74,7 @@ class RoleWorkers:
         self.start_time = start_time
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
+        self._reaping: set[asyncio.Task[None]] = set()
         self._closed = False
 
     async def call(self, call: RoleCall, seconds: float, output: Output | None = None) -> Json:
@@ -107,6 +108,7 @@ class RoleWorkers:
     async def close(self) -> None:
         self._closed = True
         await asyncio.gather(*(self._end(worker) for worker in list(self._all)))
+        await asyncio.gather(*self._reaping)
 
     @property
     def pids(self) -> list[int]:
@@ -160,7 +162,24 @@ class RoleWorkers:
             raise
         finally:
             theirs.close()
-        reader, writer = await asyncio.open_connection(sock=ours, limit=MAX_ANSWER)
+        # Nothing is awaited from here on that can be cancelled, or the process would be nobody's.
+        reader = asyncio.StreamReader(limit=MAX_ANSWER)
+        opened = asyncio.create_task(_open(ours, reader))
+        try:
+            writer = await asyncio.shield(opened)
+        except asyncio.CancelledError:
+            writer = await opened
+            await self._end(self._worker(process, reader, writer, version))
+            raise
+        return self._worker(process, reader, writer, version)
+
+    def _worker(
+        self,
+        process: asyncio.subprocess.Process,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        version: int,
+    ) -> _Worker:
         worker = _Worker(process, reader, writer, version)
         worker.pump = asyncio.create_task(_pump(worker))
         self._all.add(worker)
@@ -197,7 +216,17 @@ class RoleWorkers:
         worker.output, worker.limit = None, None
         worker.more.set()
         # Shielded: not to be left behind half reaped when the one who waits for it is cancelled again.
-        await asyncio.shield(asyncio.create_task(_reap(worker)))
+        reaping = asyncio.create_task(_reap(worker))
+        self._reaping.add(reaping)
+        reaping.add_done_callback(self._reaping.discard)
+        await asyncio.shield(reaping)
+
+
+async def _open(connection: socket.socket, reader: asyncio.StreamReader) -> asyncio.StreamWriter:
+    loop = asyncio.get_running_loop()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport, _ = await loop.create_connection(lambda: protocol, sock=connection)
+    return asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
 async def _ask(worker: _Worker, asked: JsonObject) -> JsonObject:
@@ -235,14 +264,14 @@ async def _pump(worker: _Worker) -> None:
 
 
 async def _reap(worker: _Worker) -> None:
+    assert worker.pump is not None
     try:
         async with asyncio.timeout(DRAIN_TIME):
             await worker.process.wait()
+            await worker.pump
     except TimeoutError:
         log.warning("something that a hook started outlives it and holds its output; process %d", worker.process.pid)
-    assert worker.pump is not None
-    worker.pump.cancel()
-    await asyncio.gather(worker.pump, return_exceptions=True)
+        worker.pump.cancel()
 
 
 def _tail(printed: list[str]) -> str:
