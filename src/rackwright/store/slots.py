@@ -45,14 +45,11 @@ _CANDIDATES = f"""
 """
 
 _REFRESH = f"""
-WITH wanted AS ({_CANDIDATES} WHERE s.node_id = ANY (:nodes)),
-locked AS (
-    SELECT s.slot, wanted.id, wanted.cohort FROM slots s JOIN wanted ON wanted.slot = s.slot
-    WHERE s.candidate_id IS DISTINCT FROM wanted.id OR s.cohort IS DISTINCT FROM wanted.cohort
-    ORDER BY s.slot FOR UPDATE OF s
-)
-UPDATE slots s SET candidate_id = locked.id, cohort = locked.cohort
-FROM locked WHERE s.slot = locked.slot RETURNING s.candidate_id
+WITH wanted AS ({_CANDIDATES} WHERE s.node_id = ANY (:nodes))
+UPDATE slots s SET candidate_id = wanted.id, cohort = wanted.cohort
+FROM wanted WHERE s.slot = wanted.slot
+  AND (s.candidate_id IS DISTINCT FROM wanted.id OR s.cohort IS DISTINCT FROM wanted.cohort)
+RETURNING s.candidate_id
 """
 
 _DRIFT = f"""
@@ -67,6 +64,9 @@ async def refresh_slots(session: "Session", nodes: Collection[int]) -> bool:
     """Work out anew what would run next on these nodes; whether something can start now."""
     if not nodes:
         return False
+    # Locked in a statement of its own: of two transactions that each bring half of what it takes, the second then sees
+    # what the first did, and one of them finds the candidate.
+    await session.run("SELECT FROM slots WHERE node_id = ANY (:nodes) ORDER BY slot FOR UPDATE", nodes=list(nodes))
     changed = await session.rows(_REFRESH, nodes=list(nodes))
     return any(row.candidate_id is not None for row in changed)
 
