@@ -32,6 +32,12 @@ class Reach:
     probe: Callable[[HammerNode], Probe]
 
 
+async def hammer_node(session: Session, node_id: int) -> HammerNode:
+    """What hammers and probes are told of a node."""
+    node = await get_node(session, node_id)
+    return HammerNode(node.id, node.name, {**node.discovery, **node.hint})
+
+
 class Installs:
     """Runs until cancelled."""
 
@@ -72,7 +78,8 @@ class Installs:
     async def act(self, action: Action) -> None:
         """Do one thing to a machine. What fails is due again, until the attempt's deadline."""
         try:
-            node = await self._node(action.node_id)
+            async with self.store.read() as session:
+                node = await hammer_node(session, action.node_id)
             if action.act is Act.REBOOT:
                 await self._reboot(action, node)
             else:
@@ -83,12 +90,6 @@ class Installs:
             log.warning("%s of node %s is moot: %s", action.act, action.node_id, error.message)
         except (DBAPIError, OSError) as error:
             log.warning("cannot record %s of node %s: %s", action.act, action.node_id, str(error).splitlines()[0])
-
-    async def _node(self, node_id: int) -> HammerNode:
-        async with self.store.read() as session:
-            node = await get_node(session, node_id)
-        settings = {**node.discovery, **node.hint}
-        return HammerNode(node.id, node.name, settings)
 
     async def _reboot(self, action: Action, node: HammerNode) -> None:
         hammer = self.reach.hammer(node)

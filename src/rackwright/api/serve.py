@@ -17,6 +17,7 @@ from rackwright.annealer.equipment import Means
 from rackwright.annealer.hooks import HookDispatcher
 from rackwright.annealer.installs import Installs, Reach
 from rackwright.annealer.judged import Judge
+from rackwright.annealer.powersave import Powersave
 from rackwright.annealer.role_workers import RoleWorkers
 from rackwright.annealer.transitions import RoleTransitions
 from rackwright.annealer.watch import Watch
@@ -83,7 +84,7 @@ async def _parts(store: Store, options: Options) -> AsyncIterator[Server]:
         simulated = SimulatedHammer(http)
         reach = Reach(hammer=lambda _: simulated, probe=lambda _: simulated)
         try:
-            yield Server(store, jigs, claimant, Judge(store, workers), hooks, Installs(store, reach))
+            yield Server(store, jigs, claimant, Judge(store, workers), hooks, Installs(store, reach, options.tick))
         finally:
             await means.connections.close()
             await workers.close()
@@ -94,10 +95,11 @@ async def _annealing(server: Server, options: Options) -> AsyncIterator[None]:
     """All that works by itself; if one of them breaks, so does the server."""
     annealer = Annealer(server.store, server.jigs, server.claimant, Pace(tick=options.tick))
     watch = Watch(server.store, options.heartbeat)
+    powersave = Powersave(server.store, server.installs.reach, options.tick)
     async with asyncio.TaskGroup() as group:
         group.create_task(annealer.run(), name="annealer")
         group.create_task(server.hooks.run(), name="hooks")
-        idle = [group.create_task(server.installs.run()), group.create_task(watch.run())]
+        idle = [group.create_task(part.run()) for part in (server.installs, watch, powersave)]
         try:
             yield
         finally:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from rackwright.domain.install import Stage
 from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, PROPOSED, TODO, NodeRoleState
 
 
@@ -23,6 +24,18 @@ class Cause(StrEnum):
     HOOKS = "hooks"
     TURN = "turn"
     NOTHING = "nothing"
+    INSTALL = "install"
+    BOOT_PROVIDER = "boot-provider"
+
+
+@dataclass(frozen=True)
+class OpenInstall:
+    """How far the install of a node has come, and what keeps it."""
+
+    stage: Stage
+    lagging: tuple[str, ...] = ()
+    """Boot providers that do not serve the installer yet."""
+    progress: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,7 @@ class Situation:
     ahead: str = ""
     """What would run on its slot before it."""
     cap_full: bool = False
+    install: OpenInstall | None = None
     parents: tuple[tuple[int, str, NodeRoleState], ...] = field(default=())
     """(id, title, state) of those that are not ACTIVE."""
 
@@ -100,7 +114,32 @@ def reason(at: Situation) -> Reason:
         return because(Cause.PARENT, f"It stands on {title}, which {verb}.", next_id=id)
     if at.state is TODO:
         return _todo(at, because)
+    if at.install is not None:
+        return _installing(at, at.install, because)
     return because(Cause.RUN, f"It runs now: run {at.run_id}.", f"rackwright run log {at.run_id}")
+
+
+def _installing(at: Situation, open: OpenInstall, because: Because) -> Reason:
+    """TRANSITION, and no worker: it waits for something outside, which the stage names."""
+    if open.stage is Stage.PUBLISHING and open.lagging:
+        return because(
+            Cause.BOOT_PROVIDER,
+            f"{at.node} is not rebooted before every boot provider serves its installer. Missing: "
+            f"{', '.join(open.lagging)}.",
+            "See why it does not: rackwright why NODEROLE, or its log",
+        )
+    waits_for = {
+        Stage.WAITING: "as many installs as may run at once are under way",
+        Stage.PUBLISHING: "every boot provider serves its installer; the next look reboots it",
+        Stage.REBOOTING: f"{at.node} is told to boot from the network and must fetch its installer",
+        Stage.INSTALLING: f"the installer on {at.node} must report{open.progress and f'; it is at {open.progress}'}",
+        Stage.BOOTING: f"{at.node} must come up from its own disk",
+        Stage.PROBING: f"the server looks at the installed {at.node}",
+    }
+    remedy = f"If it takes too long, cancel it: rackwright run cancel {at.run_id}"
+    if open.stage is Stage.WAITING:
+        remedy = "Wait, or raise the setting max_installs"
+    return because(Cause.INSTALL, f"Its install is {open.stage}: {waits_for.get(open.stage, 'it is over')}.", remedy)
 
 
 def _todo(at: Situation, because: Because) -> Reason:

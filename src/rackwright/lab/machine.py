@@ -65,6 +65,8 @@ class Journal:
     marks: list[Mark] = field(default_factory=list)
     overlaps: list[tuple[int, int]] = field(default_factory=list)
     """Pairs of run tokens that ran at once: must stay empty."""
+    superseded: list[tuple[int, int]] = field(default_factory=list)
+    """Pairs of run tokens: the machine ended the first because the second came. Only a dead server's run may be."""
     installs: int = 0
     boots: list[str] = field(default_factory=list)
 
@@ -99,6 +101,7 @@ class Machine:
         self._token: str | None = None
         self._life: asyncio.Task[None] | None = None
         self._running: dict[int, asyncio.Task[None]] = {}
+        self._last_token = 0
 
     # --- the BMC's side
 
@@ -150,10 +153,11 @@ class Machine:
             try:
                 await self._heartbeat()
             except httpx.HTTPStatusError as error:
-                if error.response.status_code != 401:
+                if error.response.status_code == 401:
+                    self._token = None
+                    await self._until_answered(self._register)
+                elif not _try_later(error):
                     raise
-                self._token = None
-                await self._until_answered(self._register)
             except httpx.TransportError:
                 log.debug("machine %s: no server", self.number)
             await self._pause(self.behaviour.heartbeat)
@@ -195,7 +199,14 @@ class Machine:
         """What an installer does; a refusal of the server ends it, and the machine waits to be reset."""
         try:
             secret = (await self._request("GET", f"/boot/{self.mac}/secret")).text
-            await self._request("GET", "/api/v2/install/config", token=secret)
+        except httpx.HTTPStatusError as error:
+            if _try_later(error):
+                return
+            await asyncio.Event().wait()
+        except httpx.TransportError:
+            return  # a file of its boot did not arrive: like any firmware, it boots once more
+        try:
+            await self._until_answered(lambda: self._request("GET", "/api/v2/install/config", token=secret))
         except httpx.HTTPStatusError:
             await asyncio.Event().wait()
         self.disk = None
@@ -225,15 +236,18 @@ class Machine:
 
     async def execute(self, token: int, role: str, seconds: float) -> None:
         """Run something. A newer token ends an older run first; an older one than the last is refused."""
-        last = max((mark.token for mark in self.journal.marks), default=0)
-        if token <= last:
-            raise ValueError(f"token {token} is not newer than {last}")
+        if token <= self._last_token:
+            raise ValueError(f"token {token} is not newer than {self._last_token}")
         if self.power is PowerState.OFF or not self.boot_id:
             raise ConnectionError("the machine is off")
-        for task in list(self._running.values()):
+        self._last_token = token
+        for older, task in list(self._running.items()):
+            self.journal.superseded.append((older, token))
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        if token != self._last_token:
+            raise ValueError(f"token {token} is not newer than {self._last_token}")
         task = asyncio.create_task(self._work(token, role, seconds))
         self._running[token] = task
         await task
@@ -261,7 +275,7 @@ class Machine:
             except httpx.TransportError:
                 log.debug("machine %s: no server", self.number)
             except httpx.HTTPStatusError as error:
-                if error.response.status_code != 429 and error.response.status_code < 500:
+                if not _try_later(error):
                     raise
             await self._pause(self.behaviour.retry)
 
@@ -272,3 +286,8 @@ class Machine:
         answer = await self._client.request(method, self._servers() + path, json=body, headers=headers)
         answer.raise_for_status()
         return answer
+
+
+def _try_later(error: httpx.HTTPStatusError) -> bool:
+    """Being told no is an answer; being told to wait, or that the server is broken, is not."""
+    return error.response.status_code == 429 or error.response.status_code >= 500

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.errors import Conflict, RackwrightError, Rule
+from rackwright.domain.errors import Conflict, NotFound, RackwrightError, Rule
 from rackwright.domain.names import check_mac
+from rackwright.store import powersave
 from rackwright.store.attempts import boot_during_install
 from rackwright.store.events import emit
 from rackwright.store.nodes import NewNode, boot_node, create_node, delete_node, find_node, get_node, update_node
@@ -57,7 +58,8 @@ async def register(session: Session, machine: Registration) -> Registered:
         node_id = known
         await _check_key(session, node_id, machine.key)
         await update_node(session, node_id, {"discovery": machine.inventory} if machine.inventory else {})
-    await machine_booted(session, node_id, machine.boot_id, machine.bootenv)
+    if not await machine_booted(session, node_id, machine.boot_id, machine.bootenv):
+        raise Conflict(Rule.BUSY, "This registration is of an earlier boot of the machine. It changes nothing.")
     token = secrets.token_urlsafe(32)
     await session.run(
         "UPDATE nodes SET token_hash = :hash, seen_at = now() WHERE id = :id", hash=token_hash(token), id=node_id
@@ -102,21 +104,37 @@ async def _check_key(session: Session, node_id: int, key: str) -> None:
     )
 
 
-async def machine_booted(session: Session, node_id: int, boot_id: str, bootenv: str) -> None:
-    """A machine says what it booted; during an install that is the attempt's business."""
-    known = await session.value("SELECT boot_id FROM nodes WHERE id = :id", id=node_id)
-    if known == boot_id:
-        return
+async def machine_booted(session: Session, node_id: int, boot_id: str, bootenv: str) -> bool:
+    """A machine says what it booted; during an install that is the attempt's business. Whether that is its last boot:
+
+    what is of an earlier one was long on its way, or is somebody else's repetition, and changes nothing.
+    """
+    node = await session.row("SELECT boot_id, past_boot_ids FROM nodes WHERE id = :id FOR UPDATE", id=node_id)
+    if node is None:
+        raise NotFound("node", node_id)
+    if boot_id in node.past_boot_ids:
+        return False
+    if boot_id == node.boot_id:
+        return True
+    await powersave.booted(session, node_id)
     installing = await boot_during_install(session, node_id, boot_id, bootenv)
     await boot_node(session, node_id, boot_id, bootenv, installing=installing)
+    return True
 
 
 async def heartbeat(session: Session, node_id: int, boot_id: str, bootenv: str) -> None:
     """The machine is there. The first one after a silence brings it back to life."""
-    await machine_booted(session, node_id, boot_id, bootenv)
+    if not await machine_booted(session, node_id, boot_id, bootenv):
+        return
     await session.run("UPDATE nodes SET seen_at = now() WHERE id = :id", id=node_id)
+    await powersave.still_up(session, node_id)
     node = await get_node(session, node_id)
-    busy = await session.value("SELECT 1 FROM install_attempts WHERE node_id = :id AND ended_at IS NULL", id=node_id)
+    # While it is being installed the attempt says when it is alive; while it falls asleep, only a new boot does.
+    busy = await session.value(
+        "SELECT 1 FROM nodes n WHERE id = :id AND (sleep IS NOT NULL OR EXISTS ("
+        " SELECT FROM install_attempts a WHERE a.node_id = n.id AND a.ended_at IS NULL))",
+        id=node_id,
+    )
     if not node.alive and not busy and node.boot_id == boot_id:
         await update_node(session, node_id, {"alive": True})
 

@@ -199,25 +199,32 @@ async def noderoles_of(session: Session, node_id: int, states: Collection[NodeRo
     return [row.id for row in found]
 
 
+PAST_BOOTS = 8
+"""Boots that a node is remembered by, so that a message that was long on its way is seen to be of the past."""
+
+
 async def boot_node(
     session: Session, node_id: int, boot_id: str, observed_bootenv: str = "", *, installing: bool = False
 ) -> bool:
-    """A machine reported a boot. A new boot id makes its noderoles run again; an old one changes nothing.
+    """A machine reported a boot. A new boot id makes its noderoles run again; one it had before changes nothing.
 
     While it is being installed the boot is only noted: the install says when the node is alive again.
     """
     node = await session.row(
-        "SELECT id, boot_id, observed_bootenv, alive, system FROM nodes WHERE id = :id FOR UPDATE", id=node_id
+        "SELECT id, boot_id, past_boot_ids, observed_bootenv, alive, system FROM nodes WHERE id = :id FOR UPDATE",
+        id=node_id,
     )
     if node is None or node.system:
         raise NotFound("node", node_id)
-    if node.boot_id == boot_id:
+    if boot_id in (node.boot_id, *node.past_boot_ids):
         return False
     await session.run(
-        "UPDATE nodes SET boot_id = :boot_id, observed_bootenv = :bootenv, alive = :alive WHERE id = :id",
+        "UPDATE nodes SET boot_id = :boot_id, observed_bootenv = :bootenv, alive = :alive, past_boot_ids = :past"
+        " WHERE id = :id",
         boot_id=boot_id,
         bootenv=observed_bootenv,
         alive=node.alive if installing else True,
+        past=[id for id in (node.boot_id, *node.past_boot_ids) if id is not None][:PAST_BOOTS],
         id=node_id,
     )
     await emit(session, "node.booted", node_id, node_id=node_id, data={"boot_id": boot_id, "bootenv": observed_bootenv})

@@ -35,6 +35,7 @@ from sqlalchemy.types import UserDefinedType
 from rackwright.domain.catalogue import EXCLUDES, Flag
 from rackwright.domain.install import ENDED as STAGES_ENDED
 from rackwright.domain.install import Stage
+from rackwright.domain.power import Sleep
 from rackwright.domain.runs import ENDED, HOLDS_SLOT, RunState
 from rackwright.domain.states import BLOCKED, PROPOSED, TODO, TRANSITION, NodeRoleState
 
@@ -212,7 +213,11 @@ nodes = Table(
     _flag("may_rekey"),
     Column("host_key", Text),
     Column("seen_at", DateTime(timezone=True)),
+    _words("past_boot_ids"),
+    Column("sleep", Text),
+    Column("power_until", DateTime(timezone=True)),
     _now("created_at"),
+    CheckConstraint(f"sleep IN ({_quoted(Sleep)})", name="sleep"),
     CheckConstraint("name = lower(name)", name="name_is_lower_case"),
     CheckConstraint("NOT system OR (alive AND available AND NOT admin)", name="phantom_is_always_there"),
 )

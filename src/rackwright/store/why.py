@@ -1,8 +1,10 @@
 """Why is this waiting? The facts for `domain/why.py`, and the walk from one noderole to the next."""
 
 from rackwright.domain.errors import NotFound
+from rackwright.domain.install import Stage
 from rackwright.domain.states import ACTIVE, NodeRoleState
-from rackwright.domain.why import Reason, Situation, reason
+from rackwright.domain.why import OpenInstall, Reason, Situation, reason
+from rackwright.store.boot import lagging_providers
 from rackwright.store.session import Session
 
 LONGEST = 100
@@ -68,5 +70,17 @@ async def _situation(session: Session, id: int, cap: int | None) -> Situation:
         pending_hooks=row.pending_hooks,
         ahead=row.first_role if row.candidate_id not in (None, id) else "",
         cap_full=cap is not None and running >= cap,
+        install=await _install(session, row.run_id),
         parents=tuple((parent.id, parent.title, NodeRoleState(parent.state)) for parent in parents),
     )
+
+
+async def _install(session: Session, run_id: int | None) -> OpenInstall | None:
+    row = await session.row(
+        "SELECT node_id, stage, generation, progress FROM install_attempts WHERE run_id = :id AND ended_at IS NULL",
+        id=run_id,
+    )
+    if row is None:
+        return None
+    lagging = [] if row.generation is None else await lagging_providers(session, row.node_id, row.generation)
+    return OpenInstall(Stage(row.stage), tuple(lagging), str(row.progress.get("stage", "")))

@@ -1,0 +1,70 @@
+"""Powering nodes down that have nothing left to do, and up again when they have. Any server does it."""
+
+import asyncio
+import logging
+
+from sqlalchemy.exc import DBAPIError
+
+from rackwright.annealer.installs import Reach, hammer_node
+from rackwright.domain.errors import RackwrightError
+from rackwright.domain.power import Sleep
+from rackwright.hammers.base import HammerFailed, Power
+from rackwright.store import powersave
+from rackwright.store.powersave import PowerAction
+from rackwright.store.session import Session, Store
+
+log = logging.getLogger(__name__)
+
+ACTOR = "powersave"
+
+
+class Powersave:
+    """Runs until cancelled."""
+
+    def __init__(self, store: Store, reach: Reach, tick: float = 5.0) -> None:
+        self.store = store
+        self.reach = reach
+        self.tick = tick
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            while True:
+                try:
+                    for action in await self.look():
+                        group.create_task(self.act(action))
+                except (DBAPIError, OSError) as error:
+                    log.warning("cannot look for nodes to power up or down: %s", str(error).splitlines()[0])
+                await asyncio.sleep(self.tick)
+
+    async def look(self) -> list[PowerAction]:
+        """Decide who sleeps and who wakes; what is to be switched now."""
+
+        async def work(session: Session) -> list[PowerAction]:
+            await powersave.decide_sleep(session)
+            return await powersave.due_power(session)
+
+        return await self.store.change(work, actor=ACTOR)
+
+    async def act(self, action: PowerAction) -> None:
+        """Switch one node. What fails is due again."""
+        try:
+            await self._switch(action)
+        except HammerFailed as error:
+            log.warning("cannot switch the power of node %s, trying again: %s", action.node_id, error)
+        except RackwrightError as error:
+            log.warning("switching the power of node %s is moot: %s", action.node_id, error.message)
+        except (DBAPIError, OSError) as error:
+            log.warning("cannot record the power of node %s: %s", action.node_id, str(error).splitlines()[0])
+
+    async def _switch(self, action: PowerAction) -> None:
+        async with self.store.read() as session:
+            node = await hammer_node(session, action.node_id)
+            if not await powersave.still_due(session, action):
+                return
+        hammer = self.reach.hammer(node)
+        if action.sleep is Sleep.WAKING:
+            await hammer.on(node)  # its next boot report says that it is up
+            return
+        await hammer.off(node)
+        if await hammer.status(node) is Power.OFF:
+            await self.store.change(lambda session: powersave.fell_asleep(session, node.id), actor=ACTOR)
