@@ -43,6 +43,14 @@ class Program:
         self.done = done
 
 
+def _working_directory() -> str:
+    """Where we are; a folder that is gone, or not there in this namespace, is nowhere to go back to."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return "/"
+
+
 class Loop:
     """Starts and waits. Everything it calls back, it calls from `step`, in the thread of its owner."""
 
@@ -60,7 +68,7 @@ class Loop:
         self._pidfd = hasattr(os, "pidfd_open")
         self._environment: Optional[Dict[str, str]] = None
         self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        self._home = os.getcwd()
+        self._home = _working_directory()
 
     @property
     def busy(self) -> bool:

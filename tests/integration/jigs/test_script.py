@@ -238,7 +238,9 @@ async def test_what_a_script_left_running_ends_with_it(on_node: Trial, node: Ssh
 
 async def test_a_daemon_of_its_own_session_lives_on_and_does_not_hold_the_run_up(on_node: Trial, node: SshNode) -> None:
     """Even if it kept the output open."""
-    on_node.scripts(a="setsid sleep 1003 & echo started")
+    up = '"$RACKWRIGHT_FOLDER/up"'
+    begin = f"setsid sh -c 'echo up >{up}; exec sleep 1003' & until [ -s {up} ]; do :; done; echo started"
+    on_node.scripts(a=begin)
     on_node.deadline = 20
     assert (await on_node.run()).error == ""
     [(command, daemon)] = node.processes()

@@ -155,6 +155,7 @@ def as_product(declared: Declared) -> product.Barclamp:
                 role=attrib.role,
                 default=attrib.default,
                 has_default=attrib.has_default,
+                schema={},  # people may set anything
             )
             for attrib in declared.attribs
         ),
