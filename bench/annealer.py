@@ -50,6 +50,8 @@ class CountingJig(NoopJig):
 class CrowdedJig(NoopJig):
     """Something that takes longer for everybody the more are at it, beyond what it can bear."""
 
+    instant = False
+
     def __init__(self, bears: int, seconds: float) -> None:
         self.bears = bears
         self.seconds = seconds
@@ -163,6 +165,7 @@ async def measure(options: argparse.Namespace, home: Path) -> tuple[dict[str, ob
         part = min(total, options.part)
         ours = await rate(store, options.cap, total)
         theirs = await asyncio.to_thread(peer, url, total, options.cap, options.venvs)
+        theirs_of_ten = await asyncio.to_thread(peer, url, total // 2, 20, options.venvs)
         took = await latencies(store, 30)
         await rerun_all(store)
         plain = await rate(store, options.cap, part)
@@ -176,6 +179,7 @@ async def measure(options: argparse.Namespace, home: Path) -> tuple[dict[str, ob
             "transitions": total,
             "per_second": round(ours),
             "pgqueuer_per_second": round(theirs),
+            "pgqueuer_per_second_at_its_default_batch_of_10": round(theirs_of_ten),
             "part_per_second": round(plain),
             "behind_waiting_per_second": round(behind),
             "waiting": options.waiting,

@@ -14,7 +14,8 @@ from pgqueuer.types import QueueExecutionMode
 async def main(url: str, jobs: int, concurrency: int) -> None:
     pool = await asyncpg.create_pool(url, min_size=2, max_size=10)
     queries = Queries.from_asyncpg_pool(pool)
-    await queries.install()
+    if not await queries.schema_is_installed():
+        await queries.install()
     for start in range(0, jobs, 1000):
         count = min(1000, jobs - start)
         await queries.enqueue(["noop"] * count, [None] * count, [0] * count)
@@ -25,7 +26,10 @@ async def main(url: str, jobs: int, concurrency: int) -> None:
         pass
 
     began = time.perf_counter()
-    await manager.run(batch_size=concurrency, mode=QueueExecutionMode.drain, max_concurrent_tasks=2 * concurrency)
+    # It wants room for two batches; so this is `concurrency` at once, as ours has.
+    await manager.run(
+        batch_size=max(1, concurrency // 2), mode=QueueExecutionMode.drain, max_concurrent_tasks=concurrency
+    )
     print(jobs / (time.perf_counter() - began))
     await pool.close()
 

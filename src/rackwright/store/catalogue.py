@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Row
@@ -21,6 +22,11 @@ class StoredCatalogue:
     attrib_ids: Mapping[str, int]
     paths: Mapping[str, str]
     """Where the barclamp of each role lies on disk; empty: it came as data alone."""
+
+    @cached_property
+    def templated(self) -> list[int]:
+        """The roles that have data by themselves."""
+        return [self.role_ids[name] for name, role in self.catalogue.roles.items() if role.template]
 
 
 async def load_catalogue(session: "Session", version: int) -> StoredCatalogue:

@@ -70,8 +70,7 @@ class StagedNodeRole:
 async def stage_noderoles(session: Session, ids: Collection[int]) -> dict[int, StagedNodeRole]:
     """What each noderole is handed, as of now."""
     stored = await session.catalogue()
-    templated = [stored.role_ids[name] for name, role in stored.catalogue.roles.items() if role.template]
-    rows = await session.rows(_STAGING, ids=list(ids), templated=templated)
+    rows = await session.rows(_STAGING, ids=list(ids), templated=stored.templated)
     links = await _links(session, stored, rows)
     ancestors = await _ancestors(session, [row.id for row in rows if row.above])
     sources = await _sources(session, stored, links, ancestors)
