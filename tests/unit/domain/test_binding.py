@@ -135,6 +135,24 @@ def test_what_is_being_removed_is_not_built_on() -> None:
     assert scene.parents("web@n2") == {"db@n2"}
 
 
+def test_what_is_being_removed_in_a_deployment_above_is_not_built_on() -> None:
+    scene = Scene("web requires=db", "db", deployments="d e")
+    scene.bind("db@n1")
+    scene.commit()
+    scene.doom("db@n1")
+    scene.bind("web@n2", into="e")
+    assert scene.parents("web@n2") == {"db@n2"}
+
+
+def test_a_member_that_is_being_removed_is_no_parent() -> None:
+    scene = Scene("web requires=db", "db flags=cluster")
+    scene.bind("db@n1", "db@n2")
+    scene.commit()
+    scene.doom("db@n2")
+    scene.bind("web@n3")
+    assert scene.parents("web@n3") == {"db@n1"}
+
+
 def test_a_need_is_looked_for_again_after_another_was_bound() -> None:
     scene = Scene("web requires=db,pg", "db", "pg provides=db")
     scene.bind("db@n2", "web@n1")

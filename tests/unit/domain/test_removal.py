@@ -108,6 +108,14 @@ def test_a_member_that_is_being_removed_does_not_count_as_one_that_stays() -> No
     assert "web on n3" in orphans(scene, "db@n1")
 
 
+def test_another_of_the_same_role_holds_nothing_up_if_it_is_no_cluster() -> None:
+    scene = Scene("web requires=db", "db")
+    scene.bind("db@n1", "db@n2", "web@n3")
+    scene.commit()
+    scene.graph.link(scene.id("db@n2"), scene.id("web@n3"))
+    assert "web on n3" in orphans(scene, "db@n1")
+
+
 def test_members_of_another_role_do_not_hold_up() -> None:
     scene = Scene("web requires=db,cache", "db flags=cluster", "cache flags=cluster")
     scene.bind("db@n1", "cache@n2", "web@n3")
