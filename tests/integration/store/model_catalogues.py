@@ -153,6 +153,7 @@ def as_product(declared: Declared) -> product.Barclamp:
                 barclamp="random",
                 map=tuple(attrib.map),
                 role=attrib.role,
+                schema={"type": "integer"},
                 default=attrib.default,
                 has_default=attrib.has_default,
                 schema={},  # people may set anything
