@@ -5,7 +5,6 @@ PostgreSQL 15 instead of the embedded one.
 """
 
 import asyncio
-import contextlib
 import itertools
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -79,11 +78,16 @@ def started_template(postgres_server: str, migrated_template: str, tmp_path_fact
 
 
 @pytest.fixture
-async def rack(postgres_server: str, started_template: str, tmp_path: Path) -> AsyncIterator[Rack]:
+def started_url(postgres_server: str, started_template: str) -> Iterator[str]:
+    """The URL of a database after its first start, with the `test` barclamp."""
+    yield from _fresh_database(postgres_server, started_template)
+
+
+@pytest.fixture
+async def rack(started_url: str, tmp_path: Path) -> AsyncIterator[Rack]:
     """A store after its first start, with the `test` barclamp."""
-    with contextlib.contextmanager(_fresh_database)(postgres_server, started_template) as url:
-        async with await open_database(url, tmp_path) as database:
-            yield Rack(Store(database.engine))
+    async with await open_database(started_url, tmp_path) as database:
+        yield Rack(Store(database.engine))
 
 
 @pytest.fixture

@@ -4,13 +4,14 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import uvicorn
+from fastapi import FastAPI
 
 from rackwright.annealer.annealer import Annealer, Pace
 from rackwright.annealer.equipment import Means
@@ -116,6 +117,30 @@ async def _own_node(store: Store) -> int:
     if found is None:
         log.warning("No admin node is called %s, so work on admin nodes is left to other servers.", host_name())
     return found or NO_NODE
+
+
+class _Listening(uvicorn.Server):
+    """Leaves signals alone: they are for whoever runs the event loop."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def listening(app: FastAPI, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+    """Serve an application beside what else this event loop does; gives its address. Port 0: any that is free."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2)
+        server = _Listening(config)
+        task = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            yield f"http://{host}:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await task
 
 
 async def serve(options: Options) -> None:

@@ -1,61 +1,159 @@
-"""rackwright demo: a whole system on this machine alone, from first start to everything ACTIVE."""
+"""rackwright demo: a whole system on this machine alone. Simulated machines go from discovery to an installed workload.
+
+Database, server and machines live in a temporary folder and in this process, and are gone when it ends. How it is
+shown is in `demo_view.py`.
+"""
 
 import asyncio
+import contextlib
+import logging
+import signal
+import sys
 import tempfile
 import time
+from collections.abc import Awaitable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import httpx
+import typer
 
-NODES = 6
-ROLE = "crowbar-installed-node"
+if TYPE_CHECKING:
+    import httpx
+
+    from rackwright.cli.demo_view import View
+    from rackwright.store.session import Store
+
+DEPLOYMENT = "demo"
+STORES_EVERY = 4
+"""Every so many machines one is a store; the others serve web pages, and need the stores."""
 
 
-def main(argv: list[str]) -> int:
-    """Run the demo; its data is gone afterwards."""
-    if argv:
-        print(
-            "Usage: rackwright demo\n\n"
-            "Starts a server with a database of its own, brings six nodes to ACTIVE, and ends."
-        )
-        return 0 if argv[0] in ("-h", "--help") else 2
+@dataclass(frozen=True)
+class Wanted:
+    machines: int
+    until_active: bool
+    patience: float
+    port: int
+    seed: int
+
+
+class DemoFailed(Exception):
+    """It did not come to rest; the text says what is wrong and where."""
+
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def demo(
+    machines: Annotated[int, typer.Option(min=1, max=1000, help="How many simulated machines.")] = 24,
+    until_active: Annotated[bool, typer.Option(help="End when everything is ACTIVE.")] = False,
+    patience: Annotated[float, typer.Option(help="Seconds after which --until-active gives up.")] = 900.0,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0: any that is free.")] = 0,
+    seed: Annotated[int, typer.Option(help="What the machines' delays are drawn from.")] = 1,
+) -> None:
+    """Watch machines go from discovery to an installed workload. Ctrl-C ends it and leaves nothing behind."""
+    logging.basicConfig(level=logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="rackwright-demo-") as home:
-        asyncio.run(_demo(Path(home)))
-    return 0
+        try:
+            asyncio.run(_interruptible(_demo(Path(home), Wanted(machines, until_active, patience, port, seed))))
+        except asyncio.CancelledError:
+            print("Stopped.")
+            raise typer.Exit(130 if until_active else 0) from None
+        except DemoFailed as error:
+            print(error, file=sys.stderr)
+            raise typer.Exit(1) from None
 
 
-async def _demo(home: Path) -> None:
+async def _interruptible(work: Awaitable[None]) -> None:
+    """Ctrl-C and a polite kill let everything end in its order."""
+    task = asyncio.ensure_future(work)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    await task
+
+
+async def _demo(home: Path, wanted: Wanted) -> None:
+    import httpx
+
     from rackwright.api.app import PREFIX, create_app
-    from rackwright.api.serve import TOKEN_FILE, Options, running
+    from rackwright.api.serve import TOKEN_FILE, Options, listening, running
+    from rackwright.cli.demo_view import View
+    from rackwright.lab.lab import running_lab
 
     began = time.monotonic()
-    async with running(Options(home, manual=True)) as server:
-        token = (home / TOKEN_FILE).read_text().strip()
-        transport = httpx.ASGITransport(app=create_app(server))
-        async with httpx.AsyncClient(
-            transport=transport, base_url=f"http://demo{PREFIX}", headers={"Authorization": f"Bearer {token}"}
-        ) as api:
-            await _walk(api)
-    print(f"Everything is ACTIVE after {time.monotonic() - began:.1f} s.")
+    async with contextlib.AsyncExitStack() as stack:
+        server = await stack.enter_async_context(running(Options(home, lab=True, heartbeat=10, tick=1)))
+        address = await stack.enter_async_context(listening(create_app(server), port=wanted.port))
+        lab = await stack.enter_async_context(running_lab([address], wanted.machines, seed=wanted.seed))
+        headers = {"Authorization": f"Bearer {(home / TOKEN_FILE).read_text().strip()}"}
+        api = await stack.enter_async_context(
+            httpx.AsyncClient(base_url=f"{address}{PREFIX}", headers=headers, timeout=60, trust_env=False)
+        )
+        view = stack.enter_context(View(wanted.machines))
+        view.say(f"Rackwright on {address}; admin's token in {home / TOKEN_FILE}")
+        lab.power_on()
+        with _giving_up(wanted):
+            async with asyncio.timeout(wanted.patience if wanted.until_active else None):
+                await _intend(api, wanted.machines, view)
+                await _converge(api, view)
+        view.say(await _summary(server.store, wanted.machines, time.monotonic() - began))
+        if not wanted.until_active:
+            view.say("Ctrl-C ends it.")
+            await asyncio.Event().wait()
 
 
-async def _walk(api: httpx.AsyncClient) -> None:
-    await _call(api, "POST", "/deployments", {"name": "demo"})
-    for number in range(1, NODES + 1):
-        name = f"n{number}.demo.example"
-        await _call(api, "POST", "/nodes", {"name": name, "alive": True})
-        await _call(api, "POST", "/node_roles", {"node": name, "role": ROLE, "deployment": "demo"})
-    plan = await _call(api, "POST", "/deployments/demo/plan")
-    print(f"The plan: {len(plan['created'])} noderoles to make, {len(plan['moved'])} nodes to move.")
-    await _call(api, "POST", "/deployments/demo/commit", {"digest": plan["digest"]})
-    while ran := (await _call(api, "POST", "/anneal/step"))["ran"]:
-        print("One pass: " + ", ".join(f"{one['role']} on {one['node']}" for one in ran))
-    counts = (await _call(api, "GET", "/anneal"))["noderoles"]
-    print("Noderoles: " + ", ".join(f"{count} {state}" for state, count in counts.items()))
+@contextlib.contextmanager
+def _giving_up(wanted: Wanted) -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError:
+        raise DemoFailed(f"Not everything was ACTIVE within {wanted.patience:g} s.") from None
 
 
-async def _call(api: httpx.AsyncClient, method: str, path: str, body: Any = None) -> Any:
+async def _intend(api: "httpx.AsyncClient", machines: int, view: "View") -> None:
+    """What a person does: see the machines come, let them in, bind roles, look at the plan, commit it."""
+    nodes: list[Any] = []
+    while len(nodes) < machines:
+        await asyncio.sleep(0.2)
+        nodes = [node for node in await _call(api, "GET", "/nodes") if not node["available"]]
+        view.count(f"{len(nodes)} of {machines} machines discovered")
+    for node in nodes:
+        await _call(api, "POST", f"/nodes/{node['name']}/accept")
+    await _call(api, "POST", "/deployments", {"name": DEPLOYMENT})
+    for number, node in enumerate(nodes):
+        role = "lab-web" if number % STORES_EVERY else "lab-storage"
+        await _call(api, "POST", "/node_roles", {"node": node["name"], "role": role, "deployment": DEPLOYMENT})
+        view.count(f"{number + 1} of {machines} machines accepted and bound")
+    plan = await _call(api, "POST", f"/deployments/{DEPLOYMENT}/plan")
+    view.say(f"The plan: {len(plan['created'])} noderoles to make, {len(plan['wiped'])} machines to install.")
+    await _call(api, "POST", f"/deployments/{DEPLOYMENT}/commit", {"digest": plan["digest"]})
+
+
+async def _converge(api: "httpx.AsyncClient", view: "View") -> None:
+    """Watch until every noderole is ACTIVE; the first that fails ends the watching."""
+    while True:
+        noderoles = await _call(api, "GET", "/node_roles")
+        view.show(noderoles)
+        failed = [one for one in noderoles if one["state"] == "error"]
+        if failed:
+            first = failed[0]
+            raise DemoFailed(f"{len(failed)} failed, first {first['role']} on {first['node']}: {first['error']}")
+        if all(one["state"] == "active" for one in noderoles):
+            return
+        await asyncio.sleep(0.3)
+
+
+async def _summary(store: "Store", machines: int, seconds: float) -> str:
+    async with store.read() as session:
+        noderoles = await session.value("SELECT count(*) FROM node_roles")
+        runs = await session.value("SELECT count(*) FROM runs WHERE state = 'succeeded'")
+    return f"Everything is ACTIVE: {machines} nodes, {noderoles} noderoles, {runs} runs, {seconds:.1f} seconds."
+
+
+async def _call(api: "httpx.AsyncClient", method: str, path: str, body: Any = None) -> Any:
     answer = await api.request(method, path, json=body)
-    answer.raise_for_status()
-    return answer.json()
+    if answer.status_code >= 400:
+        raise DemoFailed(f"{method} {path} was refused: {answer.text}")
+    return answer.json() if answer.content else None

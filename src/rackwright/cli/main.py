@@ -9,7 +9,7 @@ from importlib import import_module
 
 NOUNS: dict[str, tuple[str, str]] = {
     "server": ("rackwright.cli.server:main", "run the server"),
-    "demo": ("rackwright.cli.demo:main", "see it work, on this machine alone"),
+    "demo": ("rackwright.cli.demo:app", "see it work, on this machine alone"),
     "node": ("rackwright.cli.node:app", "machines"),
     "deployment": ("rackwright.cli.deployment:app", "what people want of them"),
     "noderole": ("rackwright.cli.noderole:app", "roles bound to nodes"),

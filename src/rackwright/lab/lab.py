@@ -2,15 +2,14 @@
 
 import asyncio
 import itertools
-import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import httpx
-import uvicorn
 from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel
 
+from rackwright.api.serve import listening
 from rackwright.lab.machine import Behaviour, Machine
 
 
@@ -47,9 +46,8 @@ class Lab:
         """(machine, tokens) of runs that were at once on one machine, by the machines' own account."""
         return [(number, pair) for number, one in self.machines.items() for pair in one.journal.overlaps]
 
-    def control(self) -> FastAPI:
+    def control(self, app: FastAPI) -> None:
         """BMCs and agents of all machines, over HTTP."""
-        app = FastAPI(openapi_url=None)
 
         def find(number: int) -> Machine:
             if number not in self.machines:
@@ -85,25 +83,18 @@ class Lab:
             except (ConnectionError, asyncio.CancelledError):
                 raise HTTPException(503, "the machine is off, or was reset") from None
 
-        return app
-
 
 @asynccontextmanager
 async def running_lab(
     servers: Sequence[str], machines: int, behaviour: Behaviour | None = None, seed: int = 1
 ) -> AsyncIterator[Lab]:
     """Machines that are off, with their control listening on a free port of loopback."""
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    lab = Lab(servers, machines, behaviour or Behaviour(), seed, address)
-    server = uvicorn.Server(uvicorn.Config(lab.control(), log_level="warning", lifespan="off"))
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]  # the caller's signals are its own
-    task = asyncio.create_task(server.serve(sockets=[listener]))
-    try:
-        yield lab
-    finally:
-        await lab.close()
-        server.should_exit = True
-        await task
-        listener.close()
+    # The machines are told where their BMCs are, so the address must be known before there are any.
+    app = FastAPI(openapi_url=None)
+    async with listening(app) as address:
+        lab = Lab(servers, machines, behaviour or Behaviour(), seed, address)
+        lab.control(app)
+        try:
+            yield lab
+        finally:
+            await lab.close()

@@ -1,4 +1,4 @@
-"""A rack whose barclamp has hooks."""
+"""A rack whose barclamp has hooks, and a site to install machines on."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.support.hooked import Hooked
 from tests.support.rack import Rack
+from tests.support.site import Site, running_site
 
 from rackwright.annealer.hooks import HookPace
 
@@ -15,3 +16,9 @@ async def hooked(rack: Rack, tmp_path: Path) -> AsyncIterator[Hooked]:
     made = Hooked(rack, tmp_path, HookPace(tries=3, back_off=0.02, lease=5, tick=1))
     yield made
     await made.workers.close()
+
+
+@pytest.fixture
+async def site(started_url: str, tmp_path: Path) -> AsyncIterator[Site]:
+    async with running_site(tmp_path, started_url) as made:
+        yield made

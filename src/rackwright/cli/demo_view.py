@@ -1,0 +1,78 @@
+"""How the demo is shown: a live table on a terminal, a line for each change elsewhere."""
+
+from collections import Counter
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+STATES = {
+    "active": "green",
+    "transition": "yellow",
+    "todo": "cyan",
+    "blocked": "blue",
+    "proposed": "white",
+    "error": "bold red",
+}
+MOST_ROWS = 40
+"""Of more machines than that only the counts are shown."""
+
+
+class View:
+    """Say lines that stay, and show what changes."""
+
+    def __init__(self, machines: int, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False, soft_wrap=True)
+        self._rows = machines <= MOST_ROWS
+        self._live = Live(console=self.console, refresh_per_second=8) if self.console.is_terminal else None
+        self._last = ""
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def say(self, line: str) -> None:
+        self.console.print(line)
+
+    def count(self, line: str) -> None:
+        """How far something has come."""
+        if self._live is not None:
+            self._live.update(Text(line))
+        elif line != self._last:
+            self.console.print(line)
+        self._last = line
+
+    def show(self, noderoles: list[dict[str, Any]]) -> None:
+        """All noderoles as they are now."""
+        counts = Counter(one["state"] for one in noderoles)
+        line = ", ".join(f"{counts[state]} {state.upper()}" for state in STATES if counts[state])
+        if self._live is None:
+            self.count(line)
+        else:
+            table = [_table(noderoles)] if self._rows else []
+            self._live.update(Group(*table, Text(line)))
+
+
+def _table(noderoles: list[dict[str, Any]]) -> Table:
+    table = Table("Node", "Noderoles", "Now", box=None, pad_edge=False)
+    nodes: dict[str, list[dict[str, Any]]] = {}
+    for one in noderoles:
+        nodes.setdefault(one["node"], []).append(one)
+    for node, own in sorted(nodes.items()):
+        bar = Text()
+        for one in sorted(own, key=lambda one: (one["cohort"], one["id"])):
+            bar.append("■ ", STATES.get(one["state"], ""))
+        now = [f"{one['role']}" for one in own if one["state"] == "transition"]
+        failed = [f"{one['role']}: {one['error']}" for one in own if one["state"] == "error"]
+        table.add_row(node, bar, Text("; ".join(failed), "bold red") if failed else Text(", ".join(now)))
+    return table

@@ -1,0 +1,58 @@
+"""The demo as a person runs it: a process of its own, from the first line to nothing left behind."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.support.processes import processes_naming, wait_until
+
+RACKWRIGHT = Path(sys.executable).with_name("rackwright")
+
+
+def _start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [RACKWRIGHT, "demo", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"},
+    )
+
+
+def test_machines_go_from_discovery_to_an_installed_workload(tmp_path: Path) -> None:
+    with _start(tmp_path, "--machines", "3", "--until-active") as demo:
+        out, err = demo.communicate(timeout=240)
+    assert (demo.returncode, err) == (0, "")
+    assert "3 of 3 machines discovered" in out
+    assert "3 machines to install" in out
+    summary = re.search(r"Everything is ACTIVE: 3 nodes, (\d+) noderoles, (\d+) runs, [\d.]+ seconds\.", out)
+    assert summary is not None, out
+    assert int(summary[2]) >= int(summary[1]) > 3
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_it_runs_until_it_is_stopped_and_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
+    with _start(tmp_path, "--machines", "1") as demo:
+        assert demo.stdout is not None
+        address = demo.stdout.readline().split()[2].rstrip(";")
+        assert httpx.get(f"{address}/healthz", timeout=30).status_code == 200
+        demo.send_signal(number)
+        out, err = demo.communicate(timeout=120)
+    assert (demo.returncode, err) == (0, "")
+    assert "Stopped." in out
+    assert list(tmp_path.iterdir()) == []
+    wait_until(lambda: not processes_naming(str(tmp_path)), "its processes are gone")
+
+
+def test_a_wrong_number_of_machines_is_refused_with_the_range(tmp_path: Path) -> None:
+    with _start(tmp_path, "--machines", "0") as demo:
+        _, err = demo.communicate(timeout=60)
+    assert demo.returncode == 2
+    assert "1" in err
+    assert "Traceback" not in err
