@@ -12,9 +12,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import psycopg
-from sqlalchemy.exc import DBAPIError
-
 from rackwright.annealer.cap import CapControl
 from rackwright.annealer.logs import RunLogs
 from rackwright.annealer.step import finished, is_instant, outcome_of
@@ -23,7 +20,7 @@ from rackwright.jigs.base import Jig
 from rackwright.store import run_life
 from rackwright.store.locks import CAP_LOCK
 from rackwright.store.runs import Claimant, Finished, Pass, claim, settle
-from rackwright.store.session import Session, Store
+from rackwright.store.session import DATABASE_TROUBLE, Session, Store, first_line
 from rackwright.store.slots import WORK_CHANNEL
 from rackwright.store.upkeep import Upkeep
 
@@ -103,8 +100,8 @@ class Annealer:
             self._wake.clear()
             try:
                 more = await self._one_pass()
-            except (DBAPIError, OSError) as error:
-                log.warning("the database does not answer, trying again: %s", _short(error))
+            except DATABASE_TROUBLE as error:
+                log.warning("the database does not answer, trying again: %s", first_line(error))
                 await asyncio.sleep(self.pace.back_off)
                 continue
             if more:
@@ -157,7 +154,7 @@ class Annealer:
         for _, task in tasks:
             task.cancel()
         await asyncio.gather(*(task for _, task in tasks), return_exceptions=True)
-        with contextlib.suppress(DBAPIError, OSError):
+        with contextlib.suppress(*DATABASE_TROUBLE):
             await self.store.change(lambda session: settle(session, self._finished), actor=ACTOR)
             await self.logs.flush()
             await self.store.change(lambda session: run_life.give_up(session, [id for id, _ in tasks]), actor=ACTOR)
@@ -177,8 +174,8 @@ class Annealer:
                     lambda session: run_life.renew_leases(session, self.claimant.worker, lease), actor=ACTOR
                 )
                 renewed = before
-            except (DBAPIError, OSError) as error:
-                log.warning("cannot renew leases: %s", _short(error))
+            except DATABASE_TROUBLE as error:
+                log.warning("cannot renew leases: %s", first_line(error))
                 held = mine if time.monotonic() - renewed < lease else set()
             for id in mine - held:
                 task = self._tasks.get(id)
@@ -197,8 +194,8 @@ class Annealer:
                         if channel == run_life.CANCEL_CHANNEL:
                             self._cancel(payload)
                         self.wake()
-            except (psycopg.Error, DBAPIError, OSError) as error:
-                log.warning("not listening for a while: %s", _short(error))
+            except DATABASE_TROUBLE as error:
+                log.warning("not listening for a while: %s", first_line(error))
             await asyncio.sleep(self.pace.back_off)
 
     def _cancel(self, payload: str) -> None:
@@ -211,8 +208,8 @@ class Annealer:
         while True:
             try:
                 done = await self.store.change(self.upkeep.tick, actor=ACTOR)
-            except (DBAPIError, OSError) as error:
-                log.warning("upkeep failed, trying again: %s", _short(error))
+            except DATABASE_TROUBLE as error:
+                log.warning("upkeep failed, trying again: %s", first_line(error))
             else:
                 self.counters.taken_over += done.taken_over
                 self.counters.drift_repaired += done.repaired
@@ -224,7 +221,3 @@ class Annealer:
 
 class _Stopped(Exception):
     """Ends the task group."""
-
-
-def _short(error: BaseException) -> str:
-    return str(error).splitlines()[0]

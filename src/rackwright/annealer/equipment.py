@@ -1,10 +1,13 @@
 """What the jigs of a server are given: ways to the store, the server's SSH key, and clients."""
 
+import asyncio
 import hashlib
+import logging
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import asyncssh
 import httpx
@@ -22,7 +25,11 @@ from rackwright.store.attempts import open_attempt
 from rackwright.store.boot import boot_entries, record_served
 from rackwright.store.events import emit
 from rackwright.store.nodes import update_node
-from rackwright.store.session import Session, Store
+from rackwright.store.session import UNREACHABLE, Session, Store, first_line
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 ACTOR = "annealer"
 
@@ -120,11 +127,20 @@ class Means:
         await self._store.change(work, actor=ACTOR)
 
     async def open_attempt(self, run: Run, target_os: str, frozen: JsonObject) -> None:
-        await self._store.change(lambda session: open_attempt(session, run, target_os, frozen), actor=ACTOR)
+        await self._surely(lambda session: open_attempt(session, run, target_os, frozen))
 
     async def record_served(self, node_role_id: int, generation: int) -> None:
-        await self._store.change(lambda session: record_served(session, node_role_id, generation), actor=ACTOR)
+        await self._surely(lambda session: record_served(session, node_role_id, generation))
 
     async def entries(self) -> tuple[int, Sequence[JsonObject]]:
-        found = await self._store.change(boot_entries, actor=ACTOR)
+        found = await self._surely(boot_entries)
         return found.generation, found.entries
+
+    async def _surely(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        """A database that is away for a moment fails no run. For what may be repeated; the run's deadline ends it."""
+        while True:
+            try:
+                return await self._store.change(work, actor=ACTOR)
+            except UNREACHABLE as error:
+                log.warning("a run waits for the database: %s", first_line(error))
+            await asyncio.sleep(0.5)

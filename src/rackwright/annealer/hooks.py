@@ -11,9 +11,6 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import psycopg
-from sqlalchemy.exc import DBAPIError
-
 from rackwright.annealer.role_workers import CallFailed, RoleCall, RoleWorkers
 from rackwright.domain.effects import effects_from_json
 from rackwright.domain.errors import RackwrightError
@@ -23,7 +20,7 @@ from rackwright.store.hook_calls import HOOK_CHANNEL
 from rackwright.store.hook_effects import Origin, apply_effects
 from rackwright.store.hook_queue import HookCall, claim_calls, end_call, fail_call, hand_back, next_due
 from rackwright.store.locks import CAP_LOCK
-from rackwright.store.session import Session, Store
+from rackwright.store.session import DATABASE_TROUBLE, Session, Store, first_line
 from rackwright.store.settings import read_setting
 
 log = logging.getLogger(__name__)
@@ -82,8 +79,8 @@ class HookDispatcher:
                 try:
                     await self._start_due()
                     wait = await self._until_due()
-                except (DBAPIError, OSError) as error:
-                    log.warning("the database does not answer, trying again: %s", str(error).splitlines()[0])
+                except DATABASE_TROUBLE as error:
+                    log.warning("the database does not answer, trying again: %s", first_line(error))
                     wait = self.pace.pause
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(wait):
@@ -127,8 +124,8 @@ class HookDispatcher:
                     self._wake.set()  # something may have happened before we listened
                     async for _ in notices:
                         self._wake.set()
-            except (psycopg.Error, DBAPIError, OSError) as error:
-                log.warning("not listening for hooks for a while: %s", str(error).splitlines()[0])
+            except DATABASE_TROUBLE as error:
+                log.warning("not listening for hooks for a while: %s", first_line(error))
             await asyncio.sleep(self.pace.pause)
 
     async def _hand_back(self) -> None:
@@ -137,7 +134,7 @@ class HookDispatcher:
             task.cancel()
         await asyncio.gather(*tasks.values(), return_exceptions=True)
         if tasks:
-            with contextlib.suppress(DBAPIError, OSError):
+            with contextlib.suppress(*DATABASE_TROUBLE):
                 await self.store.change(lambda session: hand_back(session, tasks, self.worker), actor=ACTOR)
 
     # --- by hand

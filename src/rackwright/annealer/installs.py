@@ -5,9 +5,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import psycopg
-from sqlalchemy.exc import DBAPIError
-
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.install import Act
 from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Probe
@@ -16,7 +13,7 @@ from rackwright.store.attempts import Action
 from rackwright.store.boot import INSTALL_CHANNEL
 from rackwright.store.locks import INSTALL_LOCK
 from rackwright.store.nodes import get_node
-from rackwright.store.session import Session, Store
+from rackwright.store.session import DATABASE_TROUBLE, Session, Store, first_line
 from rackwright.store.settings import read_setting
 
 log = logging.getLogger(__name__)
@@ -41,10 +38,12 @@ async def hammer_node(session: Session, node_id: int) -> HammerNode:
 class Installs:
     """Runs until cancelled."""
 
-    def __init__(self, store: Store, reach: Reach, tick: float = 5.0) -> None:
+    def __init__(self, store: Store, reach: Reach, tick: float = 5.0, lease: float = 30.0) -> None:
         self.store = store
         self.reach = reach
         self.tick = tick
+        self.lease = lease
+        """Seconds after which another server does what this one was to do."""
         self._wake = asyncio.Event()
 
     async def run(self) -> None:
@@ -54,8 +53,8 @@ class Installs:
                 self._wake.clear()
                 try:
                     actions = await self.advance()
-                except (DBAPIError, OSError) as error:
-                    log.warning("cannot advance installs: %s", str(error).splitlines()[0])
+                except DATABASE_TROUBLE as error:
+                    log.warning("cannot advance installs: %s", first_line(error))
                     actions = []
                 for action in actions:
                     group.create_task(self.act(action))
@@ -71,7 +70,7 @@ class Installs:
         async def work(session: Session) -> list[Action]:
             limit = await read_setting(session, "max_installs", attempts.DEFAULT_MAX_INSTALLS)
             await attempts.advance(session, limit)
-            return await attempts.due_actions(session)
+            return await attempts.due_actions(session, self.lease)
 
         return await self.store.change(work, actor=ACTOR, lock=INSTALL_LOCK)
 
@@ -88,8 +87,8 @@ class Installs:
             log.warning("%s of node %s failed, trying again: %s", action.act, action.node_id, error)
         except RackwrightError as error:
             log.warning("%s of node %s is moot: %s", action.act, action.node_id, error.message)
-        except (DBAPIError, OSError) as error:
-            log.warning("cannot record %s of node %s: %s", action.act, action.node_id, str(error).splitlines()[0])
+        except DATABASE_TROUBLE as error:
+            log.warning("cannot record %s of node %s: %s", action.act, action.node_id, first_line(error))
 
     async def _reboot(self, action: Action, node: HammerNode) -> None:
         hammer = self.reach.hammer(node)
@@ -118,6 +117,6 @@ class Installs:
                     self._wake.set()
                     async for _ in notices:
                         self._wake.set()
-            except (psycopg.Error, DBAPIError, OSError) as error:
-                log.warning("not listening for installs for a while: %s", str(error).splitlines()[0])
+            except DATABASE_TROUBLE as error:
+                log.warning("not listening for installs for a while: %s", first_line(error))
             await asyncio.sleep(0.5)

@@ -4,10 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from sqlalchemy.exc import DBAPIError
-
 from rackwright.store.run_life import append_logs
-from rackwright.store.session import Store
+from rackwright.store.session import DATABASE_TROUBLE, Store, first_line
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +37,8 @@ class RunLogs:
             return
         try:
             await self._store.change(lambda session: append_logs(session, _joined(chunks)), actor="annealer")
-        except (DBAPIError, OSError) as error:
-            log.warning("cannot write logs of runs yet: %s", str(error).splitlines()[0])
+        except DATABASE_TROUBLE as error:
+            log.warning("cannot write logs of runs yet: %s", first_line(error))
             self._chunks = chunks + self._chunks
             self._size += sum(len(text) for _, text in chunks)
 

@@ -3,15 +3,13 @@
 import asyncio
 import logging
 
-from sqlalchemy.exc import DBAPIError
-
 from rackwright.annealer.installs import Reach, hammer_node
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.power import Sleep
 from rackwright.hammers.base import HammerFailed, Power
 from rackwright.store import powersave
 from rackwright.store.powersave import PowerAction
-from rackwright.store.session import Session, Store
+from rackwright.store.session import DATABASE_TROUBLE, Session, Store, first_line
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +30,8 @@ class Powersave:
                 try:
                     for action in await self.look():
                         group.create_task(self.act(action))
-                except (DBAPIError, OSError) as error:
-                    log.warning("cannot look for nodes to power up or down: %s", str(error).splitlines()[0])
+                except DATABASE_TROUBLE as error:
+                    log.warning("cannot look for nodes to power up or down: %s", first_line(error))
                 await asyncio.sleep(self.tick)
 
     async def look(self) -> list[PowerAction]:
@@ -53,8 +51,8 @@ class Powersave:
             log.warning("cannot switch the power of node %s, trying again: %s", action.node_id, error)
         except RackwrightError as error:
             log.warning("switching the power of node %s is moot: %s", action.node_id, error.message)
-        except (DBAPIError, OSError) as error:
-            log.warning("cannot record the power of node %s: %s", action.node_id, str(error).splitlines()[0])
+        except DATABASE_TROUBLE as error:
+            log.warning("cannot record the power of node %s: %s", action.node_id, first_line(error))
 
     async def _switch(self, action: PowerAction) -> None:
         async with self.store.read() as session:

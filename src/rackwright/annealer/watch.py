@@ -3,10 +3,8 @@
 import asyncio
 import logging
 
-from sqlalchemy.exc import DBAPIError
-
 from rackwright.store.machines import forget_waiting, miss_heartbeats
-from rackwright.store.session import Session, Store
+from rackwright.store.session import DATABASE_TROUBLE, Session, Store, first_line
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +23,8 @@ class Watch:
             await asyncio.sleep(self.heartbeat)
             try:
                 await self.look()
-            except (DBAPIError, OSError) as error:
-                log.warning("cannot look after machines: %s", str(error).splitlines()[0])
+            except DATABASE_TROUBLE as error:
+                log.warning("cannot look after machines: %s", first_line(error))
 
     async def look(self) -> None:
         async def work(session: Session) -> None:

@@ -85,7 +85,9 @@ async def _parts(store: Store, options: Options) -> AsyncIterator[Server]:
         simulated = SimulatedHammer(http)
         reach = Reach(hammer=lambda _: simulated, probe=lambda _: simulated)
         try:
-            yield Server(store, jigs, claimant, Judge(store, workers), hooks, Installs(store, reach, options.tick))
+            yield Server(
+                store, jigs, claimant, Judge(store, workers), hooks, Installs(store, reach, options.tick, options.lease)
+            )
         finally:
             await means.connections.close()
             await workers.close()

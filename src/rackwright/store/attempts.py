@@ -45,6 +45,8 @@ async def open_attempt(session: Session, run: Run, target_os: str, frozen: JsonO
     is not missed.
     """
     if not await settle(session, [Finished(run.id, accepted=True)]):
+        if await session.value("SELECT 1 FROM install_attempts WHERE run_id = :id", id=run.id):
+            return  # it was done, but the answer was lost
         raise Conflict(Rule.BUSY, f"Run {run.id} of {run.role} on {run.node} is over: somebody else has it.")
     earlier = await _locked(session, "node_id = :id AND ended_at IS NULL", id=run.node_id)
     if earlier is not None:

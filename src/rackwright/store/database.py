@@ -66,13 +66,26 @@ async def open_database(url: str | None, home: Path, deadline: float = REACH_DEA
 async def _open(url: URL, deadline: float, embedded: EmbeddedPostgres | None = None) -> Database:
     await wait_for_server(url, deadline)
     # Pre-ping: after a restart of the server the first statement gets a new connection, not an error.
-    engine = create_async_engine(url, pool_size=10, max_overflow=20, pool_pre_ping=True)
+    engine = create_async_engine(
+        url, pool_size=10, max_overflow=20, pool_pre_ping=True, connect_args={"options": _options(url)}
+    )
     try:
         await migrate(engine)
     except BaseException:
         await engine.dispose()
         raise
     return Database(engine, url, embedded)
+
+
+IDLE_LIMIT = 30
+"""Seconds that a transaction may do nothing. A process that is paused in the middle of one holds its locks, and with
+the cap's lock all other servers: PostgreSQL ends it instead, and it starts anew when it wakes."""
+
+
+def _options(url: URL) -> str:
+    given = url.query.get("options", "")
+    own = f"-c idle_in_transaction_session_timeout={IDLE_LIMIT}s"
+    return f"{own} {given if isinstance(given, str) else ' '.join(given)}".strip()
 
 
 def normalise_url(text: str) -> URL:

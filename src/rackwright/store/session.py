@@ -10,11 +10,13 @@ from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
 
+import psycopg
 from psycopg import AsyncConnection as PsycopgConnection
 from psycopg import sql
 from psycopg.errors import DeadlockDetected, SerializationFailure
 from sqlalchemy import Row, TextClause, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from rackwright.store.catalogue import StoredCatalogue, load_catalogue
@@ -26,6 +28,20 @@ from rackwright.store.vault import Vault
 T = TypeVar("T")
 
 ATTEMPTS = 8
+
+DATABASE_TROUBLE = (DBAPIError, PoolTimeout, psycopg.Error, OSError)
+"""What says that the database does not answer now. SQLAlchemy wraps the driver's errors, but those of a COPY and of
+the connections that listen come as they are. Whoever works for ever waits a little, and tries again."""
+
+
+UNREACHABLE = (OperationalError, InterfaceError, PoolTimeout, psycopg.OperationalError, OSError)
+"""The part of it that is not about what was asked: asked again later, it works."""
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, short enough for a log."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
 
 _BEGIN = """
 SELECT set_config('rackwright.actor', :actor, true), set_config('rackwright.trace', :trace, true),

@@ -1,0 +1,101 @@
+"""Server processes to be killed and paused: each is `rackwright server` as a person starts it, on a shared database."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import httpx
+
+DIES_WITH_US = ["setpriv", "--pdeathsig", "KILL"]
+RACKWRIGHT = Path(sys.executable).with_name("rackwright")
+
+
+class ServerProcess:
+    def __init__(self, home: Path, database_url: str, *, lease: float, heartbeat: float) -> None:
+        self.home = home
+        self.database_url = database_url
+        self.port = _free_port()
+        self.log = home / f"server-{self.port}.log"
+        self._options = ["--lease", str(lease), "--heartbeat", str(heartbeat), "--tick", "1"]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self._process = self._popen(log)
+
+    def _popen(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        place = ["--home", str(self.home), "--port", str(self.port)]
+        return subprocess.Popen(
+            [*DIES_WITH_US, str(RACKWRIGHT), "server", "--lab", *place, *self._options],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=os.environ | {"RACKWRIGHT_DATABASE_URL": self.database_url},
+        )
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def ready(self) -> bool:
+        with contextlib.suppress(httpx.HTTPError):
+            return httpx.get(f"{self.address}/healthz", timeout=1, trust_env=False).status_code == 200
+        assert self.running, f"the server ended by itself:\n{self.log.read_text()[-4000:]}"
+        return False
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(10)
+
+    def pause(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def wake(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def said(self) -> str:
+        return self.log.read_text()
+
+
+@contextlib.contextmanager
+def servers(
+    home: Path, database_url: str, count: int, *, lease: float, heartbeat: float
+) -> Iterator[list[ServerProcess]]:
+    """That many servers, ready. None outlives the block."""
+    made = [ServerProcess(home, database_url, lease=lease, heartbeat=heartbeat) for _ in range(count)]
+    try:
+        for one in made:
+            one.start()
+        deadline = time.monotonic() + 120
+        for one in made:
+            while not one.ready():
+                assert time.monotonic() < deadline, f"not ready:\n{one.said()[-4000:]}"
+                time.sleep(0.05)
+        yield made
+    finally:
+        for one in made:
+            if one.running:
+                one.kill()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
