@@ -156,7 +156,6 @@ def as_product(declared: Declared) -> product.Barclamp:
                 schema={"type": "integer"},
                 default=attrib.default,
                 has_default=attrib.has_default,
-                schema={},  # people may set anything
             )
             for attrib in declared.attribs
         ),
