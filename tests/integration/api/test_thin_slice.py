@@ -1,0 +1,90 @@
+"""The way through all layers over the API: a token, a node, a deployment, a plan, a commit, passes until ACTIVE."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from rackwright.api.app import create_app
+from rackwright.api.serve import TOKEN_FILE, Options, running
+
+Api = httpx.AsyncClient
+
+
+@pytest.fixture
+async def api(migrated_url: str, tmp_path: Path) -> AsyncIterator[Api]:
+    """A server without annealer, as its administrator sees it."""
+    async with running(Options(tmp_path, migrated_url, manual=True)) as server:
+        token = (tmp_path / TOKEN_FILE).read_text().strip()
+        transport = httpx.ASGITransport(app=create_app(server))
+        headers = {"Authorization": f"Bearer {token}"}
+        async with Api(transport=transport, base_url="http://server/api/v2", headers=headers) as client:
+            yield client
+
+
+async def ok(answer: httpx.Response) -> httpx.Response:
+    assert answer.is_success, answer.text
+    return answer
+
+
+async def test_from_a_node_to_everything_active(api: Api) -> None:
+    await ok(await api.post("/nodes", json={"name": "n1.rack.example", "alive": True}))
+    await ok(await api.post("/deployments", json={"name": "web"}))
+    binding = {"node": "n1.rack.example", "role": "crowbar-managed-node", "deployment": "web"}
+    tried = (await ok(await api.post("/node_roles?dry_run=true", json=binding))).json()
+    assert tried["id"] is None
+    await ok(await api.post("/node_roles", json=binding))
+    plan = (await ok(await api.post("/deployments/web/plan"))).json()
+    await ok(await api.post("/deployments/web/commit", json={"digest": plan["digest"]}))
+    while (await ok(await api.post("/anneal/step"))).json()["ran"]:
+        pass
+    assert (await ok(await api.get("/anneal"))).json()["noderoles"].keys() == {"active"}
+
+
+async def test_nobody_gets_in_without_a_token(api: Api) -> None:
+    for method, path in (("GET", "/nodes"), ("POST", "/nodes"), ("POST", "/anneal/step"), ("GET", "/node_roles")):
+        answer = await api.request(method, path, headers={"Authorization": "Bearer rw_guessed"}, json={})
+        assert answer.status_code == 401, (method, path)
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_conflict_is_a_409_in_the_models_own_words(api: Api) -> None:
+    binding = {"node": "n1.rack.example", "role": "crowbar-managed-node", "deployment": "system"}
+    await ok(await api.post("/nodes", json={"name": "n1.rack.example"}))
+    answer = await api.post("/node_roles", json=binding)
+    assert answer.status_code == 409
+    problem = answer.json()
+    assert problem["type"] == "urn:rackwright:problem:system-deployment"
+    assert "never proposed" in problem["detail"]
+
+
+async def test_a_commit_of_another_plan_than_the_one_seen_changes_nothing(api: Api) -> None:
+    await ok(await api.post("/nodes", json={"name": "n1.rack.example"}))
+    await ok(await api.post("/deployments", json={"name": "web"}))
+    plan = (await ok(await api.post("/deployments/web/plan"))).json()
+    binding = {"node": "n1.rack.example", "role": "crowbar-joined-node", "deployment": "web"}
+    refused = await api.post("/node_roles", json=binding)
+    assert refused.status_code == 409
+    assert "crowbar-managed-node" in refused.json()["detail"]
+    await ok(await api.post("/node_roles", json=binding | {"role": "ssh-access"}))
+    await ok(await api.post("/node_roles", json=binding | {"role": "crowbar-installed-node"}))
+    stale = await api.post("/deployments/web/commit", json={"digest": plan["digest"]})
+    assert stale.status_code == 409
+    assert (await ok(await api.get("/deployments/web"))).json()["head_id"] is None
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"name": "nodots"}, "full domain name"),
+        ({"name": "n1.rack.example", "macs": ["zz"]}, "MAC"),
+        ({"name": "n1.rack.example", "colour": "red"}, "colour"),
+        ({"name": "x.services.internal"}, "kept for"),
+    ],
+)
+async def test_bad_input_is_a_422_that_says_what_would_be_right(api: Api, body: dict[str, object], says: str) -> None:
+    answer = await api.post("/nodes", json=body)
+    assert answer.status_code == 422
+    assert says in answer.text
+    assert (await api.get("/nodes/n1.rack.example")).status_code == 404
