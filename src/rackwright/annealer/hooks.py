@@ -105,8 +105,11 @@ class HookDispatcher:
 
     def _over(self, id: int) -> None:
         task = self._tasks.pop(id, None)
-        if task is not None and not task.cancelled() and task.exception() is not None:
-            log.error("hook call %s was lost; it is made again after its lease", id, exc_info=task.exception())
+        error = None if task is None or task.cancelled() else task.exception()
+        if isinstance(error, DATABASE_TROUBLE):
+            log.warning("hook call %s is made again after its lease: %s", id, first_line(error))
+        elif error is not None:
+            log.error("hook call %s was lost; it is made again after its lease", id, exc_info=error)
         self._wake.set()
 
     async def _until_due(self) -> float:

@@ -1,5 +1,7 @@
 """The application: its routes, and how errors become problem details."""
 
+import logging
+
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
@@ -8,6 +10,9 @@ from rackwright.api import anneal, deployments, hook_calls, machines, node_roles
 from rackwright.api.context import Server
 from rackwright.api.limits import Bucket
 from rackwright.domain.errors import Invalid, RackwrightError
+from rackwright.store.session import UNREACHABLE, first_line
+
+log = logging.getLogger(__name__)
 
 PREFIX = "/api/v2"
 
@@ -22,6 +27,8 @@ def create_app(server: Server) -> FastAPI:
         app.include_router(module.router, prefix=PREFIX)
     app.include_router(machines.boot_router)
     app.add_exception_handler(RackwrightError, _problem)
+    for trouble in set(UNREACHABLE) - {OSError}:  # a file that is missing is no matter of the database
+        app.add_exception_handler(trouble, _unreachable)
     app.get("/healthz", include_in_schema=False)(healthz)
     return app
 
@@ -29,6 +36,18 @@ def create_app(server: Server) -> FastAPI:
 async def healthz() -> dict[str, str]:
     """The process is there and answers. Nothing else is said to a stranger."""
     return {"status": "ok"}
+
+
+class Unreachable(RackwrightError):
+    """The database does not answer now. Try again in a moment."""
+
+    status = 503
+    type = "database-unreachable"
+
+
+async def _unreachable(request: Request, error: Exception) -> JSONResponse:
+    log.warning("%s %s: the database does not answer: %s", request.method, request.url.path, first_line(error))
+    return await _problem(request, Unreachable())
 
 
 async def _problem(request: Request, error: Exception) -> JSONResponse:
