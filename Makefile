@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 STAMP := .venv/.synced
 
-.PHONY: setup packages check test unit integration chaos demo lock format clean
+.PHONY: setup packages check test unit integration chaos soak demo lock format clean
 
 setup: $(STAMP)
 
@@ -35,6 +35,10 @@ chaos: setup packages
 ## Every check and every test.
 test: setup packages check
 	$(PY) -m pytest $(wildcard tests/integration tests/chaos tests/e2e) -n 2 --dist loadfile
+
+## Hundreds of simulated machines while servers are killed, paused and cut off: minutes, on a machine of its own.
+soak: setup packages
+	$(PY) -m pytest tests/soak
 
 demo: setup
 	.venv/bin/rackwright demo $(ARGS)

@@ -115,6 +115,7 @@ _START = f"""
            coalesce(r.deadline, {DEFAULT_DEADLINE}), coalesce(current_setting('rackwright.trace', true), '')
     FROM given JOIN node_roles nr ON nr.id = given.id JOIN nodes n ON n.id = nr.node_id
     JOIN roles r ON r.id = nr.role_id
+    ORDER BY nr.cohort, nr.id
     RETURNING id, node_role_id, node_id, slot, attempt, deadline, refresh, trace
 ), marked AS (
     UPDATE node_roles nr SET run_id = started.id, state = {int(TRANSITIONS[Trigger.CLAIM].target or 0)},
