@@ -15,7 +15,7 @@ from fastapi import FastAPI
 
 from rackwright.annealer.annealer import Annealer, Pace
 from rackwright.annealer.equipment import Means
-from rackwright.annealer.hooks import HookDispatcher
+from rackwright.annealer.hooks import HookDispatcher, HookPace
 from rackwright.annealer.installs import Installs, Reach
 from rackwright.annealer.judged import Judge
 from rackwright.annealer.powersave import Powersave
@@ -81,7 +81,7 @@ async def _parts(store: Store, options: Options) -> AsyncIterator[Server]:
     means = Means(store, options.home, claimant.node_id)
     async with httpx.AsyncClient(trust_env=False) as http:
         jigs = all_jigs(means.equipment(RoleTransitions(store, workers), http))
-        hooks = HookDispatcher(store, workers, jigs, claimant.worker)
+        hooks = HookDispatcher(store, workers, jigs, claimant.worker, HookPace(lease=options.lease))
         simulated = SimulatedHammer(http)
         reach = Reach(hammer=lambda _: simulated, probe=lambda _: simulated)
         try:
