@@ -9,6 +9,7 @@ from rackwright.store.deployments import get_deployment
 from rackwright.store.noderoles import NodeRoleRecord, get_noderole, retry, select_noderoles
 from rackwright.store.nodes import get_node
 from rackwright.store.session import Session
+from rackwright.store.why import why
 
 router = APIRouter(prefix="/node_roles", tags=["node_roles"])
 
@@ -88,6 +89,35 @@ async def bind(caller: Writer, body: BindIn, dry_run: bool = False) -> BoundOut:
 async def show(caller: Reader, id: int) -> NodeRoleOut:
     async with caller.server.store.read() as session:
         return NodeRoleOut.of(await get_noderole(session, id))
+
+
+class ReasonOut(BaseModel):
+    """One link of the chain from a noderole to what a person can do something about."""
+
+    node_role_id: int
+    title: str
+    state: str
+    cause: str
+    text: str
+    remedy: str
+
+
+@router.get("/{id}/why")
+async def why_waiting(caller: Reader, id: int) -> list[ReasonOut]:
+    """Why is this waiting?"""
+    async with caller.server.store.read() as session:
+        chain = await why(session, id, caller.server.cap)
+    return [
+        ReasonOut(
+            node_role_id=one.node_role_id,
+            title=one.title,
+            state=one.state.label,
+            cause=one.cause,
+            text=one.text,
+            remedy=one.remedy,
+        )
+        for one in chain
+    ]
 
 
 @router.post("/{id}/retry")

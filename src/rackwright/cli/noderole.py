@@ -19,6 +19,13 @@ def list_all(deployment: str | None = None, node: str | None = None, json: Json 
 
 
 @app.command()
+def why(id: int, json: Json = False) -> None:
+    """Why it waits, down to what can be done about it."""
+    chain = Client().call("GET", f"/node_roles/{id}/why")
+    show(chain, ("title", "state", "text", "remedy"), json)
+
+
+@app.command()
 def retry(id: int, json: Json = False) -> None:
     """Run what failed once more."""
     show(Client().call("POST", f"/node_roles/{id}/retry"), COLUMNS, json)
