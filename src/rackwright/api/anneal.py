@@ -5,6 +5,7 @@ from pydantic import BaseModel
 
 from rackwright.annealer.step import step
 from rackwright.api.context import Reader, Writer
+from rackwright.api.reasons import ReasonOut
 from rackwright.store.noderoles import counts_by_state
 
 router = APIRouter(prefix="/anneal", tags=["anneal"])
@@ -24,15 +25,6 @@ class HookOut(BaseModel):
     error: str
 
 
-class WaitingOut(BaseModel):
-    node_role_id: int
-    title: str
-    state: str
-    cause: str
-    text: str
-    remedy: str
-
-
 class StepOut(BaseModel):
     """What one pass did, and what waits for what."""
 
@@ -40,7 +32,7 @@ class StepOut(BaseModel):
     unchanged: list[int]
     hooks: list[HookOut]
     hooks_waiting: int
-    waiting: list[WaitingOut]
+    waiting: list[ReasonOut]
 
 
 class StatusOut(BaseModel):
@@ -76,15 +68,5 @@ async def one_pass(caller: Writer, node_role: int | None = None) -> StepOut:
         unchanged=report.unchanged,
         hooks=[HookOut(handler=one.call.handler, hook=one.call.hook, error=one.error) for one in report.hooks],
         hooks_waiting=report.hooks_waiting,
-        waiting=[
-            WaitingOut(
-                node_role_id=reason.node_role_id,
-                title=reason.title,
-                state=reason.state.label,
-                cause=reason.cause,
-                text=reason.text,
-                remedy=reason.remedy,
-            )
-            for reason in report.waiting
-        ],
+        waiting=[ReasonOut.of(reason) for reason in report.waiting],
     )

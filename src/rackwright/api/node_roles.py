@@ -4,6 +4,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
 from rackwright.api.context import Reader, Writer
+from rackwright.api.reasons import ReasonOut
 from rackwright.store.binding import bind_proposed, plan_binding
 from rackwright.store.deployments import get_deployment
 from rackwright.store.noderoles import NodeRoleRecord, get_noderole, retry, select_noderoles
@@ -91,33 +92,12 @@ async def show(caller: Reader, id: int) -> NodeRoleOut:
         return NodeRoleOut.of(await get_noderole(session, id))
 
 
-class ReasonOut(BaseModel):
-    """One link of the chain from a noderole to what a person can do something about."""
-
-    node_role_id: int
-    title: str
-    state: str
-    cause: str
-    text: str
-    remedy: str
-
-
 @router.get("/{id}/why")
 async def why_waiting(caller: Reader, id: int) -> list[ReasonOut]:
     """Why is this waiting?"""
     async with caller.server.store.read() as session:
         chain = await why(session, id, caller.server.cap)
-    return [
-        ReasonOut(
-            node_role_id=one.node_role_id,
-            title=one.title,
-            state=one.state.label,
-            cause=one.cause,
-            text=one.text,
-            remedy=one.remedy,
-        )
-        for one in chain
-    ]
+    return [ReasonOut.of(reason) for reason in chain]
 
 
 @router.post("/{id}/retry")
