@@ -204,7 +204,6 @@ async def test_servers_killed_at_random_while_200_machines_converge(migrated_url
         assert kills >= 3, "it converged before anything was killed"
         await site.until_converged(400)
         await site.check()
-        assert site.interventions <= kills * 3, "a death strands at most what it was just handing out"
 
 
 # --- (b) paused
@@ -241,6 +240,7 @@ async def test_a_server_that_slept_past_its_lease_is_refused_when_it_wakes(migra
         )
         assert str(workers[0][0]).endswith(f":{sleeper.pid}")
         assert any(old == slow.id for old, _ in machine.journal.superseded), "the slow run was still on the machine"
+        assert site.interventions == 0, "no server died while it handed out a secret"
         await site.check()
 
 

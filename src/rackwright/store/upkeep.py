@@ -46,19 +46,20 @@ class Upkeep:
         return len(wrong)
 
     async def _repair_counters(self, session: Session) -> int:
-        rows = await session.rows(_RECOUNT, after=self._node_role, limit=SLICE, active=int(ACTIVE))
-        self._node_role = rows[-1].id if len(rows) == SLICE else 0
+        slice = await session.rows(_LOCK_SLICE, after=self._node_role, limit=SLICE)
+        self._node_role = slice[-1].id if len(slice) == SLICE else 0
+        rows = await session.rows(_RECOUNT, ids=[row.id for row in slice], active=int(ACTIVE))
         wrong = [(row.id, row.counted - row.unmet) for row in rows if row.counted != row.unmet]
         await step_children(session, wrong)
         return len(wrong)
 
 
-# The rows are locked, so that nobody counts while we do; what somebody else holds is looked at another time.
+# The rows are locked, so that nobody counts while we do; what somebody else holds is looked at another time. Locked and
+# counted in one statement, a row could be newer than the parents that are counted for it, and a true count be "mended".
+_LOCK_SLICE = "SELECT id FROM node_roles WHERE id > :after ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED"
+
 _RECOUNT = """
-WITH slice AS (
-    SELECT id, unmet FROM node_roles WHERE id > :after ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
-)
-SELECT slice.id, slice.unmet, count(p.id) FILTER (WHERE p.state <> :active) AS counted
-FROM slice LEFT JOIN node_role_edges e ON e.child_id = slice.id LEFT JOIN node_roles p ON p.id = e.parent_id
-GROUP BY slice.id, slice.unmet ORDER BY slice.id
+SELECT nr.id, nr.unmet, count(p.id) FILTER (WHERE p.state <> :active) AS counted
+FROM node_roles nr LEFT JOIN node_role_edges e ON e.child_id = nr.id LEFT JOIN node_roles p ON p.id = e.parent_id
+WHERE nr.id = ANY (:ids) GROUP BY nr.id, nr.unmet ORDER BY nr.id
 """
