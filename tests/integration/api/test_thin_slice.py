@@ -15,7 +15,7 @@ Api = httpx.AsyncClient
 @pytest.fixture
 async def api(migrated_url: str, tmp_path: Path) -> AsyncIterator[Api]:
     """A server without annealer, as its administrator sees it."""
-    async with running(Options(tmp_path, migrated_url, manual=True)) as server:
+    async with running(Options(tmp_path, migrated_url, test_barclamp=True, manual=True)) as server:
         token = (tmp_path / TOKEN_FILE).read_text().strip()
         transport = httpx.ASGITransport(app=create_app(server))
         headers = {"Authorization": f"Bearer {token}"}
@@ -31,11 +31,12 @@ async def ok(answer: httpx.Response) -> httpx.Response:
 async def test_from_a_node_to_everything_active(api: Api) -> None:
     await ok(await api.post("/nodes", json={"name": "n1.rack.example", "alive": True}))
     await ok(await api.post("/deployments", json={"name": "web"}))
-    binding = {"node": "n1.rack.example", "role": "crowbar-managed-node", "deployment": "web"}
+    binding = {"node": "n1.rack.example", "role": "test-child", "deployment": "web"}
     tried = (await ok(await api.post("/node_roles?dry_run=true", json=binding))).json()
     assert tried["id"] is None
     await ok(await api.post("/node_roles", json=binding))
     plan = (await ok(await api.post("/deployments/web/plan"))).json()
+    assert "test-child" in [line["role"] for line in plan["created"]]
     await ok(await api.post("/deployments/web/commit", json={"digest": plan["digest"]}))
     while (await ok(await api.post("/anneal/step"))).json()["ran"]:
         pass
