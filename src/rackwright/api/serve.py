@@ -37,6 +37,7 @@ from rackwright.store.vault import load_vault
 log = logging.getLogger(__name__)
 
 NO_NODE = 0
+BACKLOG = 2048
 TOKEN_FILE = "admin-token"  # noqa: S105  # the file's name, not a secret
 
 
@@ -135,7 +136,8 @@ async def listening(app: FastAPI, host: str = "127.0.0.1", port: int = 0) -> Asy
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-        config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2)
+        listener.listen(BACKLOG)  # from here on callers wait for their answer instead of being refused
+        config = uvicorn.Config(app, log_level="warning", lifespan="off", backlog=BACKLOG, timeout_graceful_shutdown=2)
         server = _Listening(config)
         task = asyncio.create_task(server.serve(sockets=[listener]))
         try:
