@@ -3,6 +3,9 @@
 For each size: seconds from a host's power cut to the first that holds it dead, and to the last; deaths nobody died;
 messages and bytes a second and node (as encoded, without the transport's own), in the quiet before the first cut and
 over all; wall and processor time. One seed is one history: only these two differ between two runs.
+
+Detection is held against memberlist twice: its formula (what it needs in the median, from the size alone) and its rules
+(what it would have needed for these very hosts, from the probe that reached each first), which luck does not touch.
 """
 
 import argparse
@@ -31,7 +34,7 @@ class Plan:
     settle: float = 30.0  # at the end, for the last one to be known
 
 
-FULL = [Plan(100, 3600, 300, 60), Plan(1000, 600, 60, 30), Plan(10_000, 120, 30, 6)]
+FULL = [Plan(100, 3600, 300, 60), Plan(1000, 600, 60, 5), Plan(10_000, 120, 30, 3)]
 QUICK = [Plan(50, 300, 60, 15), Plan(200, 120, 30, 6)]
 
 
@@ -91,7 +94,9 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
         "first_detection_worst_s": round(max(first), 3),
         "everyone_knows_median_s": round(statistics.median(everyone), 3),
         "everyone_knows_worst_s": round(max(everyone), 3),
-        "memberlist_expected_median_s": round(expected_median(plan.nodes, simulator.config), 3),
+        "memberlist_formula_median_s": round(
+            statistics.median(expected_median(plan.nodes - before, simulator.config) for before in range(len(cuts))), 3
+        ),
         "memberlist_rules_median_s": round(statistics.median(first_probes.memberlist(plan.nodes, simulator.config)), 3),
         "false_deaths": len(simulator.false_deaths),
         "suspicions_refuted": sum(sighting.event.kind is EventKind.ALIVE for sighting in simulator.sightings),
@@ -140,8 +145,10 @@ def goals(runs: list[dict[str, Any]]) -> list[Goal]:
     smallest, largest = runs[0], runs[-1]
     found = [at_most("false deaths, all sizes", sum(figures["false_deaths"] for figures in runs), 0)]
     for figures in runs:
-        name = f"{figures['nodes']} nodes: median seconds to first detection, against memberlist's rules"
-        found.append(at_most(name, figures["first_detection_median_s"], figures["memberlist_rules_median_s"]))
+        name = f"{figures['nodes']} nodes: median seconds to first detection, against memberlist's"
+        for yardstick in ("formula", "rules"):
+            target = figures[f"memberlist_{yardstick}_median_s"]
+            found.append(at_most(f"{name} {yardstick}", figures["first_detection_median_s"], target))
     for unit in ("messages", "bytes"):
         ratio = largest[f"quiet_{unit}_per_node_s"] / smallest[f"quiet_{unit}_per_node_s"]
         found.append(
