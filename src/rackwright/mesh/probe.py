@@ -2,6 +2,7 @@
 them.
 """
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from rackwright.mesh.awareness import probe_delta
@@ -10,10 +11,17 @@ from rackwright.mesh.membership import Membership
 from rackwright.mesh.messages import Ack, Nack, Ping, PingRequest, Suspect
 
 
+ANSWERS_REMEMBERED = 16
+"""So many answers in a row tell how fast this network is."""
+SLOWER_THAN_USUAL = 4
+"""An answer that takes so many times the slowest of them is not worth waiting for alone."""
+
+
 @dataclass(slots=True)
 class _Probe:
     nonce: int
     target: str
+    sent: float
     relays: frozenset[str] = frozenset()
     nacks: set[str] = field(default_factory=set)
 
@@ -28,12 +36,13 @@ class _Relay:
 
 
 class Prober:
-    __slots__ = ("_current", "_membership", "_relays")
+    __slots__ = ("_answers", "_current", "_membership", "_relays")
 
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
         self._current: _Probe | None = None
         self._relays: dict[int, _Relay] = {}
+        self._answers: deque[float] = deque(maxlen=ANSWERS_REMEMBERED)
 
     def start(self) -> None:
         """Members that start together must not probe together."""
@@ -73,11 +82,21 @@ class Prober:
 
     def _probe(self, target: str) -> None:
         membership = self._membership
-        probe = _Probe(next(membership.nonces), target)
+        probe = _Probe(next(membership.nonces), target, membership.now)
         self._current = probe
         membership.counters.probes += 1
         membership.send(target, Ping(probe.nonce))
-        membership.timers.at(membership.now + membership.config.probe_timeout, self._no_answer_yet, probe)
+        membership.timers.at(membership.now + self._patience(), self._no_answer_yet, probe)
+
+    def _patience(self) -> float:
+        """How long to wait before others are asked too: less than `probe_timeout` while all answer at once.
+
+        One lost or slow answer, or a doubt in ourselves, and we are as patient as we were told to be.
+        """
+        config = self._membership.config
+        if len(self._answers) < ANSWERS_REMEMBERED or self._membership.awareness.score:
+            return config.probe_timeout
+        return min(max(SLOWER_THAN_USUAL * max(self._answers), config.nack_timeout), config.probe_timeout)
 
     def _no_answer_yet(self, probe: _Probe) -> None:
         """Ask others, and ask again ourselves over a sure channel: a lost packet is no reason to talk about anyone."""
@@ -113,6 +132,7 @@ class Prober:
         if probe is not None and body.nonce == probe.nonce:
             if source == probe.target or source in probe.relays:
                 self._current = None
+                self._answers.append(self._membership.now - probe.sent)
                 self._membership.awareness.add(probe_delta(True, 0, 0))
             return
         relay = self._relays.get(body.nonce)

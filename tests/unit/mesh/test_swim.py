@@ -129,6 +129,38 @@ def test_without_an_answer_three_others_are_asked_and_the_target_over_a_sure_cha
     assert [send.to for send in member.sent if send.reliable and send.message.body == Ping(nonce)] == [target]
 
 
+def _asks_others_after(member: Member) -> float:
+    """Seconds from a ping nobody answers to the first request to a relay."""
+    member.sent.clear()
+    began = member.now
+    while not any(isinstance(body, Ping) for body in member.bodies()):
+        member.run(0.01)
+        began = member.now
+    while not any(isinstance(body, PingRequest) for body in member.bodies()):
+        member.run(0.01)
+    return member.now - began
+
+
+def test_where_all_answer_at_once_others_are_asked_sooner() -> None:
+    member = Member("a", "b", "c", "d")
+    assert _asks_others_after(member) == pytest.approx(0.5, abs=0.02)
+    quick = Member("a", "b", "c", "d")
+    quick.run(30, answering=True)
+    assert _asks_others_after(quick) == pytest.approx(0.2, abs=0.02)
+
+
+def test_one_slow_answer_makes_a_member_patient_again() -> None:
+    member = Member("a", "b", "c", "d")
+    member.run(30, answering=True)
+    member.sent.clear()
+    while not any(isinstance(body, Ping) for body in member.bodies()):
+        member.run(0.01)
+    target, nonce = member.first_ping()
+    member.run(0.15)
+    member.hear(target, Ack(nonce))
+    assert _asks_others_after(member) == pytest.approx(0.5, abs=0.02)
+
+
 def test_an_answer_through_a_relay_saves_the_target() -> None:
     member = Member("a", "b", "c", "d", "e")
     member.run(1.0)
