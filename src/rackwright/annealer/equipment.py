@@ -16,14 +16,17 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import NotFound
 from rackwright.domain.runs import Run
 from rackwright.jigs.dhcp_database import HeldEntries
+from rackwright.jigs.network import own_addresses
 from rackwright.jigs.parcel import BadParcel, Places
 from rackwright.jigs.registry import Equipment
 from rackwright.jigs.role_provided import Transitions
 from rackwright.jigs.script import ScriptJig
 from rackwright.jigs.ssh import Connections, HostKeyWatch, Target
+from rackwright.store.allocations import ensure_addresses
 from rackwright.store.attempts import open_attempt
 from rackwright.store.boot import boot_entries, record_served
 from rackwright.store.events import emit
+from rackwright.store.network_rows import get_network
 from rackwright.store.nodes import update_node
 from rackwright.store.session import UNREACHABLE, Session, Store, first_line
 
@@ -77,6 +80,7 @@ class Means:
             entries=self.entries,
             boot_provider=HeldEntries(),
             record_served=self.record_served,
+            assign=self.assign,
             script=ScriptJig(self.scripts, self.target, self.connections, lambda run: run.deadline),
             state_tree=self.state_tree,
             http=http,
@@ -131,6 +135,17 @@ class Means:
 
     async def record_served(self, node_role_id: int, generation: int) -> None:
         await self._surely(lambda session: record_served(session, node_role_id, generation))
+
+    async def assign(self, run: Run, network: str) -> Sequence[str]:
+        """Give a node its addresses on a network; an admin node those that it has there already."""
+        has = [address for _, address in await own_addresses()] if run.node_id == self._own_node else []
+
+        async def work(session: Session) -> list[str]:
+            subnets = {one.version: one.prefixlen for one in (await get_network(session, network)).network.subnets}
+            given = await ensure_addresses(session, network, run.node_id, run.node_role_id, has)
+            return [f"{one.address}/{subnets[one.address.version]}" for one in given]
+
+        return await self._surely(work)
 
     async def entries(self) -> tuple[int, Sequence[JsonObject]]:
         found = await self._surely(boot_entries)

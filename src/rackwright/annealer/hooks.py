@@ -233,6 +233,9 @@ def origin(role: str, hook: str, subject: str, subject_id: int, view: Mapping[st
         return Origin(role, hook, node_id=subject_id)
     if subject == "deployment":
         return Origin(role, hook, deployment_id=subject_id)
+    if subject in ("network", "allocation"):
+        node_id = view.get("node_id")
+        return Origin(role, hook, node_id=node_id if isinstance(node_id, int) else None)
     node, deployment = view.get("node"), view.get("deployment")
     assert isinstance(node, dict)
     assert isinstance(deployment, dict)

@@ -6,7 +6,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
 from rackwright import __version__
-from rackwright.api import anneal, deployments, hook_calls, machines, node_roles, nodes
+from rackwright.api import anneal, deployments, hook_calls, machines, networks, node_roles, nodes
 from rackwright.api.context import Server
 from rackwright.api.limits import Bucket
 from rackwright.domain.errors import Invalid, RackwrightError
@@ -23,7 +23,7 @@ def create_app(server: Server) -> FastAPI:
     )
     app.state.server = server
     app.state.public_bucket = Bucket(rate=50, burst=500)
-    for module in (machines, nodes, deployments, node_roles, anneal, hook_calls):
+    for module in (machines, nodes, deployments, node_roles, anneal, hook_calls, networks):
         app.include_router(module.router, prefix=PREFIX)
     app.include_router(machines.boot_router)
     app.add_exception_handler(RackwrightError, _problem)

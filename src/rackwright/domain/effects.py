@@ -13,11 +13,13 @@ from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import Invalid
 from rackwright.domain.fields import shown
 from rackwright.domain.hooks import (
+    AllocationView,
     DeploymentView,
     Effect,
     Effects,
     Enqueue,
     Log,
+    NetworkView,
     NodeRoleView,
     NodeView,
     Refuse,
@@ -61,6 +63,11 @@ def view_from_json(hook: str, values: JsonObject) -> View:
     kind = takes(hook)
     if kind is NodeView:
         return _node(values)
+    if kind is NetworkView:
+        lists = {name: tuple(values.get(name) or ()) for name in ("ranges", "routers")}  # type: ignore[arg-type]
+        return NetworkView(**{**values, **lists})  # type: ignore[arg-type]  # our own server wrote it
+    if kind is AllocationView:
+        return AllocationView(**values)  # type: ignore[arg-type]  # our own server wrote it
     return _deployment(values) if kind is DeploymentView else _noderole(values)
 
 

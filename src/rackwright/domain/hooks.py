@@ -98,7 +98,40 @@ class NodeRoleView:
         return merge(self.deployment.data, self.wall, self.sysdata, self.user_data)
 
 
-View = DeploymentView | NodeView | NodeRoleView
+@dataclass(frozen=True)
+class NetworkView:
+    """A network. On a change `before` has the old values of what changed; on a delete all of it is the last state."""
+
+    id: int
+    name: str
+    category: str
+    description: str = ""
+    vlan: int | None = None
+    v4_subnet: str | None = None
+    v6_subnet: str | None = None
+    ranges: tuple[JsonObject, ...] = ()
+    """Each with name, use, first and last."""
+    routers: tuple[JsonObject, ...] = ()
+    """Each with address and preference."""
+    before: JsonObject = field(default_factory=dict)
+
+    @property
+    def changed(self) -> frozenset[str]:
+        return frozenset(self.before)
+
+
+@dataclass(frozen=True)
+class AllocationView:
+    """An address that a node has on a network, or had."""
+
+    id: int
+    network: str
+    node_id: int
+    node: str
+    address: str
+
+
+View = DeploymentView | NodeView | NodeRoleView | NetworkView | AllocationView
 
 
 # --- what hooks return
@@ -195,6 +228,13 @@ class RoleHooks:
     def on_node_change(self, node: NodeView) -> Effects: ...
     def on_node_delete(self, node: NodeView) -> Effects: ...
 
+    # For every network and every address of a node, whether or not the role is bound.
+    def on_network_create(self, network: NetworkView) -> Effects: ...
+    def on_network_change(self, network: NetworkView) -> Effects: ...
+    def on_network_delete(self, network: NetworkView) -> Effects: ...
+    def on_allocation_create(self, allocation: AllocationView) -> Effects: ...
+    def on_allocation_delete(self, allocation: AllocationView) -> Effects: ...
+
     # These may refuse.
     def on_deployment_create(self, deployment: DeploymentView) -> Effects: ...
     def on_deployment_delete(self, deployment: DeploymentView) -> Effects: ...
@@ -216,26 +256,22 @@ REFUSING = frozenset({*DEPLOYMENT_HOOKS, *BINDING_HOOKS})
 ALIASES = {"on_node_change": "on_node_update"}
 """Other names of hooks, as some of the model's texts have them."""
 
-RESERVED = frozenset(
-    {
-        "on_network_create",
-        "on_network_change",
-        "on_network_delete",
-        "on_allocation_create",
-        "on_allocation_delete",
-    }
-)
-"""Names that networks will call: a role may implement them already."""
+NETWORK_HOOKS = ("on_network_create", "on_network_change", "on_network_delete")
+ALLOCATION_HOOKS = ("on_allocation_create", "on_allocation_delete")
 
 DO_TRANSITION = "do_transition"
 
-HOOKS = frozenset({*STATE_HOOKS.values(), *NODE_HOOKS, *REFUSING, *RESERVED, DO_TRANSITION})
+HOOKS = frozenset({*STATE_HOOKS.values(), *NODE_HOOKS, *REFUSING, *NETWORK_HOOKS, *ALLOCATION_HOOKS, DO_TRANSITION})
 
 
 def takes(hook: str) -> type[View]:
     """What a hook is called with."""
     if hook in NODE_HOOKS:
         return NodeView
+    if hook in NETWORK_HOOKS:
+        return NetworkView
+    if hook in ALLOCATION_HOOKS:
+        return AllocationView
     return DeploymentView if hook in DEPLOYMENT_HOOKS else NodeRoleView
 
 

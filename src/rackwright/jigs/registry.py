@@ -7,6 +7,7 @@ import httpx
 from rackwright.jigs.base import Jig
 from rackwright.jigs.dhcp_database import BootProvider, DhcpDatabaseJig, Entries, Record
 from rackwright.jigs.lab import LabJig
+from rackwright.jigs.network import Assign, NetworkJig
 from rackwright.jigs.noop import NoopJig
 from rackwright.jigs.os_install import OpenAttempt, OsInstallJig
 from rackwright.jigs.role_provided import RoleProvidedJig, Transitions
@@ -24,6 +25,7 @@ class Equipment:
     entries: Entries
     boot_provider: BootProvider
     record_served: Record
+    assign: Assign
     script: ScriptJig
     state_tree: Tree
     http: httpx.AsyncClient
@@ -38,5 +40,6 @@ def all_jigs(equipment: Equipment) -> dict[str, Jig]:
         "state": StateJig(equipment.state_tree, equipment.script),
         "os-install": OsInstallJig(equipment.open_attempt),
         "dhcp-database": DhcpDatabaseJig(equipment.entries, equipment.boot_provider, equipment.record_served),
+        "network": NetworkJig(equipment.assign),
         "lab": LabJig(equipment.http),
     }

@@ -6,6 +6,7 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import NotFound
 from rackwright.domain.install import SLEDGEHAMMER
 from rackwright.domain.states import PROPOSED
+from rackwright.store.generation import next_generation
 from rackwright.store.nodes import update_node
 from rackwright.store.session import Session
 
@@ -26,15 +27,6 @@ async def set_bootenv(session: Session, node_id: int, bootenv: str) -> int:
     generation = await next_generation(session)
     await session.run("UPDATE nodes SET boot_generation = :n WHERE id = :id", n=generation, id=node_id)
     await update_node(session, node_id, {"bootenv": bootenv})
-    return generation
-
-
-async def next_generation(session: Session) -> int:
-    """Something that boot providers serve changes with this transaction."""
-    generation: int = await session.value(
-        "INSERT INTO boot_state (generation) VALUES (1)"
-        " ON CONFLICT (single) DO UPDATE SET generation = boot_state.generation + 1 RETURNING generation"
-    )
     return generation
 
 

@@ -209,6 +209,22 @@ async def queue_jig_active(session: "Session", jig: str) -> None:
     await _queue_nodes(session, "create", {row.id: {} for row in nodes}, [("jig", jig, "node_create")])
 
 
+# --- networks
+
+
+async def queue_network(session: "Session", what: str, subject_id: int, view: JsonObject) -> None:
+    """Tell every role that wants to know: `what` is network_create, allocation_delete and so on."""
+    hook = f"on_{what}"
+    subject, node_id = what.partition("_")[0], view.get("node_id")
+    await _tell(
+        session,
+        [
+            Call(role, hook, subject, subject_id, node_id if isinstance(node_id, int) else None, view)
+            for role in (await session.catalogue()).catalogue.hooked(hook)
+        ],
+    )
+
+
 # --- what may be refused
 
 

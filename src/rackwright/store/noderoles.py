@@ -7,6 +7,7 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.removal import removal
 from rackwright.domain.states import ACTIVE, ERROR, TRANSITION, NodeRoleState, Trigger
+from rackwright.store.allocations import free_noderoles
 from rackwright.store.graph import bump_graph, load_with_descendants
 from rackwright.store.session import Session
 from rackwright.store.transitions import dirty, move, step_children
@@ -146,6 +147,7 @@ async def erase(session: Session, ids: Collection[int]) -> None:
         """,
         ids=list(ids),
     )
+    await free_noderoles(session, ids)
     gone = await session.rows("DELETE FROM node_roles WHERE id = ANY (:ids) RETURNING node_id", ids=list(ids))
     session.touch(row.node_id for row in gone)
 

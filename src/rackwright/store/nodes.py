@@ -9,6 +9,7 @@ from rackwright.domain.catalogue import Flag, Json, JsonObject
 from rackwright.domain.errors import Conflict, Invalid, NotFound, Rule
 from rackwright.domain.names import check_mac, check_node_name, check_uuid
 from rackwright.domain.states import COMMITTED, PROPOSED, TRANSITION, NodeRoleState, Trigger, worst
+from rackwright.store.allocations import free_node
 from rackwright.store.binding import bind_committed
 from rackwright.store.deployments import SYSTEM, get_deployment, key_id
 from rackwright.store.events import emit
@@ -312,6 +313,7 @@ async def delete_node(session: Session, name_or_id: str | int) -> None:
     going = await deletable(session, own)
     await regroup(session, going)
     await remove(session, going)
+    await free_node(session, node.id)
     await emit(session, "node.deleted", node.id, node_id=node.id, data={"name": node.name})
     await session.run("DELETE FROM nodes WHERE id = :id", id=node.id)
     await bump_graph(session)

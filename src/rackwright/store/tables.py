@@ -482,7 +482,7 @@ hook_calls = Table(
     _now("queued_at"),
     Column("trace", Text, server_default=text("current_setting('rackwright.trace', true)")),
     CheckConstraint("kind IN ('role', 'jig')", name="kind"),
-    CheckConstraint("subject IN ('node', 'noderole', 'deployment')", name="subject"),
+    CheckConstraint("subject IN ('node', 'noderole', 'deployment', 'network', 'allocation')", name="subject"),
     CheckConstraint("state IN ('waiting', 'running', 'failed')", name="state"),
     CheckConstraint("NOT (blocks AND state = 'failed')", name="given_up_blocks_nothing"),
     CheckConstraint("NOT blocks OR subject = 'noderole'", name="only_noderole_hooks_block"),
@@ -588,3 +588,6 @@ settings = Table(
     Column("name", Text, primary_key=True),
     Column("value", JSONB, nullable=False),
 )
+
+# More tables of this metadata; imported here so that whoever has the metadata has all of it.
+import rackwright.store.network_tables  # noqa: E402, F401

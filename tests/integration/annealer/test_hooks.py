@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 from tests.support.hooked import Hooked, until
+from tests.support.networks import STORAGE
 from tests.support.rack import Rack, refused
 
 from rackwright.annealer.hooks import HookDispatcher, HookPace
 from rackwright.domain.errors import Rule
 from rackwright.domain.states import ACTIVE, BLOCKED, PROPOSED, TODO, TRANSITION, NodeRoleState
-from rackwright.store import commits
+from rackwright.store import commits, networks
+from rackwright.store.allocations import ensure_addresses
 from rackwright.store.binding import bind_proposed
 from rackwright.store.deployments import delete_deployment, get_deployment
 from rackwright.store.hook_queue import failing_calls, retry_call
@@ -533,3 +535,38 @@ async def test_where_nobody_can_be_refused_hooks_are_told_afterwards(hooked: Hoo
     assert hooked.noted() == []
     assert await hooked.deliver() == []
     assert sorted(hooked.noted_names()) == ["on_commit", "on_deployment_create", "on_node_bind"]
+
+
+# --- networks
+
+
+async def test_roles_are_told_of_networks_and_addresses_with_their_last_state(hooked: Hooked) -> None:
+    rack = hooked.rack
+    await hooked.load(
+        ROLES,
+        """
+        class Unbound(RoleHooks):
+            role = "hooked-unbound"
+            def on_network_create(self, network): note("network_create", network)
+            def on_network_change(self, network): note("network_change", network)
+            def on_network_delete(self, network): note("network_delete", network)
+            def on_allocation_create(self, allocation): note("allocation_create", allocation)
+            def on_allocation_delete(self, allocation): note("allocation_delete", allocation)
+        """,
+    )
+    id = await rack.node("n1")
+    await rack.do(lambda session: networks.create_network(session, STORAGE))
+    await rack.do(lambda session: networks.update_network(session, "storage", {"vlan": 7}))
+    await rack.do(lambda session: ensure_addresses(session, "storage", id))
+    await rack.do(lambda session: delete_node(session, id))
+    await rack.do(lambda session: networks.delete_network(session, "storage"))
+    assert await hooked.deliver() == []
+    noted = hooked.noted()
+    changes = [(hook, view["vlan"], view["before"]) for hook, view in noted if hook.startswith("network")]
+    assert changes == [
+        ("network_create", None, {}),
+        ("network_change", 7, {"vlan": None}),
+        ("network_delete", 7, {}),
+    ]
+    addresses = [(hook, view["node"], view["address"]) for hook, view in noted if hook.startswith("allocation")]
+    assert addresses == [("allocation_create", N1, "10.78.0.10"), ("allocation_delete", N1, "10.78.0.10")]

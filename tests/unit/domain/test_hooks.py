@@ -15,10 +15,11 @@ from rackwright.domain.effects import (
 from rackwright.domain.errors import Invalid
 from rackwright.domain.hooks import (
     ALIASES,
+    ALLOCATION_HOOKS,
     DEPLOYMENT_HOOKS,
     HOOKS,
+    NETWORK_HOOKS,
     NODE_HOOKS,
-    RESERVED,
     STATE_HOOKS,
     DeploymentView,
     Effect,
@@ -59,7 +60,15 @@ def test_the_hooks_of_the_role_model_are_all_there() -> None:
     assert set(STATE_HOOKS.values()) == {
         *("on_proposed", "on_todo", "on_blocked", "on_transition", "on_active", "on_error")
     }
-    assert {"on_deployment_create", "on_deployment_delete", "on_commit", "on_node_bind", *NODE_HOOKS, *RESERVED} < HOOKS
+    assert {
+        "on_deployment_create",
+        "on_deployment_delete",
+        "on_commit",
+        "on_node_bind",
+        *NODE_HOOKS,
+        *NETWORK_HOOKS,
+        *ALLOCATION_HOOKS,
+    } < HOOKS
     assert ALIASES == {"on_node_change": "on_node_update"}
 
 
