@@ -10,7 +10,6 @@ from rackwright.mesh.member import LIVE, Entry
 from rackwright.mesh.membership import Membership
 from rackwright.mesh.messages import Ack, Nack, Ping, PingRequest, Suspect
 
-
 ANSWERS_REMEMBERED = 16
 """So many answers in a row tell how fast this network is."""
 SLOWER_THAN_USUAL = 4

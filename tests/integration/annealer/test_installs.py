@@ -533,7 +533,7 @@ async def test_no_more_installs_run_at_once_than_max_installs(site: Site) -> Non
     await site.change(lambda session: write_setting(session, "max_installs", 2))
     await site.step()
     await site.look()
-    stages = {machine: await site.stage(machine) for machine in machines}
+    stages = {machine: str(await site.stage(machine)) for machine in machines}
     assert sorted(stages.values()) == [Stage.PUBLISHING, Stage.PUBLISHING, Stage.WAITING]
     first, _, last = sorted(machines, key=lambda machine: stages[machine])  # three claimed at once are in no order
     assert "as many installs as may run at once" in (await site.why(last)).text
