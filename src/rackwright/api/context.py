@@ -58,6 +58,11 @@ class Caller:
         """One transaction in the caller's name; roles' hooks may refuse it."""
         return await self.server.judge.change(work, actor=self.principal.name, graph=graph)
 
+    async def authorize(self, session: Session, deployment_id: int, permission: Permission = Permission.WRITE) -> None:
+        """Refuse what the caller may not do to this deployment. Called in the change's transaction, before the work."""
+        if not self.principal.may(permission):
+            raise Forbidden(f"Your role {self.principal.role} does not allow this in deployment {deployment_id}.")
+
 
 _bearer = HTTPBearer(auto_error=False)
 
