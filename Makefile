@@ -21,6 +21,7 @@ check: setup
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	scripts/openapi --check
 	$(PY) -m pytest tests/unit -n 2
 
 unit: setup

@@ -41,14 +41,14 @@ class StatusOut(BaseModel):
 
 
 @router.get("")
-async def status(caller: Reader) -> StatusOut:
+async def get_anneal_status(caller: Reader) -> StatusOut:
     async with caller.server.store.read() as session:
         counts = await counts_by_state(session)
     return StatusOut(noderoles={state.label: count for state, count in counts.items()}, cap=caller.server.cap)
 
 
 @router.post("/step")
-async def one_pass(caller: Writer, node_role: int | None = None) -> StepOut:
+async def anneal_step(caller: Writer, node_role: int | None = None) -> StepOut:
     """One pass by hand, or just one noderole."""
     server = caller.server
     report = await step(

@@ -1,64 +1,52 @@
-"""The application: its routes, and how errors become problem details."""
+"""The application: its routes, and what stands around all of them."""
 
-import logging
-
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi import FastAPI
 
 from rackwright import __version__
-from rackwright.api import anneal, deployments, hook_calls, machines, networks, node_roles, nodes
+from rackwright.api import (
+    anneal,
+    deployments,
+    hook_calls,
+    machines,
+    networks,
+    node_roles,
+    nodes,
+    openapi,
+    problems,
+    runs,
+)
+from rackwright.api.bodies import Bodies
 from rackwright.api.context import Server
 from rackwright.api.limits import Bucket
-from rackwright.domain.errors import Invalid, RackwrightError
-from rackwright.store.session import UNREACHABLE, first_line
-
-log = logging.getLogger(__name__)
 
 PREFIX = "/api/v2"
 
+MODULES = (machines, nodes, deployments, node_roles, runs, anneal, hook_calls, networks)
 
-def create_app(server: Server) -> FastAPI:
+
+def create_app(server: Server | None) -> FastAPI:
+    """The application of a server; None: only to read its description."""
     app = FastAPI(
-        title="Rackwright", version=__version__, openapi_url=f"{PREFIX}/openapi.json", docs_url=f"{PREFIX}/docs"
+        title="Rackwright",
+        version=__version__,
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=f"{PREFIX}/docs",
+        redoc_url=None,
+        generate_unique_id_function=openapi.operation_id,
+        redirect_slashes=False,
     )
     app.state.server = server
     app.state.public_bucket = Bucket(rate=50, burst=500)
-    for module in (machines, nodes, deployments, node_roles, anneal, hook_calls, networks):
+    for module in MODULES:
         app.include_router(module.router, prefix=PREFIX)
     app.include_router(machines.boot_router)
-    app.add_exception_handler(RackwrightError, _problem)
-    for trouble in set(UNREACHABLE) - {OSError}:  # a file that is missing is no matter of the database
-        app.add_exception_handler(trouble, _unreachable)
     app.get("/healthz", include_in_schema=False)(healthz)
+    app.add_middleware(Bodies)
+    problems.install(app)
+    openapi.install(app)
     return app
 
 
 async def healthz() -> dict[str, str]:
     """The process is there and answers. Nothing else is said to a stranger."""
     return {"status": "ok"}
-
-
-class Unreachable(RackwrightError):
-    """The database does not answer now. Try again in a moment."""
-
-    status = 503
-    type = "database-unreachable"
-
-
-async def _unreachable(request: Request, error: Exception) -> JSONResponse:
-    log.warning("%s %s: the database does not answer: %s", request.method, request.url.path, first_line(error))
-    return await _problem(request, Unreachable())
-
-
-async def _problem(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RackwrightError)
-    body: dict[str, object] = {
-        "type": f"urn:rackwright:problem:{error.type}",
-        "title": error.type.replace("-", " ").capitalize(),
-        "status": error.status,
-        "detail": error.message,
-    }
-    if isinstance(error, Invalid) and error.pointer:
-        body["pointer"] = error.pointer
-    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
-    return JSONResponse(body, error.status, headers, media_type="application/problem+json")

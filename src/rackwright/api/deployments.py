@@ -1,59 +1,90 @@
-"""/api/v2/deployments"""
+"""/api/v2/deployments: the tree, and the way from a proposal to what is in force."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from rackwright.api.context import Reader, Writer
-from rackwright.domain.snapshots import CommitPlan
+from rackwright.api.answers import Fields, Page, Resource, answer
+from rackwright.api.context import Caller, Reader, Writer
+from rackwright.api.etags import tag
+from rackwright.api.paging import Asked, page, parameters
+from rackwright.api.patching import patch_body, read_patch
+from rackwright.api.types import Key, Line, Name
+from rackwright.api.writing import Editing, Posting, Terms, write
+from rackwright.domain.errors import Conflict, Rule
+from rackwright.domain.snapshots import CommitPlan, Difference
 from rackwright.store import commits, snapshots
-from rackwright.store.deployments import (
-    DeploymentRecord,
-    create_deployment,
-    delete_deployment,
-    get_deployment,
-    list_deployments,
-)
+from rackwright.store import deployments as stored
+from rackwright.store.deployments import DEPLOYMENTS, SYSTEM, DeploymentRecord, lock_deployment, select_deployments
 from rackwright.store.session import Session
 
 router = APIRouter(prefix="/deployments", tags=["deployments"])
 
 
 class DeploymentIn(BaseModel):
+    """A deployment to make. It begins with an open, empty proposal."""
+
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(examples=["web"])
-    parent: str | None = None
-    description: str = Field("", max_length=1000)
+    name: Name = Field(examples=["web"])
+    parent: str | None = Field(None, max_length=63, description="The one it is below; the system deployment if none.")
+    description: Line = Field("", examples=["The shop's front ends"])
 
 
-class DeploymentOut(BaseModel):
+class DeploymentEdit(BaseModel):
+    """What people change of a deployment itself. All else is a change of its proposal."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    description: Line
+
+
+class DeploymentOut(Resource):
+    """A scope of work, in a tree."""
+
     id: int
-    name: str
+    name: str = Field(examples=["web"])
     description: str
+    parent: str | None = Field(examples=["system"])
     parent_id: int | None
-    system: bool
-    held: bool
-    head_id: int | None
-    proposed_id: int | None
-    state: str
-    noderoles: dict[str, int]
+    phantom_id: int = Field(description="The node that carries its services.")
+    system: bool = Field(description="The root of all others, which is never proposed.")
+    held: bool = Field(description="Recalled: nothing of it starts.")
+    head_id: int | None = Field(description="The snapshot in force.")
+    proposed_id: int | None = Field(description="The open proposal.")
+    state: str = Field(description="proposed, committed, active, error or held.", examples=["active"])
+    noderoles: dict[str, int] = Field(description="How many are in which state.", examples=[{"active": 12}])
 
     @classmethod
     def of(cls, deployment: DeploymentRecord) -> "DeploymentOut":
-        return cls(
-            id=deployment.id,
-            name=deployment.name,
-            description=deployment.description,
-            parent_id=deployment.parent_id,
-            system=deployment.system,
-            held=deployment.held,
-            head_id=deployment.head_id,
-            proposed_id=deployment.proposed_id,
-            state=deployment.state,
-            noderoles={state.label: count for state, count in deployment.counts.items()},
-        )
+        return cls.model_validate(_common(deployment))
+
+
+class DeploymentTree(DeploymentOut):
+    """A deployment, and those below it."""
+
+    children: list["DeploymentTree"]
+
+
+def _common(one: DeploymentRecord) -> dict[str, object]:
+    return {
+        "etag": tag(one.id, one.name, one.description, one.parent_id, one.head_id, one.proposed_id),
+        "id": one.id,
+        "name": one.name,
+        "description": one.description,
+        "parent": one.parent,
+        "parent_id": one.parent_id,
+        "phantom_id": one.phantom_id,
+        "system": one.system,
+        "held": one.held,
+        "head_id": one.head_id,
+        "proposed_id": one.proposed_id,
+        "state": one.state.value,
+        "noderoles": {state.label: count for state, count in one.counts.items()},
+    }
 
 
 class PlannedOut(BaseModel):
@@ -66,13 +97,13 @@ class PlannedOut(BaseModel):
 class PlanOut(BaseModel):
     """What a commit would do, or did."""
 
-    digest: str
+    digest: str = Field(description="Send it with the commit: it is refused if it would do anything else.")
     created: list[PlannedOut]
-    rerun: list[PlannedOut]
-    held_back: list[PlannedOut]
+    rerun: list[PlannedOut] = Field(description="What runs again, and because of which input.")
+    held_back: list[PlannedOut] = Field(description="What waits until a cluster it stands on is whole again.")
     removed: list[PlannedOut]
-    moved: list[str]
-    wiped: list[str]
+    moved: list[str] = Field(description="Nodes that come into the deployment.")
+    wiped: list[str] = Field(description="Nodes whose disks would be wiped.")
 
     @classmethod
     def of(cls, plan: CommitPlan) -> "PlanOut":
@@ -82,56 +113,221 @@ class PlanOut(BaseModel):
 class CommitIn(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    digest: str | None = None
-    comment: str = Field("", max_length=1000)
+    digest: str | None = Field(None, max_length=128, description="Of the plan you saw.")
+    comment: Line = ""
 
 
-@router.get("")
-async def list_all(caller: Reader) -> list[DeploymentOut]:
+class RollbackIn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    snapshot: int = Field(ge=1, le=2**63 - 1, description="The snapshot to go back to.")
+
+
+class PlaceOut(BaseModel):
+    node: str
+    role: str
+
+
+class RollbackOut(BaseModel):
+    """The proposal that says what the earlier snapshot said."""
+
+    deployment: DeploymentOut
+    not_restorable: list[PlaceOut] = Field(description="Bindings of nodes or roles that are gone.")
+
+
+class DifferenceOut(BaseModel):
+    """How to get from one snapshot to another."""
+
+    old: int
+    new: int
+    roles_added: list[str]
+    roles_removed: list[str]
+    roles_changed: list[str]
+    bindings_added: list[PlaceOut]
+    bindings_removed: list[PlaceOut]
+    bindings_changed: list[PlaceOut]
+
+    @classmethod
+    def of(cls, old: int, new: int, found: Difference) -> "DifferenceOut":
+        places = ("bindings_added", "bindings_removed", "bindings_changed")
+        return cls(
+            old=old,
+            new=new,
+            roles_added=list(found.roles_added),
+            roles_removed=list(found.roles_removed),
+            roles_changed=list(found.roles_changed),
+            **{name: [PlaceOut(node=node, role=role) for node, role in getattr(found, name)] for name in places},
+        )
+
+
+@router.get("", response_model=Page[DeploymentOut])
+async def list_deployments(caller: Reader, asked: Annotated[Asked, Depends(parameters(DEPLOYMENTS))]) -> Response:
+    """All deployments, or those that fit."""
     async with caller.server.store.read() as session:
-        return [DeploymentOut.of(deployment) for deployment in await list_deployments(session)]
+        return await page(session, asked, select_deployments, DeploymentOut, DeploymentOut.of)
 
 
-@router.post("", status_code=201)
-async def create(caller: Writer, body: DeploymentIn) -> DeploymentOut:
-    id = await caller.change(
-        lambda session: create_deployment(session, body.name, body.parent, body.description), graph=True
+@router.post("", status_code=201, response_model=DeploymentOut)
+async def create_deployment(caller: Writer, terms: Posting, body: DeploymentIn) -> Response:
+    """A new deployment, with an open proposal."""
+
+    async def work(session: Session) -> DeploymentOut:
+        parent = await stored.get_deployment(session, body.parent or SYSTEM)
+        await caller.authorize(session, parent.id)
+        id = await stored.create_deployment(session, body.name, parent.id, body.description)
+        return DeploymentOut.of(await stored.get_deployment(session, id))
+
+    return await write(
+        caller, terms, work, graph=True, status=201, location=lambda _: f"/api/v2/deployments/{body.name}"
     )
-    return await show(caller, str(id))
 
 
-@router.get("/{deployment}")
-async def show(caller: Reader, deployment: str) -> DeploymentOut:
+@router.get("/{deployment}", response_model=DeploymentOut)
+async def get_deployment(caller: Reader, deployment: Key, fields: Fields) -> Response:
+    """One deployment."""
     async with caller.server.store.read() as session:
-        return DeploymentOut.of(await get_deployment(session, deployment))
+        return answer(DeploymentOut.of(await stored.get_deployment(session, deployment)), fields=fields)
+
+
+@router.get("/{deployment}/tree", response_model=DeploymentTree)
+async def get_deployment_tree(caller: Reader, deployment: Key) -> Response:
+    """A deployment with all those below it; of `system`: the whole tree."""
+    async with caller.server.store.read() as session:
+        root = await stored.get_deployment(session, deployment)
+        listed = await select_deployments(session, "ORDER BY d.name")
+    below: dict[int | None, list[DeploymentRecord]] = {}
+    for one in listed:
+        below.setdefault(one.parent_id, []).append(one)
+
+    def grown(one: DeploymentRecord) -> DeploymentTree:
+        return DeploymentTree.model_validate(
+            {**_common(one), "children": [grown(child) for child in below.get(one.id, ())]}
+        )
+
+    return answer(grown(root))
+
+
+async def _locked(session: Session, caller: Caller, terms: Terms, key: str) -> DeploymentRecord:
+    found = await lock_deployment(session, key)
+    await caller.authorize(session, found.id)
+    terms.check(DeploymentOut.of(found), f"deployment {found.name}")
+    return found
+
+
+@router.patch(
+    "/{deployment}",
+    response_model=DeploymentOut,
+    openapi_extra=patch_body(DeploymentEdit, {"description": "The shop's front ends"}),
+)
+async def update_deployment(caller: Writer, terms: Editing, deployment: Key, request: Request) -> Response:
+    """Change its description."""
+    patch = await read_patch(request)
+
+    async def work(session: Session) -> DeploymentOut:
+        found = await _locked(session, caller, terms, deployment)
+        wanted = patch.apply(DeploymentEdit(description=found.description))
+        await stored.describe_deployment(session, found, wanted.description)
+        return DeploymentOut.of(await stored.get_deployment(session, found.id))
+
+    return await write(caller, terms, work)
 
 
 @router.delete("/{deployment}", status_code=204)
-async def delete(caller: Writer, deployment: str) -> None:
-    await caller.change(lambda session: delete_deployment(session, deployment), graph=True)
+async def delete_deployment(caller: Writer, terms: Editing, deployment: Key) -> Response:
+    """Take a deployment out of the tree. Its nodes go to its parent."""
+
+    async def work(session: Session) -> None:
+        found = await _locked(session, caller, terms, deployment)
+        await stored.delete_deployment(session, found.id)
+
+    return await write(caller, terms, work, graph=True)
 
 
-@router.post("/{deployment}/propose")
-async def propose(caller: Writer, deployment: str) -> DeploymentOut:
-    async def work(session: Session) -> int:
-        return await snapshots.propose(session, await get_deployment(session, deployment))
-
-    await caller.change(work, graph=True)
-    return await show(caller, deployment)
+# --- the time line
 
 
-@router.post("/{deployment}/plan")
-async def plan(caller: Writer, deployment: str) -> PlanOut:
-    async def work(session: Session) -> CommitPlan:
-        return await commits.plan(session, await get_deployment(session, deployment))
+async def _step(
+    caller: Caller, terms: Terms, key: str, do: Callable[[Session, DeploymentRecord], Awaitable[object]]
+) -> Response:
+    """One step of a deployment along its time line; answers with the deployment after it."""
 
-    return PlanOut.of(await caller.change(work, graph=True))
+    async def work(session: Session) -> DeploymentOut:
+        found = await _locked(session, caller, terms, key)
+        await do(session, found)
+        return DeploymentOut.of(await stored.get_deployment(session, found.id))
+
+    return await write(caller, terms, work, graph=True)
 
 
-@router.post("/{deployment}/commit")
-async def commit(caller: Writer, deployment: str, body: CommitIn) -> PlanOut:
-    async def work(session: Session) -> CommitPlan:
-        found = await get_deployment(session, deployment)
-        return await commits.commit(session, found, body.digest, body.comment)
+@router.post("/{deployment}/propose", response_model=DeploymentOut)
+async def propose_deployment(caller: Writer, terms: Posting, deployment: Key) -> Response:
+    """Open a copy of what is in force, to edit it. What runs goes on."""
+    return await _step(caller, terms, deployment, snapshots.propose)
 
-    return PlanOut.of(await caller.change(work, graph=True))
+
+@router.post("/{deployment}/recall", response_model=DeploymentOut)
+async def recall_deployment(caller: Writer, terms: Posting, deployment: Key) -> Response:
+    """Hold the deployment, so that nothing of it starts, and open a copy of what is in force."""
+    return await _step(caller, terms, deployment, snapshots.recall)
+
+
+@router.post("/{deployment}/discard", response_model=DeploymentOut)
+async def discard_proposal(caller: Writer, terms: Posting, deployment: Key) -> Response:
+    """Drop the open proposal. A hold ends."""
+    return await _step(caller, terms, deployment, snapshots.discard)
+
+
+@router.post("/{deployment}/plan", response_model=PlanOut)
+async def plan_deployment(caller: Writer, terms: Posting, deployment: Key) -> Response:
+    """What a commit would do now, by the code that commits."""
+
+    async def work(session: Session) -> PlanOut:
+        return PlanOut.of(await commits.plan(session, await _locked(session, caller, terms, deployment)))
+
+    return await write(caller, terms, work, graph=True)
+
+
+@router.post("/{deployment}/commit", response_model=PlanOut)
+async def commit_deployment(caller: Writer, terms: Posting, deployment: Key, body: CommitIn) -> Response:
+    """Make the proposal what is wanted from now on. With `digest`: only if that does what the plan you saw said."""
+
+    async def work(session: Session) -> PlanOut:
+        found = await _locked(session, caller, terms, deployment)
+        return PlanOut.of(await commits.commit(session, found, body.digest, body.comment))
+
+    return await write(caller, terms, work, graph=True)
+
+
+@router.post("/{deployment}/rollback", response_model=RollbackOut)
+async def rollback_deployment(caller: Writer, terms: Posting, deployment: Key, body: RollbackIn) -> Response:
+    """Propose what an earlier snapshot said."""
+
+    async def work(session: Session) -> RollbackOut:
+        found = await _locked(session, caller, terms, deployment)
+        back = await snapshots.rollback(session, found, body.snapshot)
+        return RollbackOut(
+            deployment=DeploymentOut.of(await stored.get_deployment(session, found.id)),
+            not_restorable=[PlaceOut(node=node, role=role) for node, role in back.not_restorable],
+        )
+
+    return await write(caller, terms, work, graph=True)
+
+
+SnapshotId = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
+
+
+@router.get("/{deployment}/diff", response_model=DifferenceOut)
+async def diff_deployment(caller: Reader, deployment: Key, old: SnapshotId = None, new: SnapshotId = None) -> Response:
+    """How two snapshots differ: from what is in force to the open proposal, unless you name others."""
+    async with caller.server.store.read() as session:
+        found = await stored.get_deployment(session, deployment)
+        before, after = old or found.head_id, new or found.proposed_id
+        if before is None or after is None:
+            missing = "nothing in force" if before is None else "no open proposal"
+            raise Conflict(
+                Rule.NOTHING_COMMITTED if before is None else Rule.NOT_PROPOSED,
+                f"Deployment {found.name!r} has {missing} to compare with. Name the snapshots: ?old=ID&new=ID.",
+            )
+        for id in (before, after):
+            await snapshots.check_own(session, found, id)
+        return answer(DifferenceOut.of(before, after, await snapshots.diff_snapshots(session, before, after)))

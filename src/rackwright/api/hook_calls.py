@@ -30,13 +30,13 @@ class FailingOut(BaseModel):
 
 
 @router.get("")
-async def list_failing(caller: Reader) -> list[FailingOut]:
+async def list_hook_calls(caller: Reader) -> list[FailingOut]:
     """Hooks that fail, the newest first."""
     async with caller.server.store.read() as session:
         return [FailingOut(**asdict(call)) for call in await failing_calls(session)]
 
 
 @router.post("/{id}/retry", status_code=204)
-async def ask_again(caller: Writer, id: int) -> None:
+async def retry_hook_call(caller: Writer, id: int) -> None:
     """Try again what was given up."""
     await caller.change(lambda session: retry_call(session, id))

@@ -15,8 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from rackwright.api.context import Server, Unauthenticated
 from rackwright.api.limits import Source
+from rackwright.api.problems import TooLarge
 from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.errors import Invalid, NotFound, RackwrightError
+from rackwright.domain.errors import Invalid, NotFound
 from rackwright.domain.names import check_mac, check_uuid
 from rackwright.store import attempts, boot, machines
 from rackwright.store.nodes import find_node
@@ -28,13 +29,6 @@ boot_router = APIRouter(tags=["boot"])
 INVENTORY_LIMIT = 64 * 1024
 BOOT_ID = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9-]+$")
 BOOTENV = Field(min_length=1, max_length=64, pattern=r"^[a-z0-9][a-z0-9.-]*$")
-
-
-class TooLarge(RackwrightError):
-    """The body is larger than what is taken here."""
-
-    status = 413
-    type = "too-large"
 
 
 class RegisterIn(BaseModel):
@@ -124,7 +118,7 @@ Secret = Annotated[str, Depends(_secret)]
 
 
 @router.post("/nodes/register", status_code=201)
-async def register(request: Request, source: Source, body: RegisterIn) -> RegisterOut:
+async def register_machine(request: Request, source: Source, body: RegisterIn) -> RegisterOut:
     """A machine that booted sledgehammer makes itself known. New ones wait in quarantine to be accepted."""
     if int(request.headers.get("content-length", 0)) > INVENTORY_LIMIT:
         raise TooLarge
@@ -138,7 +132,7 @@ async def register(request: Request, source: Source, body: RegisterIn) -> Regist
 
 
 @router.post("/machine/heartbeat", status_code=204)
-async def heartbeat(request: Request, node_id: Machine, body: HeartbeatIn) -> None:
+async def machine_heartbeat(request: Request, node_id: Machine, body: HeartbeatIn) -> None:
     """The machine is there, and this is what it booted."""
     await _server(request).store.change(
         lambda session: machines.heartbeat(session, node_id, body.boot_id, body.bootenv), actor=f"machine {node_id}"
@@ -146,7 +140,7 @@ async def heartbeat(request: Request, node_id: Machine, body: HeartbeatIn) -> No
 
 
 @router.get("/install/config")
-async def install_config(request: Request, source: Source, secret: Secret) -> dict[str, JsonValue]:
+async def get_install_config(request: Request, source: Source, secret: Secret) -> dict[str, JsonValue]:
     """What to install, for whoever holds the secret of the attempt."""
     found = await _server(request).store.change(
         lambda session: attempts.install_config(session, secret, source), actor="installer"
@@ -155,7 +149,7 @@ async def install_config(request: Request, source: Source, secret: Secret) -> di
 
 
 @router.post("/install/progress", status_code=204)
-async def install_progress(request: Request, source: Source, secret: Secret, body: ProgressIn) -> None:
+async def report_install_progress(request: Request, source: Source, secret: Secret, body: ProgressIn) -> None:
     progress: JsonObject = {"stage": body.stage, "percent": body.percent}
     await _server(request).store.change(
         lambda session: attempts.install_progress(session, secret, source, progress), actor="installer"
@@ -163,7 +157,7 @@ async def install_progress(request: Request, source: Source, secret: Secret, bod
 
 
 @router.post("/install/result", status_code=204)
-async def install_result(request: Request, source: Source, secret: Secret, body: ResultIn) -> None:
+async def report_install_result(request: Request, source: Source, secret: Secret, body: ResultIn) -> None:
     await _server(request).store.change(
         lambda session: attempts.install_result(session, secret, source, ok=body.ok, error=body.error),
         actor="installer",
@@ -180,7 +174,7 @@ async def _find(session: Session, machine: str) -> int | None:
 
 
 @boot_router.get("/boot/{machine}")
-async def what_to_boot(request: Request, source: Source, machine: str) -> Response:
+async def get_boot_script(request: Request, source: Source, machine: str) -> Response:
     """What a machine that asks now, by MAC or UUID, should boot: an iPXE script from the database as it is."""
     async with _server(request).store.read() as session:
         bootenv = await boot.boot_answer(session, await _find(session, machine))
@@ -188,7 +182,7 @@ async def what_to_boot(request: Request, source: Source, machine: str) -> Respon
 
 
 @boot_router.get("/boot/{machine}/secret")
-async def install_secret(request: Request, source: Source, machine: str) -> Response:
+async def get_install_secret(request: Request, source: Source, machine: str) -> Response:
     """The extra initrd file of an installer: handed out once."""
 
     async def work(session: Session) -> str | None:

@@ -1,13 +1,25 @@
 """/api/v2/node_roles"""
 
-from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
 
-from rackwright.api.context import Reader, Writer
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from rackwright.api.answers import Fields, Page, Resource, answer, answer_list
+from rackwright.api.context import Caller, Reader, Writer
+from rackwright.api.etags import tag
+from rackwright.api.paging import Asked, page, parameters
+from rackwright.api.patching import patch_body, read_patch
 from rackwright.api.reasons import ReasonOut
+from rackwright.api.types import Id, JsonMap
+from rackwright.api.writing import Editing, Posting, Terms, write
+from rackwright.domain.binding import PLACEHOLDER, BindPlan
+from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.sealed import masked
+from rackwright.store import noderoles, snapshots
 from rackwright.store.binding import bind_proposed, plan_binding
 from rackwright.store.deployments import get_deployment
-from rackwright.store.noderoles import NodeRoleRecord, get_noderole, retry, select_noderoles
+from rackwright.store.noderole_views import NODE_ROLES, Around, NodeRoleView, around, select_views, view_noderole
 from rackwright.store.nodes import get_node
 from rackwright.store.session import Session
 from rackwright.store.why import why
@@ -20,87 +32,209 @@ class BindIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    node: str
-    role: str
-    deployment: str
+    node: str = Field(max_length=253, examples=["n1.rack.example"])
+    role: str = Field(max_length=63, examples=["crowbar-installed-node"])
+    deployment: str = Field(max_length=63, examples=["web"])
 
 
-class NodeRoleOut(BaseModel):
+class NodeRoleOut(Resource):
+    """A role bound to a node."""
+
     id: int
-    node: str
-    role: str
-    deployment: str
-    state: str
-    cohort: int
-    run_id: int | None
+    node: str = Field(examples=["n1.rack.example"])
+    node_id: int
+    role: str = Field(examples=["crowbar-installed-node"])
+    role_id: int
+    deployment: str = Field(examples=["web"])
+    deployment_id: int
+    state: str = Field(description="active, proposed, blocked, todo, transition or error.", examples=["todo"])
+    cohort: int = Field(description="How far down the graph it stands.")
+    run_id: int | None = Field(description="The run that has it in hand, while it is in transition.")
+    doomed: bool = Field(description="It goes as soon as its run has ended.")
     error: str
+    user_data: JsonMap = Field(description="What people want of it: in the open proposal if there is one.")
+    committed_data: JsonMap = Field(description="The same as committed, which is what is in force.")
 
     @classmethod
-    def of(cls, noderole: NodeRoleRecord) -> "NodeRoleOut":
-        return cls(
-            id=noderole.id,
-            node=noderole.node,
-            role=noderole.role,
-            deployment=noderole.deployment,
-            state=noderole.state.label,
-            cohort=noderole.cohort,
-            run_id=noderole.run_id,
-            error=noderole.error,
-        )
+    def of(cls, one: NodeRoleView) -> "NodeRoleOut":
+        return cls.model_validate(_common(one))
+
+
+class NodeRoleDetail(NodeRoleOut):
+    """A noderole with what it computed, and what it stands on."""
+
+    wall: JsonMap = Field(description="What its last run returned.")
+    sysdata: JsonMap = Field(description="What its role computed.")
+    parents: list[int] = Field(description="The noderoles it stands on.")
+    children: list[int] = Field(description="The noderoles that stand on it.")
+
+    @classmethod
+    def near(cls, one: NodeRoleView, near: Around) -> "NodeRoleDetail":
+        more = {"wall": _shown(near.wall), "sysdata": _shown(near.sysdata)}
+        return cls.model_validate({**_common(one), **more, "parents": near.parents, "children": near.children})
+
+
+def _common(one: NodeRoleView) -> dict[str, object]:
+    return {
+        "etag": tag(one.id, one.user_data, one.committed_data),
+        "id": one.id,
+        "node": one.node,
+        "node_id": one.node_id,
+        "role": one.role,
+        "role_id": one.role_id,
+        "deployment": one.deployment,
+        "deployment_id": one.deployment_id,
+        "state": one.state.label,
+        "cohort": one.cohort,
+        "run_id": one.run_id,
+        "doomed": one.doomed,
+        "error": one.error,
+        "user_data": _shown(one.user_data),
+        "committed_data": _shown(one.committed_data),
+    }
+
+
+def _shown(values: JsonObject) -> JsonObject:
+    return {key: masked(value) for key, value in values.items()}
+
+
+class NodeRoleEdit(BaseModel):
+    """What people change of a noderole."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    user_data: JsonMap
+
+
+class CreatedOut(BaseModel):
+    """A noderole that binding makes."""
+
+    id: int | None = Field(description="Null in a dry run.")
+    role: str
+    node: str
+    node_id: int
+    cohort: int
 
 
 class BoundOut(BaseModel):
-    """The noderole asked for, and all that came with it. In a dry run nothing has an id."""
+    """The noderole asked for, and all that came with it. In a dry run nothing new has an id."""
 
-    id: int | None
-    created: list[dict[str, str | int]]
+    id: int | None = Field(description="The noderole asked for; null if it would be new and this is a dry run.")
+    created: list[CreatedOut]
 
 
-@router.get("")
-async def list_all(caller: Reader, deployment: str | None = None, node: str | None = None) -> list[NodeRoleOut]:
+@router.get("", response_model=Page[NodeRoleOut])
+async def list_node_roles(caller: Reader, asked: Annotated[Asked, Depends(parameters(NODE_ROLES))]) -> Response:
+    """All noderoles, or those that fit. Sorted by `cohort` they come in the order in which they can run."""
     async with caller.server.store.read() as session:
-        found = await select_noderoles(
-            session,
-            "WHERE (CAST(:deployment AS text) IS NULL OR d.name = :deployment)"
-            " AND (CAST(:node AS text) IS NULL OR n.name = :node) ORDER BY nr.cohort, nr.id",
-            deployment=deployment,
-            node=node,
-        )
-        return [NodeRoleOut.of(noderole) for noderole in found]
+        return await page(session, asked, select_views, NodeRoleOut, NodeRoleOut.of)
 
 
-@router.post("", status_code=201)
-async def bind(caller: Writer, body: BindIn, dry_run: bool = False) -> BoundOut:
+@router.post("", status_code=201, response_model=BoundOut)
+async def bind_role(
+    caller: Writer,
+    terms: Posting,
+    body: BindIn,
+    dry_run: Annotated[bool, Query(description="Only say what it would do.")] = False,
+) -> Response:
+    """Bind a role to a node in the deployment's open proposal, with all that the role needs. A conflict is a 409 that
+    names the rule, and nothing has changed."""
+
     async def work(session: Session) -> BoundOut:
         deployment = await get_deployment(session, body.deployment)
+        await caller.authorize(session, deployment.id)
         node = await get_node(session, body.node)
-        if dry_run:
-            plan = await plan_binding(session, deployment, [(node.id, body.role)])
-        else:
-            plan = await bind_proposed(session, deployment, [(node.id, body.role)])
-        created: list[dict[str, str | int]] = [
-            {"role": one.role, "node_id": one.node_id, "cohort": one.cohort} for one in plan.created
-        ]
-        return BoundOut(id=None if dry_run else plan.bound[0], created=created)
+        do = plan_binding if dry_run else bind_proposed
+        return await _bound(session, await do(session, deployment, [(node.id, body.role)]))
 
-    return await caller.change(work, graph=True)
+    return await write(caller, terms, work, graph=True, status=201)
 
 
-@router.get("/{id}")
-async def show(caller: Reader, id: int) -> NodeRoleOut:
+async def _bound(session: Session, plan: BindPlan) -> BoundOut:
+    names = await session.rows(
+        "SELECT id, name FROM nodes WHERE id = ANY (:ids)", ids=list({one.node_id for one in plan.created})
+    )
+    nodes = {row.id: row.name for row in names}
+    return BoundOut(
+        id=_real(plan.bound[0]),
+        created=[
+            CreatedOut(id=_real(one.id), role=one.role, node=nodes[one.node_id], node_id=one.node_id, cohort=one.cohort)
+            for one in plan.created
+        ],
+    )
+
+
+def _real(id: int) -> int | None:
+    return id if id < PLACEHOLDER else None
+
+
+@router.get("/{id}", response_model=NodeRoleDetail)
+async def get_node_role(caller: Reader, id: Id, fields: Fields) -> Response:
+    """One noderole."""
     async with caller.server.store.read() as session:
-        return NodeRoleOut.of(await get_noderole(session, id))
+        return answer(await _detail(session, id), fields=fields)
 
 
-@router.get("/{id}/why")
-async def why_waiting(caller: Reader, id: int) -> list[ReasonOut]:
-    """Why is this waiting?"""
+async def _detail(session: Session, id: int) -> NodeRoleDetail:
+    return NodeRoleDetail.near(await view_noderole(session, id), await around(session, id))
+
+
+async def _locked(session: Session, caller: Caller, terms: Terms, id: int) -> NodeRoleView:
+    """The noderole, with its deployment's proposal locked: that is where what people want of it is edited."""
+    found = await view_noderole(session, id)
+    await caller.authorize(session, found.deployment_id)
+    await session.run("SELECT FROM deployments WHERE id = :id FOR NO KEY UPDATE", id=found.deployment_id)
+    found = await view_noderole(session, id)
+    terms.check(NodeRoleOut.of(found), f"{found.role} on {found.node}")
+    return found
+
+
+@router.patch(
+    "/{id}",
+    response_model=NodeRoleDetail,
+    openapi_extra=patch_body(NodeRoleEdit, {"user_data": {"web": {"port": 8080}}}),
+)
+async def update_node_role(caller: Writer, terms: Editing, id: Id, request: Request) -> Response:
+    """Change what people want of this one noderole: in the open proposal, and in force once that is committed."""
+    patch = await read_patch(request)
+
+    async def work(session: Session) -> NodeRoleDetail:
+        found = await _locked(session, caller, terms, id)
+        wanted = patch.apply(NodeRoleEdit.model_construct(user_data=found.user_data))
+        deployment = await get_deployment(session, found.deployment_id)
+        await snapshots.edit_binding_data(session, deployment, found, wanted.user_data)
+        return await _detail(session, id)
+
+    return await write(caller, terms, work)
+
+
+@router.delete("/{id}", status_code=204)
+async def unbind_role(caller: Writer, terms: Editing, id: Id) -> Response:
+    """Take a binding out of the open proposal, with all that stands on it. What is only proposed is gone at once;
+    what is committed goes when the proposal is committed."""
+
+    async def work(session: Session) -> None:
+        found = await _locked(session, caller, terms, id)
+        await snapshots.unbind(session, await get_deployment(session, found.deployment_id), [id])
+
+    return await write(caller, terms, work, graph=True)
+
+
+@router.get("/{id}/why", response_model=list[ReasonOut])
+async def get_node_role_why(caller: Reader, id: Id) -> Response:
+    """Why is this waiting? From the noderole down to what a person can do something about."""
     async with caller.server.store.read() as session:
         chain = await why(session, id, caller.server.cap)
-    return [ReasonOut.of(reason) for reason in chain]
+    return answer_list([ReasonOut.of(reason) for reason in chain])
 
 
-@router.post("/{id}/retry")
-async def ask_again(caller: Writer, id: int) -> NodeRoleOut:
-    await caller.change(lambda session: retry(session, id))
-    return await show(caller, id)
+@router.post("/{id}/retry", response_model=NodeRoleDetail)
+async def retry_node_role(caller: Writer, terms: Posting, id: Id) -> Response:
+    """Run what failed, or is active, once more."""
+
+    async def work(session: Session) -> NodeRoleDetail:
+        await _locked(session, caller, terms, id)
+        await noderoles.retry(session, id)
+        return await _detail(session, id)
+
+    return await write(caller, terms, work)

@@ -1,13 +1,31 @@
 """/api/v2/nodes"""
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from rackwright.api.answers import Fields, Page, Resource, answer
 from rackwright.api.context import Reader, Writer
+from rackwright.api.etags import tag
+from rackwright.api.node_roles import NodeRoleOut
+from rackwright.api.paging import Asked, page, parameters
+from rackwright.api.patching import patch_body, read_patch
+from rackwright.api.types import JsonMap, Key, Line, Mac, NodeName, Uuid
+from rackwright.api.writing import Editing, Posting, write
+from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.sealed import masked
+from rackwright.store import nodes as stored
+from rackwright.store.deployments import SYSTEM, get_deployment
 from rackwright.store.machines import accept
-from rackwright.store.nodes import NewNode, NodeRecord, create_node, delete_node, get_node, select_nodes
+from rackwright.store.node_edit import NodeChanges, edit_node, reinstall
+from rackwright.store.noderole_views import view_noderole
+from rackwright.store.nodes import NODES, NewNode, NodeRecord, lock_node, select_listed
+from rackwright.store.session import Session
 
 router = APIRouter(prefix="/nodes", tags=["nodes"])
+
+Quirk = Annotated[str, Field(min_length=1, max_length=63)]
 
 
 class NodeIn(BaseModel):
@@ -15,72 +33,246 @@ class NodeIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(max_length=253, examples=["n1.rack.example"])
-    description: str = Field("", max_length=1000)
-    deployment: str | None = None
-    alive: bool = False
-    macs: list[str] = Field(default_factory=list, max_length=64)
-    uuid: str | None = None
+    name: NodeName = Field(examples=["n1.rack.example"])
+    description: Line = Field("", examples=["Third from the top"])
+    deployment: str | None = Field(None, max_length=63, description="Where to put it; the system deployment if none.")
+    alive: bool = Field(False, description="It is up already.")
+    macs: list[Mac] = Field(default_factory=list, max_length=64, examples=[["52:54:00:12:34:56"]])
+    uuid: Uuid | None = None
+    hint: JsonMap = Field(default_factory=dict, description="Wishes: they win over what the machine reports.")
 
 
-class NodeOut(BaseModel):
+class NodeEdit(BaseModel):
+    """What people change of a node."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    description: Line
+    alive: bool
+    available: bool = Field(description="Whether the annealer may work on it.")
+    stay_on: bool = Field(description="Never power it down to save power.")
+    hint: JsonMap = Field(description="Wishes: they win over what the machine reports.")
+    quirks: list[Quirk] = Field(max_length=64)
+    macs: list[Mac] = Field(max_length=64)
+    uuid: Uuid | None = None
+
+
+class MoveIn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    deployment: str = Field(max_length=63, examples=["web"])
+
+
+class NodeOut(Resource):
+    """A machine, or the phantom that carries a deployment's services."""
+
     id: int
-    name: str
+    name: str = Field(examples=["n1.rack.example"])
     description: str
-    admin: bool
-    system: bool
+    admin: bool = Field(description="A server of Rackwright itself.")
+    system: bool = Field(description="A phantom: no machine.")
     alive: bool
     available: bool
-    deployment: str
-    bootenv: str
+    deployment: str = Field(examples=["web"])
+    deployment_id: int
+    bootenv: str = Field(description="What it should boot; only the server decides that.", examples=["local"])
+    observed_bootenv: str = Field(description="What it says it booted.")
+    boot_id: str | None
     macs: list[str]
     uuid: str | None
-    state: str
+    state: str = Field(description="The worst state of its noderoles.", examples=["active"])
+    hint: JsonMap
+    quirks: list[str]
+    stay_on: bool
+    groups: list[str] = Field(examples=[["rack:r1"]])
 
     @classmethod
     def of(cls, node: NodeRecord) -> "NodeOut":
-        return cls(
-            id=node.id,
-            name=node.name,
-            description=node.description,
-            admin=node.admin,
-            system=node.system,
-            alive=node.alive,
-            available=node.available,
-            deployment=node.deployment,
-            bootenv=node.bootenv,
-            macs=node.macs,
-            uuid=node.uuid,
-            state=node.state.label,
+        return cls.model_validate(_common(node))
+
+
+class NodeDetail(NodeOut):
+    """A node with all that the machine found out about itself."""
+
+    discovery: JsonMap
+
+    @classmethod
+    def of(cls, node: NodeRecord) -> "NodeDetail":
+        return cls.model_validate({**_common(node), "discovery": _shown(node.discovery)})
+
+
+def _common(node: NodeRecord) -> JsonObject:
+    return {
+        "etag": _tag(node),
+        "id": node.id,
+        "name": node.name,
+        "description": node.description,
+        "admin": node.admin,
+        "system": node.system,
+        "alive": node.alive,
+        "available": node.available,
+        "deployment": node.deployment,
+        "deployment_id": node.deployment_id,
+        "bootenv": node.bootenv,
+        "observed_bootenv": node.observed_bootenv,
+        "boot_id": node.boot_id,
+        "macs": [*node.macs],
+        "uuid": node.uuid,
+        "state": node.state.label,
+        "hint": _shown(node.hint),
+        "quirks": [*node.quirks],
+        "stay_on": node.stay_on,
+        "groups": [*node.groups],
+    }
+
+
+def _tag(node: NodeRecord) -> str:
+    told = (node.name, node.description, node.available, node.deployment_id, node.stay_on, node.hint)
+    return tag(node.id, *told, node.quirks, node.macs, node.uuid, node.groups)
+
+
+def _shown(values: JsonObject) -> JsonObject:
+    return {key: masked(value) for key, value in values.items()}
+
+
+@router.get("", response_model=Page[NodeOut])
+async def list_nodes(caller: Reader, asked: Annotated[Asked, Depends(parameters(NODES))]) -> Response:
+    """All nodes, or those that fit. What machines found out about themselves is only in the single node."""
+    async with caller.server.store.read() as session:
+        return await page(session, asked, select_listed, NodeOut, NodeOut.of)
+
+
+@router.post("", status_code=201, response_model=NodeDetail)
+async def create_node(caller: Writer, terms: Posting, body: NodeIn) -> Response:
+    """Add a machine. Its discovery roles are bound at once."""
+
+    async def work(session: Session) -> NodeDetail:
+        home = await get_deployment(session, body.deployment or SYSTEM)
+        await caller.authorize(session, home.id)
+        new = NewNode(
+            body.name,
+            body.description,
+            alive=body.alive,
+            deployment=home.name,
+            macs=body.macs,
+            uuid=body.uuid,
         )
+        node = await stored.get_node(session, await stored.create_node(session, new))
+        if body.hint:
+            node = await edit_node(session, node, _changes(_editable(node).model_copy(update={"hint": body.hint})))
+        return NodeDetail.of(node)
+
+    return await write(caller, terms, work, graph=True, status=201, location=lambda made: f"/api/v2/nodes/{_id(made)}")
 
 
-@router.get("")
-async def list_all(caller: Reader) -> list[NodeOut]:
+def _id(made: BaseModel) -> int:
+    assert isinstance(made, NodeOut)
+    return made.id
+
+
+@router.get("/{node}", response_model=NodeDetail)
+async def get_node(caller: Reader, node: Key, fields: Fields) -> Response:
+    """One node."""
     async with caller.server.store.read() as session:
-        return [NodeOut.of(node) for node in await select_nodes(session, "ORDER BY n.name")]
+        return answer(NodeDetail.of(await stored.get_node(session, node)), fields=fields)
 
 
-@router.post("", status_code=201)
-async def create(caller: Writer, body: NodeIn) -> NodeOut:
-    new = NewNode(body.name, body.description, False, body.alive, True, body.deployment, body.macs, body.uuid)
-    id = await caller.change(lambda session: create_node(session, new), graph=True)
-    return await show(caller, str(id))
+def _editable(node: NodeRecord) -> NodeEdit:
+    return NodeEdit.model_construct(
+        description=node.description,
+        alive=node.alive,
+        available=node.available,
+        stay_on=node.stay_on,
+        hint=node.hint,
+        quirks=node.quirks,
+        macs=node.macs,
+        uuid=node.uuid,
+    )
 
 
-@router.get("/{node}")
-async def show(caller: Reader, node: str) -> NodeOut:
-    async with caller.server.store.read() as session:
-        return NodeOut.of(await get_node(session, node))
+def _changes(edit: NodeEdit) -> NodeChanges:
+    return NodeChanges(
+        description=edit.description,
+        alive=edit.alive,
+        available=edit.available,
+        stay_on=edit.stay_on,
+        quirks=edit.quirks,
+        hint=edit.hint,
+        macs=edit.macs,
+        uuid=edit.uuid,
+    )
 
 
-@router.post("/{node}/accept")
-async def accept_machine(caller: Writer, node: str) -> NodeOut:
-    """Let a new machine in."""
-    await caller.change(lambda session: accept(session, node))
-    return await show(caller, node)
+@router.patch(
+    "/{node}",
+    response_model=NodeDetail,
+    openapi_extra=patch_body(NodeEdit, {"description": "Third from the top", "stay_on": True}),
+)
+async def update_node(caller: Writer, terms: Editing, node: Key, request: Request) -> Response:
+    """Change a node: its description, flags, wishes, quirks, MACs and UUID."""
+    patch = await read_patch(request)
+
+    async def work(session: Session) -> NodeDetail:
+        found = await lock_node(session, node)
+        await caller.authorize(session, found.deployment_id)
+        terms.check(NodeOut.of(found), f"node {found.name}")
+        return NodeDetail.of(await edit_node(session, found, _changes(patch.apply(_editable(found)))))
+
+    return await write(caller, terms, work)
 
 
 @router.delete("/{node}", status_code=204)
-async def delete(caller: Writer, node: str) -> None:
-    await caller.change(lambda session: delete_node(session, node), graph=True)
+async def delete_node(caller: Writer, terms: Editing, node: Key) -> Response:
+    """Remove a machine, with its noderoles."""
+
+    async def work(session: Session) -> None:
+        found = await lock_node(session, node)
+        await caller.authorize(session, found.deployment_id)
+        terms.check(NodeOut.of(found), f"node {found.name}")
+        await stored.delete_node(session, found.id)
+
+    return await write(caller, terms, work, graph=True)
+
+
+@router.post("/{node}/accept", response_model=NodeDetail)
+async def accept_node(caller: Writer, terms: Posting, node: Key) -> Response:
+    """Let a new machine in: from now on the annealer may work on it."""
+
+    async def work(session: Session) -> NodeDetail:
+        found = await lock_node(session, node)
+        await caller.authorize(session, found.deployment_id)
+        terms.check(NodeOut.of(found), f"node {found.name}")
+        await accept(session, found.id)
+        return NodeDetail.of(await stored.get_node(session, found.id))
+
+    return await write(caller, terms, work)
+
+
+@router.post("/{node}/move", response_model=NodeDetail)
+async def move_node(caller: Writer, terms: Posting, node: Key, body: MoveIn) -> Response:
+    """Put a node into another deployment."""
+
+    async def work(session: Session) -> NodeDetail:
+        found = await lock_node(session, node)
+        target = await get_deployment(session, body.deployment)
+        await caller.authorize(session, found.deployment_id)
+        await caller.authorize(session, target.id)
+        terms.check(NodeOut.of(found), f"node {found.name}")
+        await stored.move_node(session, found.id, target.id)
+        return NodeDetail.of(await stored.get_node(session, found.id))
+
+    return await write(caller, terms, work, graph=True)
+
+
+@router.post("/{node}/reinstall", response_model=NodeRoleOut)
+async def reinstall_node(caller: Writer, terms: Posting, node: Key) -> Response:
+    """Install the node's operating system anew. All that is on its disks is lost. Answers with the noderole that does
+    it."""
+
+    async def work(session: Session) -> NodeRoleOut:
+        found = await lock_node(session, node)
+        await caller.authorize(session, found.deployment_id)
+        terms.check(NodeOut.of(found), f"node {found.name}")
+        return NodeRoleOut.of(await view_noderole(session, await reinstall(session, found)))
+
+    return await write(caller, terms, work)

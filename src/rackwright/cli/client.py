@@ -10,6 +10,7 @@ import httpx
 
 from rackwright.home import default_home
 
+PAGE = 1000
 DEFAULT_URL = "http://127.0.0.1:8090"
 
 
@@ -32,16 +33,24 @@ class Client:
             return answer.json() if answer.content else None
         fail(_reason(answer))
 
+    def list(self, path: str, **query: Any) -> list[Any]:
+        """All of a list, page by page."""
+        items: list[Any] = []
+        cursor: str | None = None
+        while True:
+            page = self.call("GET", path, limit=PAGE, cursor=cursor, **query)
+            items += page["items"]
+            cursor = page["next"]
+            if cursor is None:
+                return items
+
 
 def _reason(answer: httpx.Response) -> str:
     try:
         problem = answer.json()
     except ValueError:
         return f"The server answered {answer.status_code} without saying why."
-    detail = problem.get("detail")
-    if isinstance(detail, list):
-        return "; ".join(f"{'/'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in detail)
-    return str(detail or problem.get("title") or answer.status_code)
+    return str(problem.get("detail") or problem.get("title") or answer.status_code)
 
 
 def _token() -> str:

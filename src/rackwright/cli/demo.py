@@ -117,7 +117,7 @@ async def _intend(api: "httpx.AsyncClient", machines: int, view: "View") -> None
     nodes: list[Any] = []
     while len(nodes) < machines:
         await asyncio.sleep(0.2)
-        nodes = [node for node in await _call(api, "GET", "/nodes") if not node["available"]]
+        nodes = await _all(api, "/nodes?available=false")
         view.count(f"{len(nodes)} of {machines} machines discovered")
     for node in nodes:
         await _call(api, "POST", f"/nodes/{node['name']}/accept")
@@ -134,7 +134,7 @@ async def _intend(api: "httpx.AsyncClient", machines: int, view: "View") -> None
 async def _converge(api: "httpx.AsyncClient", view: "View") -> None:
     """Watch until every noderole is ACTIVE; the first that fails ends the watching."""
     while True:
-        noderoles = await _call(api, "GET", "/node_roles")
+        noderoles = await _all(api, "/node_roles?sort=cohort")
         view.show(noderoles)
         failed = [one for one in noderoles if one["state"] == "error"]
         if failed:
@@ -150,6 +150,18 @@ async def _summary(store: "Store", machines: int, seconds: float) -> str:
         noderoles = await session.value("SELECT count(*) FROM node_roles")
         runs = await session.value("SELECT count(*) FROM runs WHERE state = 'succeeded'")
     return f"Everything is ACTIVE: {machines} nodes, {noderoles} noderoles, {runs} runs, {seconds:.1f} seconds."
+
+
+async def _all(api: "httpx.AsyncClient", path: str) -> list[Any]:
+    """All of a list, page by page."""
+    items: list[Any] = []
+    cursor = ""
+    while True:
+        page = await _call(api, "GET", f"{path}&limit=1000{cursor}")
+        items += page["items"]
+        if page["next"] is None:
+            return items
+        cursor = f"&cursor={page['next']}"
 
 
 async def _call(api: "httpx.AsyncClient", method: str, path: str, body: Any = None) -> Any:

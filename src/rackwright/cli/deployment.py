@@ -15,7 +15,7 @@ COLUMNS = ("name", "state", "held", "noderoles")
 @app.command("list")
 def list_all(json: Json = False) -> None:
     """All deployments."""
-    show(Client().call("GET", "/deployments"), COLUMNS, json)
+    show(Client().list("/deployments"), COLUMNS, json)
 
 
 @app.command()

@@ -15,7 +15,7 @@ COLUMNS = ("name", "state", "alive", "available", "deployment", "bootenv")
 @app.command("list")
 def list_all(json: Json = False) -> None:
     """All nodes."""
-    show(Client().call("GET", "/nodes"), COLUMNS, json)
+    show(Client().list("/nodes"), COLUMNS, json)
 
 
 @app.command("show")
@@ -42,7 +42,7 @@ def bind(node: str, role: str, deployment: str, dry_run: bool = False, json: Jso
     """Bind a role to a node in a deployment's proposal, with all that the role needs."""
     body = {"node": node, "role": role, "deployment": deployment}
     bound = Client().call("POST", "/node_roles", body, dry_run=dry_run or None)
-    show(bound if json else bound["created"], ("role", "node_id", "cohort"), json)
+    show(bound if json else bound["created"], ("role", "node", "cohort"), json)
 
 
 @app.command()

@@ -15,7 +15,7 @@ COLUMNS = ("id", "role", "node", "deployment", "state", "cohort", "error")
 @app.command("list")
 def list_all(deployment: str | None = None, node: str | None = None, json: Json = False) -> None:
     """All noderoles, in the order in which they can run."""
-    show(Client().call("GET", "/node_roles", deployment=deployment, node=node), COLUMNS, json)
+    show(Client().list("/node_roles", deployment=deployment, node=node, sort="cohort"), COLUMNS, json)
 
 
 @app.command()

@@ -9,6 +9,7 @@ from rackwright.domain.states import TRANSITION, NodeRoleState
 from rackwright.store.events import emit
 from rackwright.store.graph import bump_graph
 from rackwright.store.hook_calls import ask_deployment_roles, queue_node_updated
+from rackwright.store.listing import Column, Filter, Listing
 from rackwright.store.noderoles import erase
 from rackwright.store.session import Session
 
@@ -26,6 +27,7 @@ class DeploymentRecord:
     head_id: int | None
     proposed_id: int | None
     counts: dict[NodeRoleState, int]
+    parent: str | None = None
 
     @property
     def system(self) -> bool:
@@ -38,6 +40,7 @@ class DeploymentRecord:
 
 _SELECT = """
 SELECT d.id, d.name, d.description, d.parent_id, d.phantom_id, d.held,
+       (SELECT name FROM deployments p WHERE p.id = d.parent_id) AS parent,
        (SELECT id FROM snapshots s WHERE s.deployment_id = d.id AND s.state = 'head') AS head_id,
        (SELECT id FROM snapshots s WHERE s.deployment_id = d.id AND s.state = 'proposed') AS proposed_id,
        (SELECT coalesce(jsonb_object_agg(state, n), '{}') FROM (
@@ -46,18 +49,43 @@ FROM deployments d
 """
 
 
+DEPLOYMENTS = Listing(
+    "deployments",
+    {
+        "id": Column("d.id", Filter.NUMBER, sort="bigint"),
+        "name": Column("d.name", sort="text"),
+        "parent": Column(
+            "(SELECT name FROM deployments p WHERE p.id = d.parent_id)",
+            Filter.REFERENCE,
+            "d.parent_id",
+            says="The deployment it is directly below",
+        ),
+        "held": Column("d.held", Filter.FLAG, sort="boolean"),
+        "proposed": Column(
+            "EXISTS (SELECT FROM snapshots s WHERE s.deployment_id = d.id AND s.state = 'proposed')",
+            Filter.FLAG,
+            says="Whether it has an open proposal",
+        ),
+    },
+    default="name",
+    id="d.id",
+)
+
+
 async def get_deployment(session: Session, name_or_id: str | int) -> DeploymentRecord:
-    found = await _select(session, "WHERE d.name = :key OR d.id = :id", key=str(name_or_id), id=key_id(name_or_id))
+    found = await select_deployments(
+        session, "WHERE d.name = :key OR d.id = :id", key=str(name_or_id), id=key_id(name_or_id)
+    )
     if not found:
         raise NotFound("deployment", name_or_id)
     return found[0]
 
 
 async def list_deployments(session: Session) -> list[DeploymentRecord]:
-    return await _select(session, "ORDER BY d.name")
+    return await select_deployments(session, "ORDER BY d.name")
 
 
-async def _select(session: Session, where: str, **values: object) -> list[DeploymentRecord]:
+async def select_deployments(session: Session, where: str, **values: object) -> list[DeploymentRecord]:
     return [
         DeploymentRecord(
             row.id,
@@ -69,9 +97,27 @@ async def _select(session: Session, where: str, **values: object) -> list[Deploy
             row.head_id,
             row.proposed_id,
             {NodeRoleState(int(state)): count for state, count in row.counts.items()},
+            row.parent,
         )
         for row in await session.rows(f"{_SELECT} {where}", **values)
     ]
+
+
+async def lock_deployment(session: Session, name_or_id: str | int) -> DeploymentRecord:
+    """The deployment, which nobody else edits until this transaction ends."""
+    deployment = await get_deployment(session, name_or_id)
+    await session.run("SELECT FROM deployments WHERE id = :id FOR NO KEY UPDATE", id=deployment.id)
+    return await get_deployment(session, deployment.id)
+
+
+async def describe_deployment(session: Session, deployment: DeploymentRecord, description: str) -> None:
+    if description != deployment.description:
+        await session.run(
+            "UPDATE deployments SET description = :description WHERE id = :id",
+            description=description,
+            id=deployment.id,
+        )
+        await emit(session, "deployment.updated", deployment.id, deployment_id=deployment.id)
 
 
 def key_id(name_or_id: str | int) -> int:

@@ -15,6 +15,7 @@ from rackwright.store.deployments import SYSTEM, get_deployment, key_id
 from rackwright.store.events import emit
 from rackwright.store.graph import bump_graph, load_path
 from rackwright.store.hook_calls import queue_node_created, queue_node_deleted, queue_node_updated
+from rackwright.store.listing import Column, Filter, Listing
 from rackwright.store.noderoles import deletable, erase_doomed, remove
 from rackwright.store.session import Session
 from rackwright.store.slots import add_slots
@@ -59,6 +60,8 @@ class NodeRecord:
     stay_on: bool
     macs: list[str]
     states: list[int]
+    groups: list[str] = field(default_factory=list)
+    """Each as category:name."""
 
     @property
     def state(self) -> NodeRoleState:
@@ -69,9 +72,61 @@ _SELECT = """
 SELECT n.id, n.name, n.description, n.admin, n.system, n.alive, n.available, n.bootenv, n.observed_bootenv, n.boot_id,
        n.deployment_id, d.name AS deployment, n.uuid::text AS uuid, n.discovery, n.hint, n.quirks, n.stay_on,
        ARRAY(SELECT mac::text FROM node_macs m WHERE m.node_id = n.id ORDER BY mac) AS macs,
-       ARRAY(SELECT DISTINCT state FROM node_roles nr WHERE nr.node_id = n.id) AS states
+       ARRAY(SELECT DISTINCT state FROM node_roles nr WHERE nr.node_id = n.id) AS states,
+       ARRAY(SELECT g.category || ':' || g.name FROM node_groups ng JOIN groups g ON g.id = ng.group_id
+             WHERE ng.node_id = n.id ORDER BY 1) AS groups
 FROM nodes n JOIN deployments d ON d.id = n.deployment_id
 """
+
+
+# In a list nobody reads all that every machine found out about itself, and it is most of a node.
+_SELECT_LISTED = _SELECT.replace("n.discovery,", "CAST('{}' AS jsonb) AS discovery,")
+
+NODES = Listing(
+    "nodes",
+    {
+        "id": Column("n.id", Filter.NUMBER, sort="bigint"),
+        "name": Column("n.name", sort="text"),
+        "deployment": Column("d.name", Filter.REFERENCE, "d.id", sort="text", says="Deployment the node is in"),
+        "state": Column(
+            "coalesce((SELECT max(nr.state) FROM node_roles nr WHERE nr.node_id = n.id), 0)",
+            Filter.CHOICE,
+            choices={state.label: int(state) for state in NodeRoleState},
+            sort="smallint",
+            key=lambda node: int(node.state),
+            says="The worst state of its noderoles",
+        ),
+        "alive": Column("n.alive", Filter.FLAG, sort="boolean"),
+        "available": Column("n.available", Filter.FLAG, sort="boolean"),
+        "admin": Column("n.admin", Filter.FLAG),
+        "system": Column("n.system", Filter.FLAG, says="Phantom nodes, which carry the services of a deployment"),
+        "stay_on": Column("n.stay_on", Filter.FLAG),
+        "bootenv": Column("n.bootenv", sort="text"),
+        "mac": Column("(SELECT array_agg(mac::text) FROM node_macs m WHERE m.node_id = n.id)", Filter.WORDS),
+        "uuid": Column("n.uuid::text"),
+        "quirk": Column("n.quirks", Filter.WORDS),
+        "group": Column(
+            "ARRAY(SELECT g.category || ':' || g.name FROM node_groups ng JOIN groups g ON g.id = ng.group_id"
+            " WHERE ng.node_id = n.id)",
+            Filter.WORDS,
+            says="Groups it is in, as category:name",
+        ),
+    },
+    default="name",
+    id="n.id",
+)
+
+
+async def select_listed(session: Session, where: str, **values: object) -> list[NodeRecord]:
+    """As `select_nodes`, without what machines found out about themselves."""
+    return [NodeRecord(**row._mapping) for row in await session.rows(f"{_SELECT_LISTED} {where}", **values)]
+
+
+async def lock_node(session: Session, name_or_id: str | int) -> NodeRecord:
+    """The node, which nobody else edits until this transaction ends."""
+    node = await get_node(session, name_or_id)
+    await session.run("SELECT FROM nodes WHERE id = :id FOR NO KEY UPDATE", id=node.id)
+    return await get_node(session, node.id)
 
 
 async def select_nodes(session: Session, where: str, **values: object) -> list[NodeRecord]:

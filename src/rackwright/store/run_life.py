@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rackwright.domain.errors import Conflict, NotFound, Rule
-from rackwright.domain.runs import DEFAULT_DEADLINE
+from rackwright.domain.runs import DEFAULT_DEADLINE, RunState
 from rackwright.domain.states import ACTIVE, ERROR, PROPOSED, Trigger
 from rackwright.store.attempts import end_attempt
+from rackwright.store.listing import Column, Filter, Listing
 from rackwright.store.noderoles import NodeRoleRecord, erase_doomed, get_noderole
 from rackwright.store.runs import Finished, settle
 from rackwright.store.session import Session
@@ -29,6 +30,9 @@ class RunRecord:
     node_role_id: int
     node: str | None
     role: str | None
+    deployment: str | None
+    deployment_id: int | None
+    """Of the noderole; None once that is gone."""
     jig: str
     state: str
     attempt: int
@@ -42,11 +46,33 @@ class RunRecord:
 
 
 _SELECT = """
-SELECT run.id, run.node_role_id, n.name AS node, r.name AS role, run.jig, run.state, run.attempt, run.refresh,
-       run.worker, run.error, run.queued_at, run.started_at, run.ended_at, run.trace
+SELECT run.id, run.node_role_id, n.name AS node, r.name AS role, d.name AS deployment, d.id AS deployment_id,
+       run.jig, run.state, run.attempt, run.refresh, run.worker, run.error, run.queued_at,
+       run.started_at, run.ended_at, run.trace
 FROM runs run LEFT JOIN node_roles nr ON nr.id = run.node_role_id LEFT JOIN nodes n ON n.id = run.node_id
-LEFT JOIN roles r ON r.id = nr.role_id
+LEFT JOIN roles r ON r.id = nr.role_id LEFT JOIN deployments d ON d.id = nr.deployment_id
 """
+
+
+RUNS = Listing(
+    "runs",
+    {
+        "id": Column("run.id", Filter.NUMBER, sort="bigint"),
+        "state": Column("run.state", Filter.CHOICE, choices={state.value: state.value for state in RunState}),
+        "node": Column("n.name", Filter.REFERENCE, "run.node_id"),
+        "role": Column("r.name"),
+        "deployment": Column("d.name", Filter.REFERENCE, "d.id"),
+        "jig": Column("run.jig"),
+        "node_role_id": Column("run.node_role_id", Filter.NUMBER),
+        "refresh": Column("run.refresh", Filter.FLAG),
+        "worker": Column("run.worker"),
+        "trace": Column("run.trace"),
+        "queued_at": Column("run.queued_at", Filter.TIME, sort="timestamptz"),
+        "ended_at": Column("run.ended_at", Filter.TIME),
+    },
+    default="-id",
+    id="run.id",
+)
 
 
 async def select_runs(session: Session, where: str, **values: object) -> list[RunRecord]:

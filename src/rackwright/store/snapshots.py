@@ -13,8 +13,10 @@ from rackwright.domain.snapshots import Difference, Intent, diff
 from rackwright.domain.states import PROPOSED, TODO
 from rackwright.store.binding import add_deployment_roles, bind_proposed, require_proposal, touch
 from rackwright.store.deployments import DeploymentRecord, get_deployment
+from rackwright.store.edited import checked_edit
 from rackwright.store.events import emit
 from rackwright.store.hook_calls import ask_deployment_roles
+from rackwright.store.noderole_views import NodeRoleView
 from rackwright.store.noderoles import deletable, erase
 from rackwright.store.session import Session
 
@@ -233,6 +235,15 @@ async def set_binding_data(
     await touch(session, snapshot_id)
 
 
+async def edit_binding_data(
+    session: Session, deployment: DeploymentRecord, noderole: NodeRoleView, data: JsonObject
+) -> None:
+    """As `set_binding_data`, for what a person saw and changed: secrets that came back masked stay what they were."""
+    attribs = (await session.catalogue()).catalogue.attribs_of(noderole.role)
+    kept = checked_edit(session.store.vault, attribs, noderole.user_data, data)
+    await set_binding_data(session, deployment, noderole.node_id, noderole.role, kept)
+
+
 async def unbind(session: Session, deployment: DeploymentRecord, noderole_ids: Sequence[int]) -> set[int]:
     """Take bindings out of the proposal, with all that stands on them. Needs the graph lock.
 
@@ -284,6 +295,12 @@ async def intent(session: Session, snapshot_id: int) -> Intent:
     )
 
 
+async def check_own(session: Session, deployment: DeploymentRecord, snapshot_id: int) -> None:
+    """Refuse the snapshot of another deployment."""
+    if (await get_snapshot(session, snapshot_id)).deployment_id != deployment.id:
+        raise NotFound(f"snapshot of deployment {deployment.name!r}:", snapshot_id)
+
+
 async def diff_snapshots(session: Session, old: int, new: int) -> Difference:
     await get_snapshot(session, old)
     await get_snapshot(session, new)
@@ -299,9 +316,7 @@ class Rollback:
 
 async def rollback(session: Session, deployment: DeploymentRecord, snapshot_id: int) -> Rollback:
     """Propose what an earlier snapshot said. Needs the graph lock."""
-    past = await get_snapshot(session, snapshot_id)
-    if past.deployment_id != deployment.id:
-        raise NotFound(f"snapshot of deployment {deployment.name!r}:", snapshot_id)
+    await check_own(session, deployment, snapshot_id)
     proposal = await propose(session, deployment)
     deployment = await get_deployment(session, deployment.id)
     wanted = await session.rows(

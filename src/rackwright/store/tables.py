@@ -589,5 +589,5 @@ settings = Table(
     Column("value", JSONB, nullable=False),
 )
 
-# More tables of this metadata; imported here so that whoever has the metadata has all of it.
-import rackwright.store.network_tables  # noqa: E402, F401
+# Tables of their own topics. Imported here, at the end, because they use what is above.
+from rackwright.store import idempotency_tables, network_tables  # noqa: E402, F401

@@ -1,26 +1,8 @@
 """The way through all layers over the API: a token, a node, a deployment, a plan, a commit, passes until ACTIVE."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import httpx
 import pytest
-
-from rackwright.api.app import create_app
-from rackwright.api.serve import TOKEN_FILE, Options, running
-
-Api = httpx.AsyncClient
-
-
-@pytest.fixture
-async def api(migrated_url: str, tmp_path: Path) -> AsyncIterator[Api]:
-    """A server without annealer, as its administrator sees it."""
-    async with running(Options(tmp_path, migrated_url, test_barclamp=True, manual=True)) as server:
-        token = (tmp_path / TOKEN_FILE).read_text().strip()
-        transport = httpx.ASGITransport(app=create_app(server))
-        headers = {"Authorization": f"Bearer {token}"}
-        async with Api(transport=transport, base_url="http://server/api/v2", headers=headers) as client:
-            yield client
+from tests.support.api import Api
 
 
 async def ok(answer: httpx.Response) -> httpx.Response:
@@ -45,7 +27,7 @@ async def test_from_a_node_to_everything_active(api: Api) -> None:
 
 async def test_why_leads_to_what_a_person_can_do(api: Api) -> None:
     await ok(await api.post("/nodes", json={"name": "n1.rack.example", "alive": False}))
-    listed = (await ok(await api.get("/node_roles?node=n1.rack.example"))).json()
+    listed = (await ok(await api.get("/node_roles?node=n1.rack.example"))).json()["items"]
     managed = next(one for one in listed if one["role"] == "crowbar-managed-node")
     chain = (await ok(await api.get(f"/node_roles/{managed['id']}/why"))).json()
     assert [one["cause"] for one in chain] == ["parent", "node"]

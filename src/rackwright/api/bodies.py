@@ -1,0 +1,137 @@
+"""What is looked at before a body reaches its route: its size, its type, and whether it is JSON that can be kept.
+
+One piece of ASGI around the whole application, because the framework reads a body of any size and depth first, and
+asks afterwards.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rackwright.api.problems import TooLarge, Unsupported, of_error
+from rackwright.domain.errors import Invalid, RackwrightError
+
+LARGEST = 1024 * 1024
+DEEPEST = 25
+
+JSON = "application/json"
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+TYPES = {"PATCH": (MERGE_PATCH, JSON_PATCH, JSON)}
+
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKET = re.compile(rb"[\[\]{}]")
+# Escapes of characters that are none: NUL, which PostgreSQL's text does not have, and halves of surrogate pairs.
+_ODD_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
+
+
+class Bodies:
+    """The application behind a check of every body."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] not in _WITH_BODY:
+            await self.app(scope, receive, send)
+            return
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        try:
+            body = await _read(receive, headers.get(b"content-length", ""))
+            if body:
+                _check_type(scope["method"], headers.get(b"content-type", ""))
+                check_json(body)
+        except RackwrightError as error:
+            await of_error(error)(scope, receive, send)
+            return
+        await self.app(scope, _again(body, receive), send)
+
+
+async def _read(receive: Receive, announced: str) -> bytes:
+    if announced.isdecimal() and int(announced[:20]) > LARGEST:
+        raise TooLarge(f"A body may have {LARGEST} bytes; this one has {announced[:20]}.")
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await receive()
+        part = message.get("body", b"")
+        size += len(part)
+        if size > LARGEST:
+            raise TooLarge(f"A body may have {LARGEST} bytes; this one has more.")
+        parts.append(part)
+        more = message.get("more_body", False)
+    return b"".join(parts)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """The body as one message, then whatever comes next: that the client has gone, for one."""
+    given = False
+
+    async def once() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return once
+
+
+def _check_type(method: str, given: str) -> None:
+    taken = TYPES.get(method, (JSON,))
+    if given.partition(";")[0].strip().lower() not in taken:
+        raise Unsupported(f"A body of type {given[:80]!r} is not taken here. Send {' or '.join(taken)}.")
+
+
+def check_json(body: bytes) -> None:
+    """Refuse what is no JSON, or JSON that nobody could store or show again."""
+    if _depth(body) > DEEPEST:
+        raise Invalid(f"The body is nested more than {DEEPEST} levels deep.")
+    try:
+        value = json.loads(body, parse_constant=_no_constant)
+    except UnicodeDecodeError:
+        raise Invalid("The body is no UTF-8 text.") from None
+    except ValueError as error:
+        raise Invalid(f"The body is no JSON: {error}") from None
+    if _ODD_ESCAPE.search(body) and any(not _storable(text) for text in _texts(value)):
+        raise Invalid("The body has text with a NUL or half a surrogate pair in it, which is no text.")
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number that JSON has")
+
+
+def _depth(body: bytes) -> int:
+    deepest = depth = 0
+    for bracket in _BRACKET.findall(_STRING.sub(b"", body)):
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def depth_of(value: Any, limit: int = DEEPEST) -> int:
+    """How deep a document is; not looked at further than one beyond `limit`."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    if inner is None or limit < 0:
+        return 0
+    return 1 + max((depth_of(one, limit - 1) for one in inner), default=0)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+
+
+def _storable(text: str) -> bool:
+    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)

@@ -1,0 +1,133 @@
+"""PATCH: JSON Patch (RFC 6902) and merge patch (RFC 7396), told apart by the content type.
+
+A resource says which part of it people edit, as a model. The patch is applied to that part as it is in the database,
+inside the transaction, and the result is checked against the model.
+"""
+
+import json
+from typing import Any, TypeVar
+
+import jsonpatch
+from fastapi import Request
+from jsonpointer import JsonPointerException
+from pydantic import BaseModel, ValidationError
+
+from rackwright.api.bodies import DEEPEST, JSON, JSON_PATCH, LARGEST, MERGE_PATCH, depth_of
+from rackwright.api.problems import faults_of
+from rackwright.domain.catalogue import Json
+from rackwright.domain.errors import Invalid, RackwrightError
+
+E = TypeVar("E", bound=BaseModel)
+
+MOST_OPERATIONS = 1000
+
+
+class PatchTestFailed(RackwrightError):
+    """A `test` of the patch does not hold, so nothing was changed."""
+
+    status = 409
+    type = "patch-test-failed"
+
+
+class Patch:
+    """A patch as it came."""
+
+    def __init__(self, media_type: str, content: Json) -> None:
+        self.media_type = media_type
+        self.content = content
+
+    def apply(self, current: E) -> E:
+        """The object as the patch wants it."""
+        document = current.model_dump(mode="json")
+        patched = self._operated(document) if self.media_type == JSON_PATCH else merged(document, self.content)
+        if depth_of(patched) > DEEPEST:
+            raise Invalid(f"This would nest values more than {DEEPEST} levels deep.")
+        try:
+            return type(current).model_validate(patched)
+        except ValidationError as error:
+            first = faults_of(error.errors(include_url=False, include_context=False))[0]
+            raise Invalid(f"{first.pointer or 'The whole'}: {first.detail}", first.pointer or "") from None
+
+    def _operated(self, document: Json) -> Json:
+        operations = self.content
+        if not isinstance(operations, list):
+            raise Invalid(
+                'A JSON Patch is a list of operations, such as [{"op": "replace", "path": "/x", "value": 1}].'
+            )
+        if len(operations) > MOST_OPERATIONS:
+            raise Invalid(f"A patch may have {MOST_OPERATIONS} operations; this one has {len(operations)}.")
+        for number, operation in enumerate(operations):
+            document = _operate(document, operation, number)
+        return document
+
+
+def _operate(document: Json, operation: Json, number: int) -> Json:
+    if not isinstance(operation, dict):
+        raise Invalid(f"Operation {number} of the patch is no object.", f"/{number}")
+    try:
+        patched: Json = jsonpatch.JsonPatch([operation]).apply(document)
+    except jsonpatch.JsonPatchTestFailed as error:
+        raise PatchTestFailed(f"Operation {number}: {error} So nothing was changed.") from None
+    except (jsonpatch.JsonPatchException, JsonPointerException, TypeError, KeyError, ValueError) as error:
+        raise Invalid(f"Operation {number} of the patch cannot be done: {error}", f"/{number}") from None
+    # Some copies of copies are enough to fill any memory.
+    if operation.get("op") == "copy" and len(json.dumps(patched)) > LARGEST:
+        raise Invalid(f"Operation {number} would make the object larger than {LARGEST} bytes.", f"/{number}")
+    return patched
+
+
+def merged(document: Json, patch: Json) -> Json:
+    """RFC 7396: null takes away, objects merge, all else replaces."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(document) if isinstance(document, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
+
+
+async def read_patch(request: Request) -> Patch:
+    """The patch of a request. Size, depth and type of the body have been checked before."""
+    body = await request.body()
+    if not body:
+        raise Invalid(f"A PATCH needs a body: {MERGE_PATCH} or {JSON_PATCH}.")
+    media_type = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    return Patch(media_type, json.loads(body))
+
+
+def patch_body(model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
+    """How the documentation describes the body of a PATCH of what `model` says people edit."""
+    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+    schema.pop("required", None)
+    for one in schema.get("properties", {}).values():
+        one.pop("default", None)
+    merge = {"schema": schema, "examples": {"merge": {"value": example}}}
+    first = next(iter(example))
+    operations = [{"op": "replace", "path": f"/{first}", "value": example[first]}]
+    patch = {
+        "schema": {"$ref": "#/components/schemas/JsonPatch"},
+        "examples": {"operations": {"value": operations}},
+    }
+    content = {MERGE_PATCH: merge, JSON_PATCH: patch, JSON: merge}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+JSON_PATCH_SCHEMA: dict[str, Any] = {
+    "title": "JsonPatch",
+    "description": "Operations on the object, done in order, all of them or none (RFC 6902).",
+    "type": "array",
+    "maxItems": MOST_OPERATIONS,
+    "items": {
+        "type": "object",
+        "required": ["op", "path"],
+        "properties": {
+            "op": {"type": "string", "enum": ["add", "remove", "replace", "move", "copy", "test"]},
+            "path": {"type": "string", "examples": ["/description"]},
+            "from": {"type": "string"},
+            "value": {},
+        },
+    },
+}

@@ -1,0 +1,180 @@
+"""Errors as people and programs get them: problem details (RFC 9457) with a stable `type`, whatever went wrong.
+
+What the model refuses has its type from `domain/errors.py`. The framework's own refusals (no such route, a body that
+does not fit its schema) get the same shape here, with a JSON pointer to what is wrong and what would be right.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from sqlalchemy.exc import DataError
+from starlette.exceptions import HTTPException
+
+from rackwright.domain.errors import Invalid, RackwrightError
+from rackwright.store.session import UNREACHABLE, first_line
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+URN = "urn:rackwright:problem:"
+
+
+class Fault(BaseModel):
+    """One thing that is wrong with a request."""
+
+    detail: str = Field(description="What is wrong, and what would be right.")
+    pointer: str | None = Field(default=None, description="JSON pointer into the body.", examples=["/macs/0"])
+    parameter: str | None = Field(default=None, description="Of the query, path or headers.", examples=["limit"])
+
+
+class Problem(BaseModel):
+    """Why a request was refused (RFC 9457)."""
+
+    type: str = Field(description="Stable: programs may compare it.", examples=["urn:rackwright:problem:not-found"])
+    title: str = Field(examples=["Not found"])
+    status: int = Field(ge=400, le=599, examples=[404])
+    detail: str = Field(examples=["There is no node 'n9.rack.example'."])
+    pointer: str | None = Field(default=None, description="JSON pointer into the body.", examples=["/name"])
+    errors: list[Fault] | None = Field(default=None, description="All that is wrong, if several things may be.")
+
+
+class TooLarge(RackwrightError):
+    """The body is larger than what is taken here."""
+
+    status = 413
+    type = "too-large"
+
+
+class Unsupported(RackwrightError):
+    """This takes JSON: send it with the header Content-Type: application/json."""
+
+    status = 415
+    type = "unsupported-media-type"
+
+
+class Stale(RackwrightError):
+    """Somebody changed this since you read it. Read it again, then repeat your change."""
+
+    status = 412
+    type = "stale"
+
+
+class Unreachable(RackwrightError):
+    """The database does not answer now. Try again in a moment."""
+
+    status = 503
+    type = "database-unreachable"
+
+
+class Broken(RackwrightError):
+    """Something is wrong with the server, not with your request. Its log says more."""
+
+    status = 500
+    type = "internal"
+
+
+def problem(
+    type_: str, status: int, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any
+) -> JSONResponse:
+    body = {"type": URN + type_, "title": type_.replace("-", " ").capitalize(), "status": status, "detail": detail}
+    return JSONResponse({**body, **more}, status, headers, media_type=MEDIA_TYPE)
+
+
+def of_error(error: RackwrightError) -> JSONResponse:
+    more: dict[str, Any] = {"pointer": error.pointer} if isinstance(error, Invalid) and error.pointer else {}
+    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
+    return problem(error.type, error.status, error.message, headers=headers, **more)
+
+
+def install(app: FastAPI) -> None:
+    """Have every error of this application become a problem."""
+    app.add_exception_handler(RackwrightError, _refused)
+    app.add_exception_handler(RequestValidationError, _does_not_fit)
+    app.add_exception_handler(HTTPException, _of_the_framework)
+    app.add_exception_handler(DataError, _not_storable)
+    for trouble in set(UNREACHABLE) - {OSError}:  # a file that is missing is no matter of the database
+        app.add_exception_handler(trouble, _unreachable)
+    app.add_exception_handler(Exception, _broken)
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RackwrightError)
+    return of_error(error)
+
+
+async def _unreachable(request: Request, error: Exception) -> Response:
+    log.warning("%s %s: the database does not answer: %s", request.method, request.url.path, first_line(error))
+    return of_error(Unreachable())
+
+
+async def _broken(request: Request, error: Exception) -> Response:
+    log.error("%s %s broke", request.method, request.url.path, exc_info=error)
+    return of_error(Broken())
+
+
+async def _not_storable(request: Request, error: Exception) -> Response:
+    """PostgreSQL's text has no NUL and its numbers have an end: the last line of defence, after the schemas."""
+    log.info("%s %s: a value that cannot be stored: %s", request.method, request.url.path, first_line(error))
+    return problem("invalid", 422, "A value of this request cannot be stored: a number out of range, or a NUL in text.")
+
+
+_TYPES = {404: "not-found", 405: "method-not-allowed", 413: "too-large", 415: "unsupported-media-type"}
+
+
+async def _of_the_framework(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    type_ = _TYPES.get(error.status_code, HTTPStatus(error.status_code).phrase.lower().replace(" ", "-"))
+    details = {
+        404: f"There is nothing at {request.url.path[:200]}. The routes are listed in /api/v2/docs.",
+        405: f"{request.method} cannot be asked of {request.url.path[:200]}; the header Allow says what can.",
+    }
+    return problem(type_, error.status_code, details.get(error.status_code, error.detail), headers=error.headers)
+
+
+async def _does_not_fit(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return of_faults([_fault(one) for one in error.errors()])
+
+
+def of_faults(faults: Sequence[Fault]) -> JSONResponse:
+    first = faults[0]
+    place = first.pointer if first.pointer is not None else first.parameter
+    detail = f"{place}: {first.detail}" if place else first.detail
+    if len(faults) > 1:
+        detail += f" (and {len(faults) - 1} more, see errors)"
+    more: dict[str, Any] = {} if first.pointer is None else {"pointer": first.pointer}
+    errors = [fault.model_dump(exclude_none=True) for fault in faults[:20]]
+    return problem("invalid", 422, detail, **more, errors=errors)
+
+
+def _fault(error: Mapping[str, Any]) -> Fault:
+    where, *path = error["loc"]
+    says = _says(error)
+    if where == "body":
+        return Fault(detail=says, pointer=pointer(path if error["type"] != "json_invalid" else ()))
+    return Fault(detail=says, parameter=".".join(str(step) for step in path) or str(where))
+
+
+def _says(error: Mapping[str, Any]) -> str:
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "extra_forbidden":
+        return "there is no such field here; see /api/v2/docs for those there are"
+    if error["type"] == "json_invalid":
+        return f"the body is no JSON: {error.get('ctx', {}).get('error', message)}"
+    return message[:1].lower() + message[1:]
+
+
+def faults_of(errors: Sequence[Mapping[str, Any]]) -> list[Fault]:
+    """What pydantic found wrong in a document, with pointers into it."""
+    return [Fault(detail=_says(error), pointer=pointer(error["loc"])) for error in errors]
+
+
+def pointer(path: Sequence[object]) -> str:
+    """A JSON pointer (RFC 6901)."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)

@@ -1,0 +1,46 @@
+"""Types of what comes in: names, MACs and UUIDs, checked and brought into one form; ids within their range."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import Path
+from pydantic import AfterValidator, Field, JsonValue
+
+from rackwright.domain.errors import Invalid
+from rackwright.domain.names import check_mac, check_name, check_node_name, check_uuid
+
+LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+JsonMap = dict[str, JsonValue]
+
+
+def _saying(check: Callable[[str], str]) -> Callable[[str], str]:
+    """The model's own check, as pydantic wants it: then the answer points to the place."""
+
+    def checked(value: str) -> str:
+        try:
+            return check(value)
+        except Invalid as wrong:
+            raise ValueError(wrong.message) from None
+
+    return checked
+
+
+NodeName = Annotated[
+    str,
+    AfterValidator(_saying(check_node_name)),
+    Field(max_length=253, json_schema_extra={"pattern": rf"^{LABEL}(\.{LABEL})*\.[a-z][a-z0-9]{{0,20}}$"}),
+]
+Name = Annotated[
+    str,
+    AfterValidator(_saying(lambda name: check_name("thing", name))),
+    Field(max_length=63, json_schema_extra={"pattern": "^[a-z]([a-z0-9_.-]{0,61}[a-z0-9])?$"}),
+]
+Mac = Annotated[
+    str,
+    AfterValidator(_saying(check_mac)),
+    Field(max_length=40, json_schema_extra={"pattern": "^([0-9a-f]{2}:){5}[0-9a-f]{2}$"}),
+]
+Uuid = Annotated[str, AfterValidator(_saying(check_uuid)), Field(max_length=64, json_schema_extra={"format": "uuid"})]
+Id = Annotated[int, Path(ge=1, le=2**63 - 1)]
+Key = Annotated[str, Path(min_length=1, max_length=300, description="Its name or its id.")]
+Line = Annotated[str, Field(max_length=1000)]

@@ -1,0 +1,100 @@
+"""Changes over the API: If-Match, Idempotency-Key, and the answer made inside the transaction it tells of."""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Header, Request, Response
+from pydantic import BaseModel
+
+from rackwright.api.answers import Resource, answer
+from rackwright.api.context import Caller
+from rackwright.api.etags import check_if_match, parse_if_match
+from rackwright.store.idempotency import KeptAnswer, claim_key, keep_answer
+from rackwright.store.session import Session
+
+Work = Callable[[Session], Awaitable[BaseModel | None]]
+
+IfMatch = Annotated[
+    str | None,
+    Header(
+        alias="If-Match",
+        max_length=2000,
+        description="The ETag of the object as you saw it. If it has changed since, nothing is done: 412.",
+    ),
+]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        description="Of your making, new for each request. Sent again within a day, the request is not done again"
+        " but answered as before.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """On which terms a client wants its change made."""
+
+    seen: frozenset[str] | None = None
+    key: str | None = None
+    request: bytes = b""
+    """A hash of what was asked: the same key may not stand for anything else."""
+
+    def check(self, current: Resource, what: str) -> None:
+        """Refuse the change if the object is not what the client saw. It must be locked by now."""
+        check_if_match(self.seen, current.etag, what)
+
+
+def _editing(if_match: IfMatch = None) -> Terms:
+    return Terms(None if if_match is None else parse_if_match(if_match))
+
+
+async def _posting(request: Request, if_match: IfMatch = None, idempotency_key: IdempotencyKey = None) -> Terms:
+    seen = None if if_match is None else parse_if_match(if_match)
+    if idempotency_key is None:
+        return Terms(seen)
+    asked = hashlib.sha256(f"{request.method} {request.url.path}?{request.url.query}\n".encode())
+    asked.update(await request.body())
+    return Terms(seen, idempotency_key, asked.digest())
+
+
+Editing = Annotated[Terms, Depends(_editing)]
+"""For PATCH, PUT and DELETE."""
+Posting = Annotated[Terms, Depends(_posting)]
+"""For POST."""
+
+
+async def write(
+    caller: Caller,
+    terms: Terms,
+    work: Work,
+    *,
+    graph: bool = False,
+    status: int = 200,
+    location: Callable[[BaseModel], str] | None = None,
+) -> Response:
+    """Make a change and answer with what `work` gives, all in one transaction. None: 204."""
+
+    async def once(session: Session) -> Response:
+        if terms.key is None:
+            return _rendered(await work(session), status, location)
+        owner = caller.principal.name
+        kept = await claim_key(session, owner, terms.key, terms.request)
+        if kept is not None:
+            return Response(kept.body, kept.status, {**kept.headers, "Idempotency-Replayed": "true"})
+        response = _rendered(await work(session), status, location)
+        headers = {name: value for name, value in response.headers.items() if name != "content-length"}
+        await keep_answer(session, owner, terms.key, KeptAnswer(response.status_code, headers, bytes(response.body)))
+        return response
+
+    return await caller.change(once, graph=graph)
+
+
+def _rendered(made: BaseModel | None, status: int, location: Callable[[BaseModel], str] | None) -> Response:
+    headers: Mapping[str, str] = {"Location": location(made)} if location and made is not None else {}
+    return answer(made, status, headers=headers)

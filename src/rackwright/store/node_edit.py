@@ -1,0 +1,90 @@
+"""What people change of a node: its words, flags and wishes, and by which MACs and UUID it is found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.errors import Conflict, NotFound, Rule
+from rackwright.domain.states import Trigger
+from rackwright.store.edited import checked_edit
+from rackwright.store.events import emit
+from rackwright.store.hook_calls import queue_node_updated
+from rackwright.store.noderoles import retry
+from rackwright.store.nodes import NodeRecord, find_node, get_node, update_node
+from rackwright.store.session import Session
+
+
+@dataclass(frozen=True)
+class NodeChanges:
+    """A node as a person wants it."""
+
+    description: str
+    alive: bool
+    available: bool
+    stay_on: bool
+    quirks: list[str]
+    hint: JsonObject
+    macs: list[str]
+    uuid: str | None
+
+
+async def edit_node(session: Session, node: NodeRecord, wanted: NodeChanges) -> NodeRecord:
+    """Make the node what a person wants. It is locked, and `node` is what it is."""
+    catalogue = (await session.catalogue()).catalogue
+    own = [attrib for attrib in catalogue.attribs.values() if attrib.role is None]
+    hint = checked_edit(session.store.vault, own, node.hint, wanted.hint)
+    await _set_identity(session, node, wanted.macs, wanted.uuid)
+    return await update_node(
+        session,
+        node.id,
+        {
+            "description": wanted.description,
+            "alive": wanted.alive,
+            "available": wanted.available,
+            "stay_on": wanted.stay_on,
+            "quirks": [*wanted.quirks],
+            "hint": hint,
+        },
+    )
+
+
+async def _set_identity(session: Session, node: NodeRecord, macs: Sequence[str], uuid: str | None) -> None:
+    """By what the machine is found again. What is another node's already is a conflict."""
+    macs = sorted(set(macs))
+    changed = {name for name, old, new in (("macs", node.macs, macs), ("uuid", node.uuid, uuid)) if old != new}
+    if not changed:
+        return
+    if node.system:
+        raise Conflict(Rule.PHANTOM, f"{node.name} is a phantom node; nothing of it can be changed.")
+    other = await find_node(session, set(macs) - set(node.macs), uuid if uuid != node.uuid else None)
+    if other is not None and other != node.id:
+        known = await get_node(session, other)
+        raise Conflict(
+            Rule.EXISTS, f"One of these MACs, or the UUID, is of node {known.name!r}. Take it away there first."
+        )
+    await session.run(
+        "DELETE FROM node_macs WHERE node_id = :id AND mac <> ALL (CAST(:macs AS macaddr[]))", id=node.id, macs=macs
+    )
+    await session.run(
+        "INSERT INTO node_macs (mac, node_id) SELECT mac, :id FROM unnest(CAST(:macs AS macaddr[])) AS mac"
+        " ON CONFLICT DO NOTHING",
+        id=node.id,
+        macs=macs,
+    )
+    await session.run("UPDATE nodes SET uuid = CAST(:uuid AS uuid) WHERE id = :id", uuid=uuid, id=node.id)
+    await emit(session, "node.updated", node.id, node_id=node.id, data={"changed": [*sorted(changed)]})
+    await queue_node_updated(session, {node.id: {name: getattr(node, name) for name in changed}})
+
+
+async def reinstall(session: Session, node: NodeRecord) -> int:
+    """Start a new attempt of what wiped the node the last time. The one way a destructive noderole runs again."""
+    found = await session.rows(
+        "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id AND r.destructive"
+        " WHERE nr.node_id = :id AND NOT nr.doomed ORDER BY nr.cohort, nr.id",
+        id=node.id,
+    )
+    if not found:
+        raise NotFound("install role bound to", node.name)
+    await retry(session, found[0].id, Trigger.REINSTALL)
+    await emit(session, "node.reinstall", node.id, node_id=node.id, data={"node_role_id": found[0].id})
+    return int(found[0].id)

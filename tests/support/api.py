@@ -1,0 +1,75 @@
+"""A server without annealer on a database of its own, and clients of its API for people of every role."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+from tests.support.rack import Rack
+
+from rackwright.api.app import PREFIX, create_app
+from rackwright.api.context import Server
+from rackwright.api.serve import TOKEN_FILE, Options, running
+from rackwright.domain.people import UserRole
+from rackwright.store.people import create_token
+from rackwright.store.session import Session
+
+Api = httpx.AsyncClient
+
+
+@dataclass
+class Site:
+    server: Server
+    app: FastAPI
+    token: str
+    """The administrator's."""
+
+    @property
+    def rack(self) -> Rack:
+        return Rack(self.server.store)
+
+    def client(self, token: str | None = None, **headers: str) -> Api:
+        """A client with this token; none: the administrator's; empty: without."""
+        given = self.token if token is None else token
+        if given:
+            headers["Authorization"] = f"Bearer {given}"
+        transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=False)
+        return Api(transport=transport, base_url=f"http://server{PREFIX}", headers=headers, timeout=120)
+
+    async def token_of(self, role: UserRole, name: str = "") -> str:
+        """A new person's."""
+
+        async def work(session: Session) -> str:
+            id: int = await session.value(
+                "INSERT INTO users (name, role) VALUES (:name, :role) RETURNING id",
+                name=name or role.value,
+                role=role.value,
+            )
+            return await create_token(session, id, "test")
+
+        return await self.server.store.change(work)
+
+
+@asynccontextmanager
+async def api_site(home: Path, url: str) -> AsyncIterator[Site]:
+    async with running(Options(home, url, test_barclamp=True, manual=True)) as server:
+        yield Site(server, create_app(server), (home / TOKEN_FILE).read_text().strip())
+
+
+def ok(answer: httpx.Response, status: int = 0) -> Any:
+    """What was answered, if it was a success."""
+    assert answer.is_success if not status else answer.status_code == status, f"{answer.status_code} {answer.text}"
+    return answer.json() if answer.content else None
+
+
+def refused(answer: httpx.Response, status: int, type_: str) -> dict[str, Any]:
+    """What was answered, if it is just this problem."""
+    assert answer.status_code == status, f"{answer.status_code} {answer.text}"
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem: dict[str, Any] = answer.json()
+    assert (problem["type"], problem["status"]) == (f"urn:rackwright:problem:{type_}", status), problem
+    assert problem["detail"]
+    return problem
