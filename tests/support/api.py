@@ -14,8 +14,8 @@ from rackwright.api.app import PREFIX, create_app
 from rackwright.api.context import Server
 from rackwright.api.serve import TOKEN_FILE, Options, running
 from rackwright.domain.people import UserRole
-from rackwright.store.people import create_token
 from rackwright.store.session import Session
+from rackwright.store.tokens import NewToken, create_token
 
 Api = httpx.AsyncClient
 
@@ -48,7 +48,8 @@ class Site:
                 name=name or role.value,
                 role=role.value,
             )
-            return await create_token(session, id, "test")
+            _, token = await create_token(session, NewToken(id, "test"))
+            return token
 
         return await self.server.store.change(work)
 

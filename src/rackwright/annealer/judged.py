@@ -37,7 +37,7 @@ class Judge:
         work: Callable[[Session], Awaitable[T]],
         *,
         actor: str = "system",
-        trace: str = "",
+        trace: str | None = None,
         graph: bool = False,
     ) -> T:
         """As `Store.change`, but hooks may refuse it: a conflict, and nothing has changed."""

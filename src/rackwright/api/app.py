@@ -6,22 +6,44 @@ from rackwright import __version__
 from rackwright.api import (
     anneal,
     deployments,
+    events,
     hook_calls,
     machines,
+    me,
     networks,
     node_roles,
     nodes,
     openapi,
     problems,
     runs,
+    sessions,
+    tokens,
+    users,
 )
 from rackwright.api.bodies import Bodies
 from rackwright.api.context import Server
+from rackwright.api.doorkeeper import Doorkeeper
+from rackwright.api.feed import Feed
 from rackwright.api.limits import Bucket
+from rackwright.api.trace import Traced
 
 PREFIX = "/api/v2"
 
-MODULES = (machines, nodes, deployments, node_roles, runs, anneal, hook_calls, networks)
+MODULES = (
+    machines,
+    nodes,
+    deployments,
+    node_roles,
+    runs,
+    anneal,
+    hook_calls,
+    networks,
+    sessions,
+    me,
+    users,
+    tokens,
+    events,
+)
 
 
 def create_app(server: Server | None) -> FastAPI:
@@ -37,11 +59,16 @@ def create_app(server: Server | None) -> FastAPI:
     )
     app.state.server = server
     app.state.public_bucket = Bucket(rate=50, burst=500)
+    app.state.refusals = Bucket(rate=1, burst=30)
+    if server is not None:
+        app.state.doors = Doorkeeper(server.store, server.policy.sessions)
+        app.state.feed = Feed(server.store)
     for module in MODULES:
         app.include_router(module.router, prefix=PREFIX)
     app.include_router(machines.boot_router)
     app.get("/healthz", include_in_schema=False)(healthz)
     app.add_middleware(Bodies)
+    app.add_middleware(Traced)
     problems.install(app)
     openapi.install(app)
     return app

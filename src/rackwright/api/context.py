@@ -1,7 +1,11 @@
-"""What the routes use of the server around them, and who is asking."""
+"""What the routes use of the server around them, and who is asking.
+
+Deny by default: a route declares what it asks of its caller by the type of its first parameter, and a change of
+somebody who may not write everywhere is undone unless it asked `authorize` where it was made.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
@@ -10,28 +14,36 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from rackwright.annealer.hooks import HookDispatcher
 from rackwright.annealer.installs import Installs
 from rackwright.annealer.judged import Judge
-from rackwright.domain.errors import RackwrightError
-from rackwright.domain.people import Permission, Principal
+from rackwright.api.doorkeeper import Doorkeeper, Forbidden, Unauthenticated
+from rackwright.api.passwords import Passwords
+from rackwright.domain.people import GRANTS, SCOPES, Permission, Principal
 from rackwright.jigs.base import Jig
-from rackwright.store.people import find_principal
+from rackwright.store.logins import Lifetime
+from rackwright.store.people import below, lineage
 from rackwright.store.runs import Claimant
 from rackwright.store.session import Session, Store
+
+__all__ = [
+    "Administrator",
+    "Caller",
+    "Forbidden",
+    "Person",
+    "Policy",
+    "Reader",
+    "ScopedReader",
+    "Server",
+    "Unauthenticated",
+    "Writer",
+]
 
 T = TypeVar("T")
 
 
-class Unauthenticated(RackwrightError):
-    """Say who you are: send a token as `Authorization: Bearer ...`."""
+@dataclass(frozen=True)
+class Policy:
+    """What the settings say about people and what they see."""
 
-    status = 401
-    type = "unauthenticated"
-
-
-class Forbidden(RackwrightError):
-    """Your role does not allow this."""
-
-    status = 403
-    type = "forbidden"
+    sessions: Lifetime = field(default_factory=Lifetime)
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,8 @@ class Server:
     hooks: HookDispatcher
     installs: Installs
     cap: int = 10
+    policy: Policy = field(default_factory=Policy)
+    passwords: Passwords = field(default_factory=Passwords)
 
 
 @dataclass(frozen=True)
@@ -56,37 +70,76 @@ class Caller:
 
     async def change(self, work: Callable[[Session], Awaitable[T]], *, graph: bool = False) -> T:
         """One transaction in the caller's name; roles' hooks may refuse it."""
-        return await self.server.judge.change(work, actor=self.principal.name, graph=graph)
 
-    async def authorize(self, session: Session, deployment_id: int, permission: Permission = Permission.WRITE) -> None:
-        """Refuse what the caller may not do to this deployment. Called in the change's transaction, before the work."""
+        async def authorized(session: Session) -> T:
+            result = await work(session)
+            if not session.authorized:
+                self.require(Permission.WRITE)
+            return result
+
+        return await self.server.judge.change(authorized, actor=self.principal.name, graph=graph)
+
+    async def authorize(
+        self, session: Session, deployment_id: int | None, permission: Permission = Permission.WRITE
+    ) -> None:
+        """Refuses what the caller may not do in this deployment. None: what belongs to no deployment, or to all."""
+        session.authorized = True
+        if self.principal.may(permission):
+            return
+        line = [] if deployment_id is None else await lineage(session, deployment_id)
+        if not line or not self.principal.may_in(permission, line):
+            where = "here" if line else "for the whole system"
+            raise Forbidden(f"This takes the permission {permission} {where}, which you do not have.")
+
+    def require(self, permission: Permission) -> None:
+        """Refuses whoever does not have the permission everywhere."""
         if not self.principal.may(permission):
-            raise Forbidden(f"Your role {self.principal.role} does not allow this in deployment {deployment_id}.")
+            raise Forbidden(f"This takes the permission {permission} for the whole system, which you do not have.")
+
+    def own(self) -> None:
+        """Changes of one's own access take a login, or a token that is not limited to reading or to a subtree."""
+        if Permission.WRITE not in SCOPES[self.principal.scope] or self.principal.subtree is not None:
+            raise Forbidden("Your token is too narrow for this. Log in, or use one of scope `write` for everything.")
+
+    async def visible(self, session: Session) -> set[int] | None:
+        """The deployments whose things the caller may see; None: all, and what belongs to none."""
+        principal, limits = self.principal, []
+        if Permission.READ not in GRANTS[principal.role]:
+            limits.append(await below(session, list(principal.grants)))
+        if principal.subtree is not None:
+            limits.append(await below(session, [principal.subtree]))
+        return set.intersection(*limits) if limits else None
 
 
 _bearer = HTTPBearer(auto_error=False)
 
 
-def allowed(permission: Permission) -> Callable[..., Awaitable[Caller]]:
-    """The dependency by which a route declares what it asks of its caller."""
+async def authenticated(
+    request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+) -> Caller:
+    """Whoever it is: the dependency of routes about the caller."""
+    doors: Doorkeeper = request.app.state.doors
+    principal = await doors.identify(request, credentials.credentials if credentials else None)
+    request.state.principal = principal  # for the record of what was refused
+    request.state.credentials = credentials  # for streams, which ask again
+    return Caller(request.app.state.server, principal)
 
-    async def caller(
-        request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
-    ) -> Caller:
-        server: Server = request.app.state.server
-        principal = None
-        if credentials is not None:
-            async with server.store.read() as session:
-                principal = await find_principal(session, credentials.credentials)
-        if principal is None:
-            raise Unauthenticated
-        if not principal.may(permission):
+
+def allowed(permission: Permission, *, anywhere: bool = False) -> Callable[..., Awaitable[Caller]]:
+    """The dependency by which a route declares what it asks. `anywhere`: where, it asks itself, with `authorize`."""
+
+    async def caller(person: Annotated[Caller, Depends(authenticated)]) -> Caller:
+        principal = person.principal
+        if not (principal.may_somewhere if anywhere else principal.may)(permission):
             raise Forbidden(f"Your role {principal.role} does not allow this; it takes the permission {permission}.")
-        return Caller(server, principal)
+        return person
 
     return caller
 
 
+Person = Annotated[Caller, Depends(authenticated)]
 Reader = Annotated[Caller, Depends(allowed(Permission.READ))]
-Writer = Annotated[Caller, Depends(allowed(Permission.WRITE))]
+ScopedReader = Annotated[Caller, Depends(allowed(Permission.READ, anywhere=True))]
+"""For routes that show no more than what `visible` says."""
+Writer = Annotated[Caller, Depends(allowed(Permission.WRITE, anywhere=True))]
 Administrator = Annotated[Caller, Depends(allowed(Permission.ADMINISTER))]

@@ -18,6 +18,8 @@ class TooMany(RackwrightError):
 
     status = 429
     type = "too-many-requests"
+    retry_after = 1
+    """Seconds."""
 
 
 class Bucket:
@@ -38,6 +40,18 @@ class Bucket:
         while len(self._levels) > SOURCES:
             self._levels.popitem(last=False)
         return allowed
+
+    def wait(self, source: str) -> float:
+        """Seconds until the next one is allowed; 0: now."""
+        level, since = self._levels.get(source, (self.burst, 0.0))
+        level = min(self.burst, level + (self._clock() - since) * self.rate)
+        return max(0.0, (1 - level) / self.rate)
+
+    def give_back(self, source: str) -> None:
+        """What was taken turned out not to count."""
+        if source in self._levels:
+            level, since = self._levels[source]
+            self._levels[source] = (min(self.burst, level + 1), since)
 
 
 def source_of(request: Request) -> str:

@@ -16,6 +16,9 @@ from pydantic import BaseModel, Field
 from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
 
+from rackwright.api.audit import record_refusal
+from rackwright.api.doorkeeper import Forbidden
+from rackwright.api.limits import TooMany
 from rackwright.domain.errors import Invalid, RackwrightError
 from rackwright.store.session import UNREACHABLE, first_line
 
@@ -89,6 +92,8 @@ def problem(
 def of_error(error: RackwrightError) -> JSONResponse:
     more: dict[str, Any] = {"pointer": error.pointer} if isinstance(error, Invalid) and error.pointer else {}
     headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
+    if isinstance(error, TooMany):
+        headers["Retry-After"] = str(error.retry_after)
     return problem(error.type, error.status, error.message, headers=headers, **more)
 
 
@@ -103,8 +108,10 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _broken)
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, RackwrightError)
+    if isinstance(error, Forbidden):
+        await record_refusal(request, error.message)
     return of_error(error)
 
 

@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import os
+import secrets
 import socket
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -24,6 +26,8 @@ from rackwright.annealer.transitions import RoleTransitions
 from rackwright.annealer.watch import Watch
 from rackwright.api.app import create_app
 from rackwright.api.context import Server
+from rackwright.api.feed import Feed
+from rackwright.api.passwords import Passwords
 from rackwright.barclamps.loader import built_in
 from rackwright.hammers.simulated import SimulatedHammer
 from rackwright.jigs.registry import all_jigs
@@ -39,6 +43,7 @@ log = logging.getLogger(__name__)
 NO_NODE = 0
 BACKLOG = 2048
 TOKEN_FILE = "admin-token"  # noqa: S105  # the file's name, not a secret
+PASSWORD_FILE = "admin-password"  # noqa: S105  # likewise
 
 
 @dataclass(frozen=True)
@@ -64,10 +69,9 @@ async def running(options: Options) -> AsyncIterator[Server]:
     async with await open_database(options.database_url, options.home) as database:
         store = Store(database.engine, load_vault(options.home))
         await first_start(store, built_in(options.test_barclamp, options.lab), host_name())
-        token = await store.change(ensure_admin, actor="first start")
-        if token is not None:
-            keep_secret(options.home / TOKEN_FILE, token)
-        async with _parts(store, options) as server:
+        passwords = Passwords()
+        await _first_admin(store, passwords, options.home)
+        async with _parts(store, passwords, options) as server:
             if options.manual:
                 yield server
             else:
@@ -75,8 +79,21 @@ async def running(options: Options) -> AsyncIterator[Server]:
                     yield server
 
 
+async def _first_admin(store: Store, passwords: Passwords, home: Path) -> None:
+    """The first user. Password and token are written down for the owner of this host, and nowhere else."""
+    async with store.read() as session:
+        if await session.value("SELECT 1 FROM users LIMIT 1"):
+            return
+    password = secrets.token_urlsafe(15)
+    hashed = await passwords.hash(password)
+    token = await store.change(lambda session: ensure_admin(session, hashed), actor="first start")
+    if token is not None:
+        keep_secret(home / TOKEN_FILE, token)
+        keep_secret(home / PASSWORD_FILE, password)
+
+
 @asynccontextmanager
-async def _parts(store: Store, options: Options) -> AsyncIterator[Server]:
+async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncIterator[Server]:
     workers = RoleWorkers()
     claimant = Claimant(f"{host_name()}:{os.getpid()}", await _own_node(store), options.lease)
     means = Means(store, options.home, claimant.node_id)
@@ -87,7 +104,13 @@ async def _parts(store: Store, options: Options) -> AsyncIterator[Server]:
         reach = Reach(hammer=lambda _: simulated, probe=lambda _: simulated)
         try:
             yield Server(
-                store, jigs, claimant, Judge(store, workers), hooks, Installs(store, reach, options.tick, options.lease)
+                store,
+                jigs,
+                claimant,
+                Judge(store, workers),
+                hooks,
+                Installs(store, reach, options.tick, options.lease),
+                passwords=passwords,
             )
         finally:
             await means.connections.close()
@@ -122,7 +145,17 @@ async def _own_node(store: Store) -> int:
     return found or NO_NODE
 
 
-class _Listening(uvicorn.Server):
+class _Serving(uvicorn.Server):
+    """Ends streams of events before it waits for all answers to end: they never do by themselves."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        feed: Feed | None = getattr(getattr(self.config.app, "state", None), "feed", None)
+        if feed is not None:
+            await feed.close()
+        await super().shutdown(sockets)
+
+
+class _Listening(_Serving):
     """Leaves signals alone: they are for whoever runs the event loop."""
 
     @contextmanager
@@ -149,9 +182,21 @@ async def listening(app: FastAPI, host: str = "127.0.0.1", port: int = 0) -> Asy
 
 async def serve(options: Options) -> None:
     """Serve until told to stop."""
+    password = options.home / PASSWORD_FILE
+    known = password.exists()
     async with running(options) as server:
-        config = uvicorn.Config(create_app(server), host=options.host, port=options.port, log_level="warning")
-        await uvicorn.Server(config).serve()
+        if not known and password.exists():
+            # Once, to whoever starts the server for the first time, and to no log.
+            print(f"Log in as admin with {password.read_text().strip()} (also in {password}).", file=sys.stderr)  # noqa: T201
+        config = uvicorn.Config(
+            create_app(server),
+            host=options.host,
+            port=options.port,
+            log_level="warning",
+            lifespan="off",
+            timeout_graceful_shutdown=10,
+        )
+        await _Serving(config).serve()
 
 
 def keep_secret(path: Path, secret: str) -> None:

@@ -85,6 +85,7 @@ class Rule(StrEnum):
     REFUSED = "refused-by-hook"
     COMMITTED = "snapshot-committed"
     BARCLAMP = "barclamp-conflict"
+    LAST_ADMIN_USER = "last-admin-user"
 
 
 class Conflict(RackwrightError):

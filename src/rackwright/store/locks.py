@@ -10,3 +10,5 @@ CAP_LOCK: Final = 0x5241434B03
 """Held by a pass of the annealer, so that the number of running runs it counted stays true."""
 INSTALL_LOCK: Final = 0x5241434B04
 """Held by a look at all install attempts, so that the number under way it counted stays true."""
+PEOPLE_LOCK: Final = 0x5241434B10
+"""Held by whatever could leave the system without an admin."""

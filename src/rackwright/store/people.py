@@ -1,45 +1,228 @@
-"""Users and their tokens. A token is shown once and stored as a hash."""
+"""Users and their grants. What they come with, tokens and sessions, is in `tokens.py` and `logins.py`."""
 
-import hashlib
-import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 
-from rackwright.domain.people import Principal, UserRole
+from rackwright.domain.errors import Conflict, NotFound, Rule
+from rackwright.domain.names import check_name
+from rackwright.domain.people import UserRole
+from rackwright.store.deployments import key_id
+from rackwright.store.events import emit
+from rackwright.store.locks import PEOPLE_LOCK
+from rackwright.store.logins import end_sessions
 from rackwright.store.session import Session
+from rackwright.store.tokens import NewToken, create_token
 
-TOKEN_PREFIX = "rw_"  # noqa: S105  # no secret: it marks what is one
+
+@dataclass(frozen=True)
+class UserRecord:
+    id: int
+    name: str
+    full_name: str
+    role: UserRole
+    disabled: bool
+    created_at: datetime
+    grants: Mapping[str, UserRole]
+    """By the deployment's name."""
 
 
-async def ensure_admin(session: Session, name: str = "admin") -> str | None:
-    """The first user, with a token; None if there is one already."""
+@dataclass(frozen=True)
+class Credential:
+    """What a login is checked against."""
+
+    user_id: int
+    password_hash: str
+
+
+async def ensure_admin(session: Session, password_hash: str, name: str = "admin") -> str | None:
+    """The first user, with a token for the command line beside the server; None if there is one already."""
+    await _alone(session)
     if await session.value("SELECT 1 FROM users LIMIT 1"):
         return None
-    user_id = await session.value(
-        "INSERT INTO users (name, role) VALUES (:name, :role) RETURNING id", name=name, role=UserRole.ADMIN.value
-    )
-    return await create_token(session, user_id, "first start")
+    user_id = await create_user(session, name, UserRole.ADMIN, password_hash)
+    return (await create_token(session, NewToken(user_id, "first start")))[1]
 
 
-async def create_token(session: Session, user_id: int, name: str) -> str:
-    token = TOKEN_PREFIX + secrets.token_urlsafe(32)
-    await session.run(
-        "INSERT INTO tokens (user_id, name, hash) VALUES (:user_id, :name, :hash)",
-        user_id=user_id,
+async def create_user(session: Session, name: str, role: UserRole, password_hash: str = "", full_name: str = "") -> int:
+    check_name("user", name)
+    id: int | None = await session.value(
+        "INSERT INTO users (name, role, password_hash, full_name) VALUES (:name, :role, :password_hash, :full_name)"
+        " ON CONFLICT (name) DO NOTHING RETURNING id",
         name=name,
-        hash=_hash(token),
+        role=role.value,
+        password_hash=password_hash,
+        full_name=full_name,
     )
-    return token
+    if id is None:
+        raise Conflict(Rule.EXISTS, f"There is a user {name!r} already. Choose another name.")
+    await emit(session, "user.created", id, data={"name": name, "role": role.value})
+    return id
 
 
-async def find_principal(session: Session, token: str) -> Principal | None:
-    """Whose token this is, unless it has expired."""
+async def list_users(session: Session) -> list[UserRecord]:
+    return await _select(session, "ORDER BY u.name")
+
+
+async def get_user(session: Session, name_or_id: str | int) -> UserRecord:
+    found = await _select(session, "WHERE u.name = :name OR u.id = :id", name=str(name_or_id), id=key_id(name_or_id))
+    if not found:
+        raise NotFound("user", name_or_id)
+    return found[0]
+
+
+@dataclass(frozen=True)
+class UserChange:
+    """What becomes of a user; None: it stays as it is."""
+
+    role: UserRole | None = None
+    disabled: bool | None = None
+    full_name: str | None = None
+
+
+async def update_user(session: Session, name_or_id: str | int, change: UserChange) -> int:
+    """Whoever may less from now on may no more at once. Returns the user's id."""
+    await _alone(session)
+    user = await get_user(session, name_or_id)
+    role = user.role if change.role is None else change.role
+    disabled = user.disabled if change.disabled is None else change.disabled
+    if user.role is UserRole.ADMIN and (role is not UserRole.ADMIN or disabled):
+        await _keep_an_admin(session, user)
+    await session.run(
+        "UPDATE users SET role = :role, disabled = :disabled, full_name = coalesce(:full_name, full_name)"
+        " WHERE id = :id",
+        role=role.value,
+        disabled=disabled,
+        full_name=change.full_name,
+        id=user.id,
+    )
+    session.changes_people = True
+    if disabled:
+        await end_sessions(session, user.id)
+    await emit(session, "user.updated", user.id, data={"name": user.name, "role": role.value, "disabled": disabled})
+    return user.id
+
+
+async def set_password(session: Session, user_id: int, name: str, password_hash: str) -> None:
+    """All of the user's sessions end: one of them may be why the password is new."""
+    await session.run("UPDATE users SET password_hash = :hash WHERE id = :id", hash=password_hash, id=user_id)
+    await emit(session, "user.password_changed", user_id, data={"name": name})
+    await end_sessions(session, user_id)
+
+
+async def delete_user(session: Session, name_or_id: str | int) -> None:
+    await _alone(session)
+    user = await get_user(session, name_or_id)
+    if user.role is UserRole.ADMIN:
+        await _keep_an_admin(session, user)
+    session.changes_people = True
+    await end_sessions(session, user.id)
+    await session.run("DELETE FROM users WHERE id = :id", id=user.id)
+    await emit(session, "user.deleted", user.id, data={"name": user.name})
+
+
+async def grant(session: Session, user: UserRecord, deployment_id: int, role: UserRole) -> None:
+    """A role in a deployment and all below it."""
+    session.changes_people = True
+    await session.run(
+        "INSERT INTO grants (user_id, deployment_id, role) VALUES (:user_id, :deployment_id, :role)"
+        " ON CONFLICT (user_id, deployment_id) DO UPDATE SET role = excluded.role",
+        user_id=user.id,
+        deployment_id=deployment_id,
+        role=role.value,
+    )
+    data = {"user": user.name, "role": role.value}
+    await emit(session, "grant.given", user.id, deployment_id=deployment_id, data=data)
+
+
+async def take_back(session: Session, user: UserRecord, deployment_id: int, deployment: str) -> None:
+    session.changes_people = True
+    gone = await session.run(
+        "DELETE FROM grants WHERE user_id = :user_id AND deployment_id = :deployment_id",
+        user_id=user.id,
+        deployment_id=deployment_id,
+    )
+    if not gone:
+        raise NotFound("grant in deployment", deployment)
+    await emit(session, "grant.taken", user.id, deployment_id=deployment_id, data={"user": user.name})
+
+
+async def find_credential(session: Session, name: str) -> Credential | None:
+    """Of a user who may log in with a password."""
     found = await session.row(
-        "SELECT u.name, u.role FROM tokens t JOIN users u ON u.id = t.user_id"
-        " WHERE t.hash = :hash AND (t.expires_at IS NULL OR t.expires_at > now())",
-        hash=_hash(token),
+        "SELECT id, password_hash FROM users WHERE name = :name AND password_hash <> '' AND NOT disabled", name=name
     )
-    return None if found is None else Principal(found.name, UserRole(found.role))
+    return None if found is None else Credential(found.id, found.password_hash)
 
 
-def _hash(token: str) -> bytes:
-    # The token is 256 random bits, so a plain hash cannot be guessed back; it only hides it from a reader of the table.
-    return hashlib.sha256(token.encode()).digest()
+async def is_current(session: Session, credential: Credential) -> bool:
+    """Whether it still holds, until the end of this transaction: verifying a password takes a while."""
+    found = await session.value(
+        "SELECT 1 FROM users WHERE id = :id AND password_hash = :hash AND NOT disabled FOR SHARE",
+        id=credential.user_id,
+        hash=credential.password_hash,
+    )
+    return found is not None
+
+
+async def lineage(session: Session, deployment_id: int) -> list[int]:
+    """A deployment and all those above it."""
+    rows = await session.rows(
+        "WITH RECURSIVE line (id, parent_id) AS ("
+        " SELECT id, parent_id FROM deployments WHERE id = :id"
+        " UNION ALL SELECT d.id, d.parent_id FROM line JOIN deployments d ON d.id = line.parent_id)"
+        " SELECT id FROM line",
+        id=deployment_id,
+    )
+    return [row.id for row in rows]
+
+
+async def below(session: Session, deployment_ids: list[int]) -> set[int]:
+    """These deployments and all those below them."""
+    rows = await session.rows(
+        "WITH RECURSIVE tree (id) AS ("
+        " SELECT id FROM deployments WHERE id = ANY (:ids)"
+        " UNION SELECT d.id FROM tree JOIN deployments d ON d.parent_id = tree.id)"
+        " SELECT id FROM tree",
+        ids=deployment_ids,
+    )
+    return {row.id for row in rows}
+
+
+async def _alone(session: Session) -> None:
+    """Two admins who demote each other at the same moment would leave none."""
+    await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=PEOPLE_LOCK)
+
+
+async def _keep_an_admin(session: Session, user: UserRecord) -> None:
+    other = await session.value(
+        "SELECT 1 FROM users WHERE role = 'admin' AND NOT disabled AND id <> :id LIMIT 1", id=user.id
+    )
+    if other is None:
+        raise Conflict(
+            Rule.LAST_ADMIN_USER,
+            f"User {user.name!r} is the last admin. Make somebody else one first, or nobody could any more.",
+        )
+
+
+_SELECT = """
+SELECT u.id, u.name, u.full_name, u.role, u.disabled, u.created_at,
+       coalesce((SELECT jsonb_object_agg(d.name, g.role ORDER BY d.name) FROM grants g
+                 JOIN deployments d ON d.id = g.deployment_id WHERE g.user_id = u.id), '{}') AS grants
+FROM users u
+"""
+
+
+async def _select(session: Session, where: str, **values: object) -> list[UserRecord]:
+    return [
+        UserRecord(
+            row.id,
+            row.name,
+            row.full_name,
+            UserRole(row.role),
+            row.disabled,
+            row.created_at,
+            {deployment: UserRole(role) for deployment, role in row.grants.items()},
+        )
+        for row in await session.rows(f"{_SELECT} {where}", **values)
+    ]

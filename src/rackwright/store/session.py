@@ -7,6 +7,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -28,6 +29,9 @@ from rackwright.store.vault import Vault
 T = TypeVar("T")
 
 ATTEMPTS = 8
+
+TRACE: ContextVar[str] = ContextVar("trace", default="")
+"""Which request this is part of. Its changes carry it into their events, whoever makes them on its behalf."""
 
 DATABASE_TROUBLE = (DBAPIError, PoolTimeout, psycopg.Error, OSError)
 """What says that the database does not answer now. SQLAlchemy wraps the driver's errors, but those of a COPY and of
@@ -67,6 +71,10 @@ class Session:
         """Nodes on which something else may run next than before this transaction."""
         self.moved: list[tuple[int, int]] = []
         """(noderole, state) of every change of state in this transaction, in order."""
+        self.authorized = False
+        """Whether somebody asked if the caller may do this where it is done; see `api/context.py`."""
+        self.changes_people = False
+        """Whether somebody may do more or less after this than before."""
         self.verdicts: Verdicts | None = None
         """What hooks that may refuse said of this change; None: nobody can be refused, they are told afterwards."""
         self._catalogue: StoredCatalogue | None = None
@@ -145,13 +153,17 @@ class Store:
         self.vault = vault or Vault.fresh()
         """Seals secrets. Without the server's own keys, what was sealed before cannot be opened."""
         self._catalogue: StoredCatalogue | None = None
+        self.watchers: set[Callable[[], None]] = set()
+        """Called after each commit of this process: something may have happened."""
+        self.people_version = 0
+        """Grows whenever this process changed who may do what; what was known before is to be looked up again."""
 
     async def change(
         self,
         work: Callable[[Session], Awaitable[T]],
         *,
         actor: str = "system",
-        trace: str = "",
+        trace: str | None = None,
         graph: bool = False,
         lock: int | None = None,
         verdicts: Verdicts | None = None,
@@ -159,8 +171,9 @@ class Store:
         """Run `work` in one transaction, again after a deadlock. `graph`: it may add or remove noderoles or edges.
 
         The lock is taken in a statement of its own, before the work: a statement that both locks and looks would look
-        at a moment before it had the lock.
+        at a moment before it had the lock. `trace`: None means that of the request this is part of.
         """
+        trace = TRACE.get() if trace is None else trace
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 async with self.engine.begin() as connection:
@@ -171,7 +184,10 @@ class Store:
                     if verdicts is not None and verdicts.missing:
                         raise Unjudged(verdicts.missing)
                     await session.settle_slots()
-                    return result
+                self.people_version += session.changes_people
+                for wake in self.watchers:
+                    wake()
+                return result
             # SQLAlchemy wraps the driver's errors; those of a COPY come as they are.
             except (DBAPIError, DeadlockDetected, SerializationFailure) as error:
                 cause = error.orig if isinstance(error, DBAPIError) else error

@@ -558,29 +558,7 @@ events = Table(
     PrimaryKeyConstraint("xid", "id"),
 )
 
-# --- people and settings
-
-users = Table(
-    "users",
-    metadata,
-    _id(),
-    Column("name", Text, nullable=False, unique=True),
-    Column("role", Text, nullable=False),
-    _line("password_hash"),
-    _now("created_at"),
-    CheckConstraint("role IN ('admin', 'operator', 'viewer')", name="role"),
-)
-
-tokens = Table(
-    "tokens",
-    metadata,
-    _id(),
-    _refers("user_id", "users.id", index=True, ondelete="CASCADE"),
-    _line("name"),
-    Column("hash", LargeBinary, nullable=False, unique=True),
-    _now("created_at"),
-    Column("expires_at", DateTime(timezone=True)),
-)
+# --- settings
 
 settings = Table(
     "settings",
@@ -590,4 +568,4 @@ settings = Table(
 )
 
 # Tables of their own topics. Imported here, at the end, because they use what is above.
-from rackwright.store import idempotency_tables, network_tables  # noqa: E402, F401
+from rackwright.store import idempotency_tables, network_tables, people_tables  # noqa: E402, F401

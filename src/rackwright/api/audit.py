@@ -1,0 +1,19 @@
+"""What people were refused is on record too, like what they did; bounded, for programs that try in a loop."""
+
+from fastapi import Request
+
+from rackwright.api.context import Server
+from rackwright.api.limits import Bucket
+from rackwright.domain.people import Principal
+from rackwright.store.events import emit
+
+
+async def record_refusal(request: Request, reason: str) -> None:
+    """An event for a 403, if it is known who asked."""
+    principal: Principal | None = getattr(request.state, "principal", None)
+    bucket: Bucket = request.app.state.refusals
+    if principal is None or not bucket.take(principal.name):
+        return
+    server: Server = request.app.state.server
+    data = {"method": request.method, "path": request.url.path[:200], "reason": reason}
+    await server.store.change(lambda session: emit(session, "permission.refused", data=data), actor=principal.name)

@@ -1,0 +1,87 @@
+"""Passwords: hashed with argon2, off the event loop, a few at a time, because each takes memory and a core for a while.
+
+Guessing is made slow twice: an address and a name each have so many failures, and then wait.
+"""
+
+import asyncio
+import math
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+
+from rackwright.api.limits import Bucket, TooMany
+from rackwright.domain.errors import Invalid
+
+AT_ONCE = 2
+WAITING = 32
+"""Logins that may wait for their turn; more are turned away, or a flood of them would keep everybody out for long."""
+SHORTEST = 12
+LONGEST = 256
+
+
+class LoginLimited(TooMany):
+    """Too many failed logins. Wait."""
+
+    type = "too-many-logins"
+
+    def __init__(self, seconds: float) -> None:
+        self.retry_after = max(1, math.ceil(seconds))
+        super().__init__(f"Too many failed logins. Wait {self.retry_after} s, then try again.")
+
+
+def check_password(password: str, name: str, pointer: str = "/password") -> None:
+    """Long is strong; composition rules only make people write it down."""
+    if not SHORTEST <= len(password) <= LONGEST:
+        raise Invalid(f"A password has {SHORTEST} to {LONGEST} characters.", pointer)
+    if name in password.lower() and len(password) < SHORTEST + len(name):
+        raise Invalid("The password is little more than the user's name.", pointer)
+    if len(set(password)) < 5:
+        raise Invalid("The password repeats itself; use more different characters.", pointer)
+
+
+class Passwords:
+    """Hashes and verifies; and counts who fails."""
+
+    def __init__(self) -> None:
+        self.hasher = PasswordHasher()
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._waiting = 0
+        self._nobody = ""
+        self.addresses = Bucket(rate=1 / 10, burst=20)
+        self.names = Bucket(rate=1 / 10, burst=10)
+
+    async def hash(self, password: str) -> str:
+        async with self._places:
+            return await asyncio.to_thread(self.hasher.hash, password)
+
+    async def verify(self, hash: str | None, password: str) -> bool:
+        """Whether it is the one. None: there is no such user, which takes as long to find out."""
+        if self._waiting >= WAITING:
+            raise LoginLimited(5)
+        self._waiting += 1
+        try:
+            if not self._nobody:
+                self._nobody = await self.hash("nobody's password")
+            async with self._places:
+                right = await asyncio.to_thread(self._verify, hash or self._nobody, password)
+        finally:
+            self._waiting -= 1
+        return right and hash is not None
+
+    def _verify(self, hash: str, password: str) -> bool:
+        try:
+            return self.hasher.verify(hash, password)
+        except (VerificationError, InvalidHashError):
+            return False
+
+    def attempt(self, name: str, address: str) -> None:
+        """Counts one try; `succeeded` takes it back."""
+        wait = max(self.names.wait(name), self.addresses.wait(address))
+        if wait > 0:
+            raise LoginLimited(wait)
+        self.names.take(name)
+        self.addresses.take(address)
+
+    def succeeded(self, name: str, address: str) -> None:
+        self.names.give_back(name)
+        self.addresses.give_back(address)
