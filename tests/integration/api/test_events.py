@@ -135,7 +135,7 @@ async def test_who_may_see_a_subtree_hears_of_that_alone(home: House) -> None:
     grace = await home.someone("grace", "none", web="viewer")
     heard = (await ok(grace.get("/events?limit=1000")))["items"]
     assert [event["data"]["name"] for event in heard if event["kind"] == "deployment.created"] == ["web", "shop"]
-    ids = {one["id"] for one in await ok(home.admin.get("/deployments")) if one["name"] in ("web", "shop")}
+    ids = {one["id"] for one in (await ok(home.admin.get("/deployments")))["items"] if one["name"] in ("web", "shop")}
     assert {event["deployment_id"] for event in heard} <= ids
     refused(await grace.get("/events?deployment=mail"), 404)
     scoped = home.client(await home.token("admin", scope="read", deployment="shop"))
