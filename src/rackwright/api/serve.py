@@ -5,10 +5,10 @@ import logging
 import os
 import secrets
 import socket
+import ssl
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -25,18 +25,25 @@ from rackwright.annealer.role_workers import RoleWorkers
 from rackwright.annealer.transitions import RoleTransitions
 from rackwright.annealer.watch import Watch
 from rackwright.api.app import create_app
-from rackwright.api.context import Server
+from rackwright.api.context import Policy, Server
 from rackwright.api.feed import Feed
 from rackwright.api.passwords import Passwords
+from rackwright.api.settings import Options, SettingsInvalid
+from rackwright.api.tls import certificate_of, keep_fresh
 from rackwright.barclamps.loader import built_in
 from rackwright.hammers.simulated import SimulatedHammer
 from rackwright.jigs.registry import all_jigs
 from rackwright.store.bootstrap import first_start
 from rackwright.store.database import open_database
+from rackwright.store.embedded import EmbeddedPostgres
+from rackwright.store.logins import Lifetime
 from rackwright.store.people import ensure_admin
-from rackwright.store.runs import DEFAULT_LEASE, Claimant
+from rackwright.store.runs import Claimant
 from rackwright.store.session import Store
+from rackwright.store.unusable import EmbeddedPostgresFailed
 from rackwright.store.vault import load_vault
+
+__all__ = ["PASSWORD_FILE", "TOKEN_FILE", "Options", "listening", "running", "serve"]
 
 log = logging.getLogger(__name__)
 
@@ -46,27 +53,10 @@ TOKEN_FILE = "admin-token"  # noqa: S105  # the file's name, not a secret
 PASSWORD_FILE = "admin-password"  # noqa: S105  # likewise
 
 
-@dataclass(frozen=True)
-class Options:
-    home: Path
-    database_url: str | None = None
-    host: str = "127.0.0.1"
-    port: int = 8090
-    test_barclamp: bool = False
-    lab: bool = False
-    """Import the workload for simulated machines."""
-    heartbeat: float = 10.0
-    """Seconds between the heartbeats that machines send."""
-    lease: float = DEFAULT_LEASE
-    tick: float = 5.0
-    manual: bool = False
-    """Without annealer: nothing runs and no hook is called but by a pass by hand."""
-
-
 @asynccontextmanager
 async def running(options: Options) -> AsyncIterator[Server]:
     """The parts of a server on an open database, past its first start."""
-    async with await open_database(options.database_url, options.home) as database:
+    async with await open_database(options.database_url, options.home) as database, _held(database.embedded):
         store = Store(database.engine, load_vault(options.home))
         await first_start(store, built_in(options.test_barclamp, options.lab), host_name())
         passwords = Passwords()
@@ -77,6 +67,39 @@ async def running(options: Options) -> AsyncIterator[Server]:
             else:
                 async with _annealing(server, options):
                     yield server
+
+
+@asynccontextmanager
+async def _held(embedded: EmbeddedPostgres | None) -> AsyncIterator[None]:
+    """The embedded database is ours to miss: when it ends, so do we, and say why."""
+    if embedded is None:
+        yield
+        return
+    whole = asyncio.current_task()
+    assert whole is not None
+    watch = asyncio.create_task(embedded.lost(), name="embedded database")
+    lost = False
+
+    def ended(task: asyncio.Task[None]) -> None:
+        nonlocal lost
+        if not task.cancelled():
+            lost = True
+            whole.cancel()
+
+    watch.add_done_callback(ended)
+    try:
+        yield
+    except BaseException as error:
+        if not lost:
+            raise
+        whole.uncancel()
+        raise EmbeddedPostgresFailed(
+            f"The embedded PostgreSQL in {embedded.directory} has ended: its keeper was killed or told to stop. The "
+            f"server ends with it; nothing that was committed is lost. See {embedded.directory / 'log'}, then start "
+            "the server again."
+        ) from error
+    finally:
+        watch.cancel()
 
 
 async def _first_admin(store: Store, passwords: Passwords, home: Path) -> None:
@@ -110,11 +133,16 @@ async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncI
                 Judge(store, workers),
                 hooks,
                 Installs(store, reach, options.tick, options.lease),
+                policy=policy_of(options),
                 passwords=passwords,
             )
         finally:
             await means.connections.close()
             await workers.close()
+
+
+def policy_of(options: Options) -> Policy:
+    return Policy(sessions=Lifetime(options.session_idle, options.session_absolute))
 
 
 @asynccontextmanager
@@ -145,6 +173,16 @@ async def _own_node(store: Store) -> int:
     return found or NO_NODE
 
 
+class _Config(uvicorn.Config):
+    """With a TLS context of our own, so that its certificate can change while it serves."""
+
+    context: ssl.SSLContext | None = None
+
+    def load(self) -> None:
+        super().load()
+        self.ssl = self.context
+
+
 class _Serving(uvicorn.Server):
     """Ends streams of events before it waits for all answers to end: they never do by themselves."""
 
@@ -164,17 +202,16 @@ class _Listening(_Serving):
 
 
 @asynccontextmanager
-async def listening(app: FastAPI, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+async def listening(
+    app: FastAPI, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[str]:
     """Serve an application beside what else this event loop does; gives its address. Port 0: any that is free."""
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
+    with _bound(host, port) as listener:
         listener.listen(BACKLOG)  # from here on callers wait for their answer instead of being refused
-        config = uvicorn.Config(app, log_level="warning", lifespan="off", backlog=BACKLOG, timeout_graceful_shutdown=2)
-        server = _Listening(config)
+        server = _Listening(_config(app, tls, patience=2))
         task = asyncio.create_task(server.serve(sockets=[listener]))
         try:
-            yield f"http://{host}:{listener.getsockname()[1]}"
+            yield _address(host, listener, tls)
         finally:
             server.should_exit = True
             await task
@@ -182,21 +219,60 @@ async def listening(app: FastAPI, host: str = "127.0.0.1", port: int = 0) -> Asy
 
 async def serve(options: Options) -> None:
     """Serve until told to stop."""
+    # What may be refused comes before anything is started.
+    certificate = certificate_of(options, host_name())
+    context = None if certificate is None else certificate.context()
     password = options.home / PASSWORD_FILE
     known = password.exists()
-    async with running(options) as server:
-        if not known and password.exists():
-            # Once, to whoever starts the server for the first time, and to no log.
-            print(f"Log in as admin with {password.read_text().strip()} (also in {password}).", file=sys.stderr)  # noqa: T201
-        config = uvicorn.Config(
-            create_app(server),
-            host=options.host,
-            port=options.port,
-            log_level="warning",
-            lifespan="off",
-            timeout_graceful_shutdown=10,
-        )
-        await _Serving(config).serve()
+    with _bound(options.host, options.port) as listener:
+        async with running(options) as server, _fresh(context, options):
+            if not known and password.exists():
+                # Once, to whoever starts the server for the first time, and to no log.
+                _say(f"Log in as admin with {password.read_text().strip()} (also in {password}).")
+            address = _address(options.host, listener, context)
+            _say(f"Rackwright on {address}; admin's token in {options.home / TOKEN_FILE}")
+            if certificate is not None:
+                _say(f"Its certificate has the SHA-256 fingerprint {certificate.fingerprint}")
+            await _Serving(_config(create_app(server), context, patience=10)).serve(sockets=[listener])
+
+
+@asynccontextmanager
+async def _fresh(context: ssl.SSLContext | None, options: Options) -> AsyncIterator[None]:
+    task = None if context is None else asyncio.create_task(keep_fresh(context, options, host_name()))
+    try:
+        yield
+    finally:
+        if task is not None:
+            task.cancel()
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)  # noqa: T201  # to whoever started the server
+
+
+@contextmanager
+def _bound(host: str, port: int) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            raise SettingsInvalid(
+                f"Cannot listen on {host} port {port}: {error.strerror}. Choose another with --host and --port."
+            ) from None
+        yield listener
+
+
+def _config(app: FastAPI, tls: ssl.SSLContext | None, patience: int) -> _Config:
+    config = _Config(app, log_level="warning", lifespan="off", backlog=BACKLOG, timeout_graceful_shutdown=patience)
+    config.context = tls
+    return config
+
+
+def _address(host: str, listener: socket.socket, tls: ssl.SSLContext | None) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'http' if tls is None else 'https'}://{shown}:{listener.getsockname()[1]}"
 
 
 def keep_secret(path: Path, secret: str) -> None:

@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from rackwright.home import default_home
-
 
 def main(argv: list[str]) -> int:
     """Run the server until it is told to stop."""
@@ -18,36 +16,47 @@ def main(argv: list[str]) -> int:
 
 
 def server(
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8090,
-    home: Annotated[Path | None, typer.Option(envvar="RACKWRIGHT_HOME", help="Where it keeps its data.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Settings file (TOML); a flag wins over it.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
+    home: Annotated[Path | None, typer.Option(help="Where it keeps its data.")] = None,
     database_url: Annotated[
-        str | None,
-        typer.Option(envvar="RACKWRIGHT_DATABASE_URL", help="A PostgreSQL of yours, instead of the embedded one."),
+        str | None, typer.Option(help="A PostgreSQL of yours, instead of the embedded one.")
     ] = None,
-    test_barclamp: Annotated[bool, typer.Option(help="Also import the barclamp that tries every flag.")] = False,
-    lab: Annotated[bool, typer.Option(help="Also import a workload for simulated machines.")] = False,
-    heartbeat: Annotated[float, typer.Option(help="Seconds between the heartbeats of machines.")] = 10.0,
-    lease: Annotated[float, typer.Option(help="Seconds after which the work of a dead server is taken over.")] = 30.0,
-    tick: Annotated[float, typer.Option(help="Seconds between two looks at what nobody woke us for.")] = 5.0,
+    tls: Annotated[bool | None, typer.Option(help="HTTPS, with a certificate made here unless one is given.")] = None,
+    tls_certificate: Annotated[Path | None, typer.Option(help="PEM file of your certificate and its chain.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file of its key.")] = None,
+    tls_names: Annotated[
+        list[str] | None, typer.Option("--tls-name", help="One more name or address for a self-made certificate.")
+    ] = None,
+    insecure_http: Annotated[
+        bool | None, typer.Option("--insecure-http", help="Plain HTTP on other addresses than loopback too.")
+    ] = None,
+    test_barclamp: Annotated[
+        bool | None, typer.Option("--test-barclamp", help="Also import the barclamp that tries every flag.")
+    ] = None,
+    lab: Annotated[bool | None, typer.Option("--lab", help="Also import a workload for simulated machines.")] = None,
+    heartbeat: Annotated[float | None, typer.Option(help="Seconds between the heartbeats of machines.")] = None,
+    lease: Annotated[
+        float | None, typer.Option(help="Seconds after which the work of a dead server is taken over.")
+    ] = None,
+    tick: Annotated[float | None, typer.Option(help="Seconds between two looks at what nobody woke us for.")] = None,
     manual: Annotated[
-        bool, typer.Option(help="Without annealer: nothing runs but by hand, with `rackwright anneal step`.")
-    ] = False,
-) -> None:
-    """Run the server."""
-    from rackwright.api.serve import TOKEN_FILE, Options, serve
+        bool | None, typer.Option("--manual", help="Without annealer: nothing runs but `rackwright anneal step`.")
+    ] = None,
+) -> int:
+    """Run the server. Each option is also RACKWRIGHT_<NAME> in the environment, and a key of the settings file."""
+    from rackwright.api.serve import serve
+    from rackwright.api.settings import load_settings
+    from rackwright.domain.errors import RackwrightError
 
-    options = Options(
-        home=home or default_home(),
-        database_url=database_url,
-        host=host,
-        port=port,
-        test_barclamp=test_barclamp,
-        lab=lab,
-        heartbeat=heartbeat,
-        lease=lease,
-        tick=tick,
-        manual=manual,
-    )
-    print(f"Rackwright on http://{host}:{port}; admin's token in {options.home / TOKEN_FILE}", file=sys.stderr)
-    asyncio.run(serve(options))
+    given = {name: value for name, value in locals().items() if name in _FLAGS and value not in (None, [])}
+    try:
+        asyncio.run(serve(load_settings(given, config).options))
+    except RackwrightError as error:
+        print(f"rackwright: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+_FLAGS = frozenset(server.__annotations__) - {"config", "return"}

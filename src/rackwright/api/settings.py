@@ -1,0 +1,195 @@
+"""The settings of a server: one typed object, from flags, environment and file, in that order of precedence.
+
+A flag wins over `RACKWRIGHT_<NAME>` in the environment, that over the file, and that over the default. The file is
+TOML: `--config`, `$RACKWRIGHT_CONFIG`, or `rackwright.toml` in the home. What changes at run time, such as the cap, is
+not here but in the database.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
+from rackwright.domain.errors import RackwrightError
+from rackwright.home import default_home
+from rackwright.store.runs import DEFAULT_LEASE
+
+PREFIX = "RACKWRIGHT_"
+FILE = "rackwright.toml"
+
+Network = IPv4Network | IPv6Network
+
+
+class SettingsInvalid(RackwrightError):
+    """A setting is wrong."""
+
+    type = "settings-invalid"
+
+
+class Options(BaseSettings):
+    """Made by hand it is just what it is given; `load_settings` is what reads the environment and the file."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix=PREFIX)
+
+    home: Path = Field(description="Where the server keeps its data.")
+    database_url: str | None = Field(None, description="A PostgreSQL of yours, instead of the embedded one.")
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(8090, ge=0, le=65535, description="Port to listen on.")
+    tls: bool = Field(False, description="Serve HTTPS, with the given certificate or one that is made here.")
+    tls_certificate: Path | None = Field(None, description="A PEM file with your certificate and its chain.")
+    tls_key: Path | None = Field(None, description="The PEM file of its key.")
+    tls_names: list[str] = Field(default_factory=list, description="More names and addresses for a self-made one.")
+    insecure_http: bool = Field(False, description="Serve plain HTTP on other addresses than loopback too.")
+    session_idle: float = Field(12 * 3600.0, gt=0, description="Seconds without a request after which a login ends.")
+    session_absolute: float = Field(7 * 86400.0, gt=0, description="Seconds after which a login ends in any case.")
+    event_retention: float = Field(30 * 86400.0, ge=60, description="Seconds for which events are kept.")
+    metrics_allow: list[Network] = Field(default_factory=list, description="Networks that read /metrics without token.")
+    webhook_allow: list[Network] = Field(
+        default_factory=list, description="Private networks that webhooks may call; they are refused otherwise."
+    )
+    test_barclamp: bool = Field(False, description="Also import the barclamp that tries every flag.")
+    lab: bool = Field(False, description="Also import a workload for simulated machines.")
+    heartbeat: float = Field(10.0, gt=0, description="Seconds between the heartbeats that machines send.")
+    lease: float = Field(DEFAULT_LEASE, gt=0, description="Seconds after which a dead server's work is taken over.")
+    tick: float = Field(5.0, gt=0, description="Seconds between two looks at what nobody woke us for.")
+    manual: bool = Field(False, description="Without annealer: nothing runs and no hook is called but by hand.")
+
+    def __init__(self, home: Path, database_url: str | None = None, **others: Any) -> None:
+        super().__init__(home=home, database_url=database_url, **others)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "Options":
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key belong together: give both, or neither")
+        if self.tls_certificate is not None and not self.tls:
+            raise ValueError("there is a tls_certificate, but tls is off: set tls = true to use it")
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Nothing but what is given: a server in a test does not depend on whose shell runs it."""
+        return (init_settings,)
+
+    @property
+    def loopback(self) -> bool:
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options, and for each where it comes from."""
+
+    options: Options
+    sources: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Shown:
+    name: str
+    value: str
+    source: str
+    description: str
+
+
+def load_settings(flags: Mapping[str, Any], config: Path | None = None) -> Settings:
+    """What a server runs with. `flags`: those that were given; `config`: the file, instead of the usual one."""
+    environment = _environment()
+    home = Path(flags.get("home") or environment.get("home") or default_home()).expanduser().absolute()
+    named = config or (Path(found) if (found := os.environ.get(f"{PREFIX}CONFIG")) else None)
+    path = named or home / FILE
+    layers = {
+        "default": {"home": home},
+        str(path): _read_file(path, required=named is not None),
+        "environment": environment,
+        "flag": dict(flags),
+    }
+    values: dict[str, Any] = {}
+    sources = dict.fromkeys(Options.model_fields, "default")
+    for source, layer in layers.items():
+        values |= layer
+        sources |= {name: f"{PREFIX}{name.upper()}" if source == "environment" else source for name in layer}
+    values["home"] = home if sources["home"] != str(path) else Path(values["home"]).expanduser().absolute()
+    try:
+        return Settings(Options(**values), sources)
+    except ValidationError as error:
+        raise SettingsInvalid(_explain(error, sources)) from None
+
+
+def show_settings(settings: Settings) -> list[Shown]:
+    """Every setting with its value and where that comes from, for `rackwright config show`. Passwords are hidden."""
+    return [
+        Shown(name, _shown(name, getattr(settings.options, name)), settings.sources[name], field.description or "")
+        for name, field in Options.model_fields.items()
+    ]
+
+
+def _environment() -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = EnvSettingsSource(Options)()
+    except ValueError as error:
+        raise SettingsInvalid(f"A variable of the environment cannot be read: {error}. Lists are JSON.") from None
+    return found
+
+
+def _read_file(path: Path, *, required: bool) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        if required:
+            raise SettingsInvalid(f"There is no settings file {path}.") from None
+        return {}
+    except OSError as error:
+        raise SettingsInvalid(f"The settings file {path} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsInvalid(f"The settings file {path} is no TOML: {error}.") from None
+    for name in values:
+        if name not in Options.model_fields:
+            near = get_close_matches(name, Options.model_fields, n=1, cutoff=0.0)
+            raise SettingsInvalid(f"{path}: there is no setting {name!r}; did you mean {near[0]!r}?")
+    return values
+
+
+def _explain(error: ValidationError, sources: Mapping[str, str]) -> str:
+    lines = []
+    for one in error.errors():
+        name = str(one["loc"][0]) if one["loc"] else ""
+        where = f"{name} (from {sources.get(name, 'flag')}): " if name else ""
+        lines.append(where + one["msg"].removeprefix("Value error, "))
+    return "The settings do not fit: " + "; ".join(lines) + "."
+
+
+def _shown(name: str, value: object) -> str:
+    if name == "database_url" and isinstance(value, str):
+        try:
+            return make_url(value).render_as_string(hide_password=True)
+        except ArgumentError:
+            return "***"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,147 @@
+"""`rackwright server` as a process: TLS, what it refuses to start with, and the end of its database."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+from fastapi import FastAPI
+from tests.support.processes import is_alive, keeper_of, postmaster_of, wait_until
+from tests.support.servers import DIES_WITH_US, RACKWRIGHT
+
+from rackwright.api.serve import listening
+from rackwright.api.settings import Options
+from rackwright.api.tls import certificate_of, keep_fresh, self_made
+
+PATIENCE = 120
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def server(home: Path, *options: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+    home.mkdir(exist_ok=True)
+    with (home / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*DIES_WITH_US, str(RACKWRIGHT), "server", "--home", str(home), *options],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=os.environ | variables,
+        )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            process.wait(PATIENCE)
+
+
+def said(home: Path) -> str:
+    return (home / "server.log").read_text()
+
+
+def test_https_with_a_self_made_certificate_that_can_be_trusted_by_its_file(tmp_path: Path, migrated_url: str) -> None:
+    home, port = tmp_path / "home", free_port()
+    with server(home, "--tls", "--manual", "--port", str(port), RACKWRIGHT_DATABASE_URL=migrated_url):
+        wait_until(lambda: "Rackwright on" in said(home), "the server is up", PATIENCE)
+        assert f"https://127.0.0.1:{port}" in said(home)
+        context = ssl.create_default_context(cafile=str(home / "tls" / "certificate.pem"))
+        client = httpx.Client(base_url=f"https://localhost:{port}", verify=context, trust_env=False, timeout=PATIENCE)
+        wait_until(lambda: _answers(client), "it answers", PATIENCE)
+        password = (home / "admin-password").read_text().strip()
+        assert f"Log in as admin with {password}" in said(home)
+        login = client.post("/api/v2/sessions", json={"name": "admin", "password": password})
+        assert "; Secure" in login.headers["set-cookie"]
+        assert client.get("/api/v2/me").json()["name"] == "admin"
+        with httpx.Client(trust_env=False) as stranger:
+            try:
+                stranger.get(f"https://localhost:{port}/healthz")
+                raise AssertionError("a certificate nobody vouched for was accepted")
+            except httpx.ConnectError:
+                pass
+
+
+def _answers(client: httpx.Client) -> bool:
+    with contextlib.suppress(httpx.TransportError):
+        return client.get("/healthz").status_code == 200
+    return False
+
+
+def test_plain_http_on_all_addresses_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with server(tmp_path / "home", "--host", "0.0.0.0") as process:
+        assert process.wait(PATIENCE) == 1
+    assert "in the clear on 0.0.0.0" in said(tmp_path / "home")
+    assert "Traceback" not in said(tmp_path / "home")
+    assert not (tmp_path / "home" / "postgres").exists()
+
+
+def test_a_mistake_in_the_settings_file_is_one_sentence(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "rackwright.toml").write_text("prot = 1\n")
+    with server(home) as process:
+        assert process.wait(PATIENCE) == 1
+    assert "did you mean 'port'?" in said(home)
+    assert "Traceback" not in said(home)
+
+
+def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with server(tmp_path / "home", "--port", str(taken.getsockname()[1])) as process:
+            assert process.wait(PATIENCE) == 1
+    assert "Cannot listen on 127.0.0.1" in said(tmp_path / "home")
+    assert "Traceback" not in said(tmp_path / "home")
+
+
+def test_the_server_ends_with_its_embedded_database_and_says_why(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with server(home, "--port", "0", "--tick", "1") as process:
+        wait_until(lambda: "Rackwright on" in said(home), "the server is up", PATIENCE)
+        postmaster = postmaster_of(home)
+        os.kill(keeper_of(home), signal.SIGKILL)
+        assert process.wait(PATIENCE) == 1
+    assert "The embedded PostgreSQL in" in said(home)
+    assert "start the server again" in said(home)
+    assert "Traceback" not in said(home)
+    wait_until(lambda: not is_alive(postmaster), "the database ends with its keeper", PATIENCE)
+
+
+async def test_a_renewed_certificate_is_taken_up_without_a_restart(tmp_path: Path) -> None:
+    options = Options(tmp_path, tls=True)
+    certificate = certificate_of(options, "rack.example")
+    assert certificate is not None
+    context = certificate.context()
+
+    async def seen(address: str) -> bytes:
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", int(address.rpartition(":")[2]), ssl=ssl._create_unverified_context()
+        )
+        found: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        writer.transport.abort()
+        return found
+
+    async with listening(FastAPI(), tls=context) as address:
+        first = await seen(address)
+        assert await seen(address) == first
+        fresh = asyncio.create_task(keep_fresh(context, options, "rack.example", every=0.02))
+        try:
+            certificate.certificate.unlink()
+            async with asyncio.timeout(PATIENCE):
+                while await seen(address) == first:  # noqa: ASYNC110 - the file system sets no event
+                    await asyncio.sleep(0.02)
+        finally:
+            fresh.cancel()
+        assert self_made(tmp_path, ["rack.example"]).certificate.exists()
