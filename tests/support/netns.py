@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from rackwright.mesh.datastore_config import DatastoreConfig
 from rackwright.mesh.fleet import Fleet
 from rackwright.mesh.namespaces import Network, sweep
 
@@ -24,9 +25,11 @@ def network(servers: Sequence[str], prefix: str | None = None) -> Iterator[Netwo
 
 
 @contextmanager
-def fleet(folder: Path, servers: Sequence[str], wires: Network | None = None) -> Iterator[Fleet]:
+def fleet(
+    folder: Path, servers: Sequence[str], wires: Network | None = None, datastore: DatastoreConfig | None = None
+) -> Iterator[Fleet]:
     """Servers with a folder each and no cluster yet; on loopback if they have no network of their own."""
-    made = Fleet(folder, servers, wires, die_with_me=True)
+    made = Fleet(folder, servers, wires, die_with_me=True, datastore=datastore)
     for server in servers:
         made.home(server).mkdir(parents=True, mode=0o700)
     try:
@@ -36,9 +39,11 @@ def fleet(folder: Path, servers: Sequence[str], wires: Network | None = None) ->
 
 
 @contextmanager
-def cluster(folder: Path, servers: Sequence[str], wires: Network | None = None) -> Iterator[Fleet]:
+def cluster(
+    folder: Path, servers: Sequence[str], wires: Network | None = None, datastore: DatastoreConfig | None = None
+) -> Iterator[Fleet]:
     """A cluster in which everyone is known to be alive by everyone."""
-    with fleet(folder, servers, wires) as made:
+    with fleet(folder, servers, wires, datastore) as made:
         made.found()
         made.start_all()
         made.wait_agree(dict.fromkeys(servers, "alive"))

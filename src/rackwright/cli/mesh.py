@@ -5,26 +5,25 @@ is one sentence with the way out. The demo's verbs are `mesh_demo.py`.
 """
 
 import asyncio
-import functools
 import json
 import socket
-import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from rackwright.cli import mesh_demo
+from rackwright.cli import mesh_datastore, mesh_demo
+from rackwright.cli.mesh_options import AsJson, Folder, plain_errors
 from rackwright.cli.mesh_tables import members_table, status_table
 from rackwright.mesh import control, founding, handover
 from rackwright.mesh.address import parse_address
 from rackwright.mesh.authority import LIFE
-from rackwright.mesh.errors import BadRequest, MeshError
+from rackwright.mesh.errors import BadRequest
 from rackwright.mesh.identity import fingerprint
 from rackwright.mesh.join import Wish, join, read_token
 from rackwright.mesh.settings import FOLDER, default_folder
@@ -33,29 +32,11 @@ app = typer.Typer(
     help="A cluster of servers: make it, join it, look at it.", no_args_is_help=True, add_completion=False
 )
 app.add_typer(mesh_demo.app, name="demo")
+mesh_datastore.add_verbs(app)
 
-Folder = Annotated[Path | None, typer.Option("--dir", help="Where this server's identity and settings live.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a script.")]
 Name = Annotated[str | None, typer.Option(help="This server's name in the cluster; its host name if not given.")]
 Bind = Annotated[str | None, typer.Option(help="Address to listen on; the advertised one if not given.")]
 Advertise = Annotated[str | None, typer.Option(help="Address at which the others reach this server.")]
-
-P = ParamSpec("P")
-
-
-def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
-    @functools.wraps(command)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except MeshError as problem:
-            print(f"rackwright mesh: {problem}", file=sys.stderr)
-            raise typer.Exit(1) from problem
-        except PermissionError as problem:
-            print(f"rackwright mesh: {problem.filename} is not yours to use; do this as root", file=sys.stderr)
-            raise typer.Exit(1) from problem
-
-    return wrapped
 
 
 @app.command()

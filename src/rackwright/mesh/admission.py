@@ -56,8 +56,9 @@ class Admission:
         """Answer a join request. With a token the answer holds the certificate; else it was placed over SSH."""
         name, key = read_request(_text(wish, "csr").encode())
         if "token" in wish:
-            await self._check_token(name, key, _text(wish, "token"), _text(wish, "proof"))
-            return {"certificate": (await self._issue(name, key)).decode(), "placed": False}
+            address = str(wish.get("address", ""))[:64]
+            await self._check_token(name, key, _text(wish, "token"), _text(wish, "proof"), address)
+            return {"certificate": (await self._issue(name, key, address)).decode(), "placed": False}
         await self._visit(name, key)
         return {"certificate": None, "placed": True}
 
@@ -66,12 +67,12 @@ class Admission:
         name, key = read_request(_text(wish, "csr").encode())
         if name != member:
             raise NameTaken(f"{member} asked for a certificate in the name of {name}")
-        certificate = await self.authority.issue(name, key)
+        certificate = await self.authority.issue(name, key, await self.authority.address_of(name))
         self.log.info("certificate_renewed", member=name)
         return {"certificate": certificate_pem(certificate).decode()}
 
-    async def _check_token(self, name: str, key: Ed25519PublicKey, id: str, proof: str) -> None:
-        wanted = token_proof(self.authority.token_secret(id), key, fingerprint(self.authority.ca))
+    async def _check_token(self, name: str, key: Ed25519PublicKey, id: str, proof: str, address: str) -> None:
+        wanted = token_proof(self.authority.token_secret(id), key, fingerprint(self.authority.ca), address)
         # The proof first: who does not hold the secret must not be able to use a token up.
         if not hmac.compare_digest(wanted.encode(), proof.encode()):
             raise BadToken
@@ -94,14 +95,14 @@ class Admission:
         try:
 
             async def make() -> tuple[bytes, bytes]:
-                return await self._issue(name, key), certificate_pem(self.authority.ca)
+                return await self._issue(name, key, invite.address), certificate_pem(self.authority.ca)
 
             await Placement(invite, self.ssh_keys).compare_and_place(public_pem(key), make)
         finally:
             self._visiting.discard(name)
         await self.authority.records.drop_invite(name)
 
-    async def _issue(self, name: str, key: Ed25519PublicKey) -> bytes:
+    async def _issue(self, name: str, key: Ed25519PublicKey, address: str) -> bytes:
         if name in self.live():
             raise NameTaken(f"{name} is alive in this cluster; remove it first with: rackwright mesh remove {name}")
         records = self.authority.records
@@ -109,7 +110,7 @@ class Admission:
         if any(issued.key != key_digest(key) for issued in held):
             # The name moves to a new machine, so that the old one, wherever it is, cannot come back under it.
             self.revoked(await self.authority.revoke(name))
-        certificate = await self.authority.issue(name, key)
+        certificate = await self.authority.issue(name, key, address)
         self.log.info("certificate_issued", member=name, serial=f"{certificate.serial_number:x}")
         return certificate_pem(certificate)
 

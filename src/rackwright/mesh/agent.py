@@ -21,6 +21,7 @@ from rackwright.mesh import http, metrics, settings
 from rackwright.mesh.address import Address, parse_address
 from rackwright.mesh.authority import Authority, AuthorityFiles
 from rackwright.mesh.control import ControlServer
+from rackwright.mesh.datastore import Datastore
 from rackwright.mesh.desk import AUTHORITY_LABEL, Desk
 from rackwright.mesh.errors import BadRecords, BadSettings, MeshError
 from rackwright.mesh.health import BadCheck, Check, Result, Status, built_in_checks, parse_checks
@@ -30,6 +31,7 @@ from rackwright.mesh.link import Kind, Link
 from rackwright.mesh.log import Log
 from rackwright.mesh.member import LIVE, BadRecord, sorted_labels
 from rackwright.mesh.messages import decode, encode
+from rackwright.mesh.metadata import Section, pack
 from rackwright.mesh.metrics import Metrics
 from rackwright.mesh.renewal import renewed
 from rackwright.mesh.revocation import RevocationFile
@@ -64,6 +66,8 @@ class Agent:
         self.metrics.watch(self.swim)
         self.contexts = Contexts(self.files)
         self.transport = Transport(self.name, self.settings.advertise, self.contexts, self, self.log, self.metrics)
+        self._sections: dict[Section, bytes] = {}
+        self.datastore = Datastore(self)
         self.desk = Desk(self)
         self.control = ControlServer(folder, self.desk.ask)
         self.watchers: set[asyncio.Queue[dict[str, Any]]] = set()
@@ -102,6 +106,7 @@ class Agent:
         self._input(self.swim.joined(self.now))
         for work in (self._seek(), self._keep_peers(), self._keep_certificate(), self._offer_revocations()):
             self.spawn(work)
+        self.spawn(self.datastore.run())
         if self.settings.metrics:
             await metrics.serve(self.metrics, self.settings.metrics)
         self.metrics.certificate.set(self.identity.expires.timestamp())
@@ -163,8 +168,26 @@ class Agent:
 
     def _checked(self, result: Result) -> None:
         self.metrics.checks.labels(result.name).set(result.status is Status.PASSING)
-        self._input(self.swim.set_metadata(self.now, self.health.packed()))
+        self._say(Section.HEALTH, self.health.packed())
         self._tell_software(self.swim.me)
+
+    def tell_datastore(self, hint: bytes) -> None:
+        self._say(Section.DATASTORE, hint)
+
+    def _say(self, section: Section, content: bytes) -> None:
+        """Change one section of what travels with this member's record."""
+        if self._sections.get(section) != content:
+            self._sections[section] = content
+            self._input(self.swim.set_metadata(self.now, pack(self._sections)))
+
+    def poke(self, server: str) -> None:
+        """Tell a member that there is news for it in the datastore. A hint: it looks for itself, and late without."""
+        if server == self.name:
+            self.datastore.poked()
+        elif server in self.transport.links:
+            self.transport.send_to(server, Kind.LOOK, b"")
+        elif (address := self._address_of(server)) is not None:
+            self.transport.dial(server, address)
 
     # The machine and its clock
 
@@ -238,6 +261,8 @@ class Agent:
                 self.transport.send_to(peer, Kind.REVOCATIONS, self.revocations.signed)
         elif kind == Kind.REVOCATIONS:
             self.take_revocations(payload, peer)
+        elif kind == Kind.LOOK:
+            self.datastore.poked()
         else:
             self.refuse("unknown_kind", peer=peer)
 

@@ -5,6 +5,7 @@ It signs what it is told to; whether a server deserves a certificate is decided 
 
 import hashlib
 import hmac
+import ipaddress
 import os
 import secrets
 import time
@@ -43,8 +44,11 @@ class Authority:
         self.key, self.ca, self.records, self.life = key, ca, records, life
         self._token_key = HKDF(hashes.SHA256(), 32, None, b"rackwright join tokens 1").derive(key.private_bytes_raw())
 
-    async def issue(self, name: str, key: Ed25519PublicKey) -> x509.Certificate:
-        """A certificate for the name, good for both sides of a connection. On record before anyone holds it."""
+    async def issue(self, name: str, key: Ed25519PublicKey, address: str = "") -> x509.Certificate:
+        """A certificate for the name, good for both sides of a connection. On record before anyone holds it.
+
+        With its IP address the server can be a datastore: etcd knows its peers by address, not by name.
+        """
         number = await self.records.next_number()
         now = datetime.now(UTC)
         expires = now + self.life
@@ -56,7 +60,7 @@ class Authority:
             .serial_number(number << NUMBER_SHIFT | secrets.randbits(NUMBER_SHIFT))
             .not_valid_before(now - min(BACKDATE, self.life / 10))
             .not_valid_after(expires)
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+            .add_extension(_names(name, address), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(ca=False), critical=True)
             .add_extension(
@@ -66,9 +70,14 @@ class Authority:
             .sign(self.key, None)
         )
         await self.records.add_certificate(
-            Issued(name, number, key_digest(key), int(expires.timestamp())), int(time.time())
+            Issued(name, number, key_digest(key), int(expires.timestamp()), address), int(time.time())
         )
         return certificate
+
+    async def address_of(self, name: str) -> str:
+        """The address in the newest certificate of the name: a renewal carries it on, and takes no new one."""
+        held = [issued for issued in await self.records.certificates() if issued.name == name]
+        return max(held, key=lambda issued: issued.number).address if held else ""
 
     async def revoke(self, name: str) -> bytes:
         """The signed list in which every certificate of the name is revoked."""
@@ -82,9 +91,26 @@ class Authority:
         return hmac.digest(self._token_key, id.encode(), "sha256")
 
 
-def token_proof(secret: bytes, key: Ed25519PublicKey, ca_fingerprint: str) -> str:
-    """What a joiner sends in place of the secret: good for its own key only, so who relays it cannot use it."""
-    return hmac.new(secret, f"{key_digest(key)} {ca_fingerprint}".encode(), hashlib.sha256).hexdigest()
+def token_proof(secret: bytes, key: Ed25519PublicKey, ca_fingerprint: str, address: str = "") -> str:
+    """What a joiner sends in place of the secret: good for its own key and address only, so who relays it can neither
+    use nor alter it.
+    """
+    return hmac.new(secret, f"{key_digest(key)} {ca_fingerprint} {address}".encode(), hashlib.sha256).hexdigest()
+
+
+def is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _names(name: str, address: str) -> x509.SubjectAlternativeName:
+    names: list[x509.GeneralName] = [x509.DNSName(name)]
+    if is_ip(address):
+        names.append(x509.IPAddress(ipaddress.ip_address(address)))
+    return x509.SubjectAlternativeName(names)
 
 
 def _usage(*, ca: bool) -> x509.KeyUsage:

@@ -6,6 +6,7 @@ Strangers reach the join endpoint and nothing else. Answers are made here; the c
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rackwright.mesh import http
@@ -93,6 +94,13 @@ class Desk:
             return verbs[verb]()
         if verb == "watch":
             return self._watch()
+        if verb == "datastore":
+            return await self.agent.datastore.describe()
+        if verb == "snapshot":
+            return {"snapshot": str(await self.agent.datastore.snapshot())}
+        if verb == "recover":
+            named = wish.get("snapshot")
+            return await self.agent.datastore.recover(Path(named) if named else None)
         admission = self._admission()
         if verb == "invite":
             return await self._invite(admission, wish)

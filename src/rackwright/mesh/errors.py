@@ -96,3 +96,31 @@ class NoAgent(MeshError):
     """No agent answers here; start it with: rackwright agent"""
 
     code = "no_agent"
+
+
+class NoDatastore(MeshError):
+    """The datastore does not answer: too few of its servers are up; see: rackwright mesh datastore"""
+
+    code = "no_datastore"
+
+
+class Rejected(MeshError):
+    """The datastore refused the request"""
+
+    code = "rejected"
+
+
+class Compacted(MeshError):
+    """What was asked for is older than what the datastore keeps"""
+
+    code = "compacted"
+
+    def __init__(self, revision: int) -> None:
+        super().__init__(f"the datastore keeps nothing older than revision {revision}")
+        self.revision = revision
+
+
+class Fenced(MeshError):
+    """This server no longer holds the lease, so it does nothing"""
+
+    code = "fenced"

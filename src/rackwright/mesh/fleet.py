@@ -18,6 +18,7 @@ from typing import Any
 
 from rackwright.mesh import control, settings
 from rackwright.mesh.address import PORT
+from rackwright.mesh.datastore_config import DatastoreConfig
 from rackwright.mesh.errors import MeshError, NoAgent, Unreachable
 from rackwright.mesh.namespaces import Network
 
@@ -31,8 +32,18 @@ class NotRunning(MeshError):
 class Fleet:
     """One folder a server below `folder`. Process ids are kept there, so that another process can carry on."""
 
-    def __init__(self, folder: Path, servers: Sequence[str], network: Network | None, *, die_with_me: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        servers: Sequence[str],
+        network: Network | None,
+        *,
+        die_with_me: bool,
+        datastore: DatastoreConfig | None = None,
+    ) -> None:
+        """Without `datastore` none of them runs one."""
         self.folder, self.servers, self.network = folder, list(servers), network
+        self.datastore = datastore or DatastoreConfig(eligible=False)
         self.die_with_me = die_with_me
         self.environment: dict[str, dict[str, str]] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -53,6 +64,7 @@ class Fleet:
         """Make the cluster on the first server, and let every other one in with a token."""
         first = self.servers[0]
         self.rackwright(first, "mesh", "init", "--name", first, "--advertise", self.address(first), *_flags(options))
+        self.configure(first, datastore=self.datastore)
         self.start(first)
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(self.admit, self.servers[1:]))
@@ -60,6 +72,7 @@ class Fleet:
     def admit(self, server: str) -> None:
         token = self.ask(self.servers[0], "token", name=server, seconds=600)["token"]
         self.rackwright(server, "mesh", "join", "--token", token, "--advertise", self.address(server))
+        self.configure(server, datastore=self.datastore)
 
     def start_all(self) -> None:
         for server in self.servers:

@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 
-from rackwright.mesh import settings
+from rackwright.mesh import datastore, settings
 from rackwright.mesh.address import Address
 from rackwright.mesh.authority import LIFE, AuthorityFiles
 from rackwright.mesh.errors import BadIdentity
@@ -26,7 +26,7 @@ def found(
     checked_name(name)
     authority = AuthorityFiles(folder, passphrase_file).create(cluster, life)
     key = new_key()
-    certificate = asyncio.run(authority.issue(name, key.public_key()))
+    certificate = asyncio.run(authority.issue(name, key.public_key(), advertise.host))
     identity = Identity(key, certificate, authority.ca)
     ensure_key(folder / "ssh_key")
     chosen = settings.Settings(
@@ -34,6 +34,7 @@ def found(
     )
     settings.save(folder, chosen)
     IdentityFiles(folder).save(identity)
+    datastore.founded(folder)
     return identity
 
 

@@ -87,10 +87,11 @@ async def join(folder: Path, wish: Wish) -> Identity:
     key = _own_key(folder)
     ca_pem = await _fetch_ca(wish.member)
     ca = pinned(ca_pem, wish.ca)
-    content: dict[str, Any] = {"csr": request_for(wish.name, key).decode()}
+    advertise = wish.advertise or Address(_address_towards(wish.member), (wish.bind or wish.member).port)
+    content: dict[str, Any] = {"csr": request_for(wish.name, key).decode(), "address": advertise.host}
     if wish.token:
         content["token"] = wish.token.id
-        content["proof"] = token_proof(wish.token.secret, key.public_key(), wish.ca)
+        content["proof"] = token_proof(wish.token.secret, key.public_key(), wish.ca, advertise.host)
     context = joiner_context(certificate_pem(ca).decode())
     answer = await http.call(wish.member, context, "POST", http.JOIN, content)
     if answer.status != 200:
@@ -100,7 +101,7 @@ async def join(folder: Path, wish: Wish) -> Identity:
     if name_of(certificate) != wish.name:
         raise BadIdentity(f"the certificate is for {name_of(certificate)}, not for {wish.name}")
     identity = Identity(key, certificate, ca)
-    _keep(folder, wish, identity, answer.content)
+    _keep(folder, wish, advertise, identity, answer.content)
     return identity
 
 
@@ -136,8 +137,7 @@ def _certificate(folder: Path, answer: dict[str, Any]) -> bytes:
         ) from problem
 
 
-def _keep(folder: Path, wish: Wish, identity: Identity, answer: dict[str, Any]) -> None:
-    advertise = wish.advertise or Address(_address_towards(wish.member), (wish.bind or wish.member).port)
+def _keep(folder: Path, wish: Wish, advertise: Address, identity: Identity, answer: dict[str, Any]) -> None:
     known = [parse_address(seed) for seed in answer.get("seeds", [])[:64] if isinstance(seed, str)]
     seeds = tuple(dict.fromkeys([wish.member, *known]))
     settings.save(folder, settings.Settings(wish.name, wish.bind or advertise, advertise, seeds))

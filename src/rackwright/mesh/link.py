@@ -29,9 +29,11 @@ class Kind(enum.IntEnum):
     BYE = 1
     REVOCATIONS_VERSION = 2
     REVOCATIONS = 3
+    LOOK = 4  # there is news for you in the datastore
 
 
 LIMITS = {Kind.MESSAGE: MAX_MESSAGE, Kind.BYE: 0, Kind.REVOCATIONS_VERSION: 8, Kind.REVOCATIONS: MAX_BYTES}
+LIMITS |= {Kind.LOOK: 0}
 
 
 class Oversized(MeshError):

@@ -54,6 +54,8 @@ class Issued:
     number: int
     key: str
     expires: int
+    address: str = ""
+    """The IP address it carries; empty for none."""
 
 
 class Records(Protocol):

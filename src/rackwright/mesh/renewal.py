@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 async def renewed(agent: "Agent", key: Ed25519PrivateKey) -> Identity:
     """An identity with a new key and certificate of the same name."""
     if agent.authority:
-        return Identity(key, await agent.authority.issue(agent.name, key.public_key()), agent.identity.ca)
+        # The founder says its own address; every other one keeps what it was admitted with.
+        host = agent.settings.advertise.host
+        return Identity(key, await agent.authority.issue(agent.name, key.public_key(), host), agent.identity.ca)
     problems: list[str] = []
     for record in agent.desk.authorities():
         try:

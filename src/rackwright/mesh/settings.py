@@ -11,6 +11,7 @@ import yaml
 
 from rackwright.mesh.address import Address, parse_address
 from rackwright.mesh.authority import LIFE
+from rackwright.mesh.datastore_config import DatastoreConfig, changed, read_config
 from rackwright.mesh.errors import BadSettings
 from rackwright.mesh.identity import checked_name, write_private
 
@@ -18,7 +19,7 @@ FOLDER = Path("/var/lib/rackwright/mesh")
 FILE = "agent.yml"
 KNOWN = frozenset(
     {"name", "bind", "advertise", "seeds", "labels", "metrics", "checks", "swim", "ca_passphrase_file"}
-    | {"certificate_hours"}
+    | {"certificate_hours", "datastore"}
 )
 
 
@@ -40,6 +41,7 @@ class Settings:
     """Protocol settings that differ from the defaults."""
     ca_passphrase_file: Path | None = None
     certificate_life: timedelta = LIFE
+    datastore: DatastoreConfig = field(default_factory=DatastoreConfig)
 
 
 def load(folder: Path) -> Settings:
@@ -82,6 +84,8 @@ def save(folder: Path, settings: Settings) -> None:
         content["ca_passphrase_file"] = str(settings.ca_passphrase_file)
     if settings.certificate_life != LIFE:
         content["certificate_hours"] = settings.certificate_life / timedelta(hours=1)
+    if special := changed(settings.datastore):
+        content["datastore"] = special
     write_private(folder / FILE, yaml.safe_dump(content, sort_keys=False).encode())
 
 
@@ -101,4 +105,5 @@ def _read(content: dict[str, Any]) -> Settings:
         certificate_life=timedelta(hours=float(content["certificate_hours"]))
         if "certificate_hours" in content
         else LIFE,
+        datastore=read_config(content.get("datastore") or {}),
     )

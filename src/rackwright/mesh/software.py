@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rackwright.mesh.health import Result, Status, unpack_results
 from rackwright.mesh.member import MemberRecord
+from rackwright.mesh.metadata import Section, unpack
 from rackwright.mesh.wire import BadMessage
 
 
@@ -28,8 +29,11 @@ def software_of(record: MemberRecord) -> Software:
     """What a member says of its software. One that cannot be read says nothing; its life is another matter."""
     if not record.metadata:
         return Software()
+    packed = unpack(record.metadata).get(Section.HEALTH)
+    if packed is None:
+        return Software(readable=False) if not unpack(record.metadata) else Software()
     try:
-        results, left_out = unpack_results(record.metadata)
+        results, left_out = unpack_results(packed)
     except BadMessage:
         return Software(readable=False)
     return Software(tuple(results), left_out)

@@ -1,0 +1,368 @@
+"""This server's part in the datastore: whether etcd runs here, as what, and what the others are told of it.
+
+Levels, not edges: every second or two it looks at what etcd's member list says and makes it so. It decides about this
+server only; who becomes a datastore is `conductor.py`.
+"""
+
+import asyncio
+import contextlib
+import json
+import secrets
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rackwright.mesh import etcd_cluster
+from rackwright.mesh.authority import is_ip
+from rackwright.mesh.conductor import Conductor
+from rackwright.mesh.datastore_gossip import Hint, Part, client_url, hint_of
+from rackwright.mesh.errors import BadRequest, MeshError, NoDatastore, Rejected
+from rackwright.mesh.etcd import Etcd
+from rackwright.mesh.etcd_cluster import EtcdMember
+from rackwright.mesh.etcd_process import EtcdProcess
+from rackwright.mesh.identity import write_private
+from rackwright.mesh.member import LIVE
+
+if TYPE_CHECKING:
+    from rackwright.mesh.agent import Agent
+
+FILE = "datastore.json"
+FOLDER = "etcd"
+LOOK_SECONDS = 1.0
+PLAIN_SECONDS = 15.0
+"""A server that is no datastore looks seldom: who wants it pokes it."""
+QUORUM_LOST_SECONDS = 10.0
+RESTART_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class KeptState:
+    """What must be known again after a restart."""
+
+    era: int = 0
+    token: str = ""
+    member: bool = False
+    """etcd's data here is that of a member, as far as this server knows."""
+    member_id: int = 0
+    alone: bool = False
+    """This server is to begin the datastore by itself: it founded the cluster or recovered it."""
+    endpoints: tuple[str, ...] = ()
+
+
+def load(folder: Path) -> KeptState:
+    try:
+        content = json.loads((folder / FILE).read_text())
+    except FileNotFoundError:
+        return KeptState()
+    return KeptState(**{**content, "endpoints": tuple(content.get("endpoints", ()))})
+
+
+def save(folder: Path, state: KeptState) -> None:
+    write_private(folder / FILE, json.dumps(asdict(state)).encode())
+
+
+def founded(folder: Path) -> None:
+    """Mark a new cluster's first server as the one that begins its datastore."""
+    save(folder, KeptState(1, secrets.token_hex(8), member=True, alone=True))
+
+
+class Datastore:
+    def __init__(self, agent: "Agent") -> None:
+        self.agent, self.config, self.folder = agent, agent.settings.datastore, agent.folder
+        self.state = load(agent.folder)
+        host = agent.settings.advertise.host
+        self.process = EtcdProcess(agent.name, host, agent.folder / FOLDER, agent.folder, self.config)
+        bind = agent.settings.bind.host
+        # etcd compares the address a client comes from with the one in its certificate.
+        local = bind if bind == host and is_ip(bind) else None
+        self.etcd = Etcd(self.endpoints, agent.contexts.client, local)
+        self.eligible = self.config.eligible and is_ip(host) and self.process.available()
+        self.part = Part.STARTING if self.state.member and self.eligible else Part.NONE
+        self.conductor = Conductor(self)
+        self.problem = ""
+        self._poked = asyncio.Event()
+        self._since_well = time.monotonic()
+        self._told_lost = False
+        self._next_question = 0.0
+        self._lock = asyncio.Lock()
+
+    # Life
+
+    async def run(self) -> None:
+        conducting = asyncio.create_task(self.conductor.run())
+        keeping = asyncio.create_task(self._keep_snapshots())
+        try:
+            self.announce()
+            while True:
+                try:
+                    async with self._lock:
+                        await self._look()
+                except (NoDatastore, Rejected) as problem:
+                    self.problem = str(problem)
+                if conducting.done():
+                    conducting.result()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await self._poked.wait()
+        finally:
+            for task in (conducting, keeping):
+                task.cancel()
+            await asyncio.gather(conducting, keeping, return_exceptions=True)
+            await self.process.stop()
+            await self.etcd.close()
+
+    def poked(self) -> None:
+        """Someone says that there is news about this server in the member list."""
+        self._poked.set()
+
+    def endpoints(self) -> list[str]:
+        """Where the datastore may answer: first here, then who is said to be a voter, then who once was."""
+        told: list[tuple[bool, str]] = []
+        for entry in self.agent.swim.members():
+            hint = hint_of(entry.record)
+            if hint.part is Part.VOTER and hint.era == self.state.era:
+                told.append((entry.state not in LIVE, client_url(entry.record, hint)))
+        own = [self.process.client_url] if self.part is Part.VOTER else []
+        kept = [url for url in self.state.endpoints if url != self.process.client_url]
+        return list(dict.fromkeys([*own, *(url for _, url in sorted(told)), *kept]))
+
+    def announce(self) -> None:
+        hint = Hint(self.part, self.eligible, self.state.era, self.config.client_port, self.config.peer_port)
+        self.agent.tell_datastore(hint.pack())
+
+    # Looking
+
+    async def _look(self) -> None:
+        self._follow_era()
+        self.announce()
+        poked = self._poked.is_set()
+        self._poked.clear()
+        if not self.eligible:
+            return
+        if self.state.member:
+            await self._care()
+        elif poked or time.monotonic() >= self._next_question:
+            self._next_question = time.monotonic() + PLAIN_SECONDS
+            await self._wanted()
+        self.announce()
+
+    def _follow_era(self) -> None:
+        """A newer datastore than ours has been begun, by a person's decision: ours is history."""
+        newest = max((hint_of(entry.record).era for entry in self.agent.swim.members()), default=0)
+        if newest > self.state.era:
+            if self.state.era and self.state.member:
+                self.agent.log.warning("datastore_superseded", era=newest, was=self.state.era)
+            self._keep(KeptState(newest))
+            self.part = Part.NONE
+
+    async def _wanted(self) -> None:
+        """Not a datastore: become one if etcd's members have been told to expect us."""
+        if self.process.running:
+            await self.process.stop()
+        if self.process.has_data():
+            self.process.put_aside()
+        listed = await etcd_cluster.members(self.etcd)
+        self._keep_endpoints(listed)
+        mine = next((member for member in listed if member.peer_url == self.process.peer_url), None)
+        if mine is not None:
+            await self._begin_learning(mine, listed)
+
+    async def _begin_learning(self, mine: EtcdMember, listed: list[EtcdMember]) -> None:
+        known = [member for member in listed if member.name or member is mine]
+        cluster = {member.name or self.agent.name: member.peer_url for member in known}
+        self.part = Part.STARTING
+        self._keep(replace(self.state, member=True, member_id=mine.id, alone=False))
+        self.agent.log.info("datastore_learning", members=sorted(cluster))
+        await self.process.start(cluster, self.state.token or "rackwright", existing=True)
+
+    async def _care(self) -> None:
+        """A datastore: keep etcd running, see how it is, and notice when it is no longer wanted."""
+        if not self.process.running:
+            if await self._replaced():
+                await self._become_plain()
+                return
+            await self._restart()
+        healthy = await etcd_cluster.healthy(self.etcd, self.process.client_url)
+        if healthy:
+            await self._well()
+        else:
+            await self._unwell()
+
+    async def _restart(self) -> None:
+        if self.process.pid is None and self.problem:
+            self.agent.log.error("datastore_ended", why=self.process.last_words())
+        # With data on disk etcd knows its cluster from there; this is for the first start of a founder only.
+        cluster = {self.agent.name: self.process.peer_url}
+        await self.process.start(cluster, self.state.token, existing=not self.state.alone)
+        self.problem = "etcd is starting"
+
+    async def _well(self) -> None:
+        self._since_well = time.monotonic()
+        self._told_lost = False
+        listed = await etcd_cluster.members_at(self.etcd, self.process.client_url)
+        mine = next((member for member in listed if member.peer_url == self.process.peer_url), None)
+        if mine is None:
+            await self._become_plain()
+            return
+        part = Part.LEARNER if mine.learner else Part.VOTER
+        if part is not self.part:
+            self.part = part
+            self.agent.log.info("datastore_part", part=part.name.lower())
+        self.problem = ""
+        if self.state.member_id != mine.id:
+            self._keep(replace(self.state, member_id=mine.id))
+        self._keep_endpoints(listed)
+
+    async def _unwell(self) -> None:
+        away = time.monotonic() - self._since_well
+        if self.part is Part.LEARNER or self.part is Part.STARTING:
+            # A learner cannot say that it is well by a write; it is as well as its process.
+            await self._learner_promoted_or_lost()
+        elif away > QUORUM_LOST_SECONDS / 2:
+            self.part = Part.FAILING
+        if away > 2 * LOOK_SECONDS and await self._replaced():
+            await self._become_plain()
+            return
+        if away > QUORUM_LOST_SECONDS and self.part is Part.FAILING:
+            self._tell_quorum_lost()
+
+    async def _learner_promoted_or_lost(self) -> None:
+        with contextlib.suppress(NoDatastore, Rejected):
+            listed = await etcd_cluster.members_at(self.etcd, self.process.client_url)
+            mine = next((member for member in listed if member.peer_url == self.process.peer_url), None)
+            if mine is not None and mine.learner:
+                self.part = Part.LEARNER
+                self._since_well = time.monotonic()
+
+    def _tell_quorum_lost(self) -> None:
+        self.problem = (
+            "this server's etcd has no leader: most of the datastore servers are down or out of reach. Nothing is"
+            " changed by itself. Bring one back, or begin anew with: rackwright mesh recover --from-snapshot"
+        )
+        if not self._told_lost:
+            self._told_lost = True
+            self.agent.log.error("datastore_quorum_lost", why=self.problem)
+
+    async def _replaced(self) -> bool:
+        """Whether the others, by a majority, no longer count this server among them."""
+        if self.state.alone and not self.process.has_data():
+            return False
+        others = [url for url in self.endpoints() if url != self.process.client_url]
+        if not others or not self.state.member_id:
+            return False
+        asked = Etcd(lambda: others, self.agent.contexts.client)
+        try:
+            listed = await etcd_cluster.members(asked, deadline=1.0)
+        except (NoDatastore, Rejected):
+            # Nobody can say: stay what we were.
+            return False
+        finally:
+            await asked.close()
+        return all(member.id != self.state.member_id for member in listed)
+
+    async def _become_plain(self) -> None:
+        self.agent.log.warning("datastore_replaced", way_on="this server goes on as a plain agent")
+        await self.process.stop()
+        self.process.put_aside()
+        self.part, self.problem = Part.NONE, ""
+        self._keep(replace(self.state, member=False, member_id=0, alone=False))
+        self.announce()
+
+    def _keep_endpoints(self, listed: list[EtcdMember]) -> None:
+        urls = tuple(sorted(member.client_url for member in listed if member.client_url and not member.learner))
+        if urls and urls != self.state.endpoints:
+            self._keep(replace(self.state, endpoints=urls))
+
+    def _keep(self, state: KeptState) -> None:
+        if state != self.state:
+            self.state = state
+            save(self.folder, state)
+
+    # For people
+
+    async def describe(self) -> dict[str, Any]:
+        """The datastore as seen from here."""
+        told: dict[str, Any] = {
+            "here": self.part.name.lower(),
+            "eligible": self.eligible,
+            "era": self.state.era,
+            "count": self.config.count,
+            "endpoints": self.endpoints(),
+            "problem": self.problem,
+            "conductor": "",
+            "members": [],
+            "quorum": False,
+            "doing": self.conductor.reason if self.part is Part.VOTER else "",
+            "snapshots": [path.name for path in self.process.snapshot_files()],
+        }
+        try:
+            listed = await etcd_cluster.members(self.etcd, deadline=1.0)
+            told["quorum"] = True
+            told["conductor"] = await self.conductor.lock.owner_now()
+        except (NoDatastore, Rejected) as problem:
+            told["problem"] = self.problem or str(problem)
+            listed = await self._stale_members()
+        told["members"] = list(await asyncio.gather(*(self._describe(member) for member in listed)))
+        well = sum(member["healthy"] and not member["learner"] for member in told["members"])
+        told["fault_tolerant"] = told["quorum"] and well >= 3
+        return told
+
+    async def _stale_members(self) -> list[EtcdMember]:
+        own = [self.process.client_url] if self.process.running else []
+        for endpoint in (*own, *self.endpoints()):
+            with contextlib.suppress(NoDatastore, Rejected):
+                return await etcd_cluster.members_at(self.etcd, endpoint)
+        return []
+
+    async def _describe(self, member: EtcdMember) -> dict[str, Any]:
+        line: dict[str, Any] = {"id": f"{member.id:x}", "server": member.name, "learner": member.learner}
+        line |= {"url": member.client_url, "healthy": False, "leader": False, "bytes": 0}
+        if not member.client_url:
+            return line
+        line["healthy"] = await etcd_cluster.healthy(self.etcd, member.client_url)
+        with contextlib.suppress(NoDatastore, Rejected):
+            status = await etcd_cluster.status(self.etcd, member.client_url)
+            line |= {"leader": status.leader == member.id, "bytes": status.bytes}
+        return line
+
+    # Snapshots and recovery
+
+    async def _keep_snapshots(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.snapshot_minutes * 60)
+            if self.part is Part.VOTER:
+                try:
+                    path = await self.process.take_snapshot()
+                except MeshError as problem:
+                    self.agent.log.error("snapshot_failed", why=str(problem))
+                else:
+                    self.agent.log.info("snapshot_taken", path=str(path))
+
+    async def snapshot(self) -> Path:
+        if self.part is not Part.VOTER:
+            raise BadRequest("this server is no datastore; take the snapshot on one that is: rackwright mesh datastore")
+        return await self.process.take_snapshot()
+
+    async def recover(self, snapshot: Path | None) -> dict[str, Any]:
+        """Begin a new datastore on this server from a snapshot. A person's decision: what came after it is lost."""
+        if not self.eligible:
+            raise BadRequest("this server cannot be a datastore: it is not eligible, or etcd is not installed here")
+        with contextlib.suppress(NoDatastore, Rejected):
+            await etcd_cluster.members(self.etcd, deadline=1.0)
+            raise BadRequest("the datastore answers, so there is nothing to recover; see: rackwright mesh datastore")
+        chosen = snapshot or next(reversed(self.process.snapshot_files()), None)
+        if chosen is None or not chosen.is_file():
+            raise BadRequest(f"there is no snapshot {chosen or f'in {self.process.snapshots}'}; name one")
+        async with self._lock:
+            await self.process.stop()
+            aside = self.process.put_aside()
+            newest = max((hint_of(entry.record).era for entry in self.agent.swim.members()), default=0)
+            token = secrets.token_hex(8)
+            await self.process.restore(chosen, token)
+            self._keep(KeptState(max(newest, self.state.era) + 1, token, member=True, alone=True))
+            self.part = Part.STARTING
+            self.announce()
+            self.agent.log.warning("datastore_recovered", snapshot=str(chosen), era=self.state.era)
+        self.poked()
+        return {"snapshot": str(chosen), "era": self.state.era, "aside": str(aside) if aside else ""}

@@ -1,0 +1,356 @@
+"""A small client of etcd's v3 JSON gateway: keys, transactions, leases and watches, against all members at once.
+
+Attempts are short and go round the members, so that a dead one costs a fraction of a second. Whatever is sent twice is
+safe to be done twice: reads are, and every write is a transaction whose condition holds at most once. The cluster's own
+members are `etcd_cluster.py`; what the keys mean is for others to know.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import ssl
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from rackwright.mesh.errors import Compacted, NoDatastore, Rejected
+
+FIRST_SECONDS = 0.3
+LONGEST_SECONDS = 3.0
+DEADLINE_SECONDS = 8.0
+ROUND_PAUSE = 0.05
+PATIENCE_SECONDS = 5.0
+"""A watch that is silent for so long goes on at another member: this one may be cut off and not know it."""
+MAX_OPERATIONS = 120
+"""etcd takes 128 in a transaction."""
+_AGAIN = frozenset({4, 8, 14})
+"""gRPC codes that say "not now": deadline exceeded, exhausted, unavailable."""
+_NEEDS_LEADER = {"Grpc-Metadata-hasleader": "true"}
+"""A member without a leader ends the watch instead of being silent: it may be on the small side of a partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A key with its value and the revisions at which it was made and last changed."""
+
+    key: str
+    value: bytes
+    created: int
+    modified: int
+    version: int = 1
+    """How often it was written since it was made."""
+    lease: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    items: list[Item]
+    revision: int
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change seen by a watch; `item.value` is empty for a deletion."""
+
+    item: Item
+    deleted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of a transaction. `attempts` above one means that an earlier attempt may have been the one that did it."""
+
+    succeeded: bool
+    responses: list[dict[str, Any]]
+    revision: int
+    attempts: int
+
+    def items(self, place: int = 0) -> list[Item]:
+        return read_items(self.responses[place].get("response_range", {}))
+
+
+def text64(text: str | bytes) -> str:
+    return b64encode(text.encode() if isinstance(text, str) else text).decode()
+
+
+def prefix_end(prefix: str) -> str:
+    """The first key after all that begin with this, as etcd wants it."""
+    raw = prefix.encode()
+    return b64encode(raw[:-1] + bytes([raw[-1] + 1])).decode()
+
+
+# Parts of a transaction
+
+
+def put_op(key: str, value: bytes, lease: int = 0) -> dict[str, Any]:
+    put: dict[str, Any] = {"key": text64(key), "value": text64(value)}
+    return {"request_put": {**put, "lease": str(lease)} if lease else put}
+
+
+def delete_op(key: str) -> dict[str, Any]:
+    return {"request_delete_range": {"key": text64(key)}}
+
+
+def get_op(key: str) -> dict[str, Any]:
+    return {"request_range": {"key": text64(key)}}
+
+
+def unchanged(key: str, modified: int) -> dict[str, Any]:
+    """The key was last changed at this revision; 0 for a key that must not be there."""
+    return {"key": text64(key), "target": "MOD", "result": "EQUAL", "mod_revision": str(modified)}
+
+
+def made_at(key: str, created: int) -> dict[str, Any]:
+    return {"key": text64(key), "target": "CREATE", "result": "EQUAL", "create_revision": str(created)}
+
+
+class Etcd:
+    def __init__(
+        self, endpoints: Callable[[], Sequence[str]], context: ssl.SSLContext | None, local_address: str | None = None
+    ) -> None:
+        self.endpoints = endpoints
+        # Read anew by whoever renews the certificate: a context that is reloaded stays the same object.
+        transport = httpx.AsyncHTTPTransport(verify=context if context else False, local_address=local_address)
+        self._http = httpx.AsyncClient(transport=transport, trust_env=False)
+        self._preferred = ""
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    # The carriage
+
+    async def call(self, path: str, body: dict[str, Any], deadline: float = DEADLINE_SECONDS) -> dict[str, Any]:
+        answer, _ = await self.call_counted(path, body, deadline)
+        return answer
+
+    async def call_counted(self, path: str, body: dict[str, Any], deadline: float) -> tuple[dict[str, Any], int]:
+        """The answer, and how many attempts it took. Only for what may be done more than once."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + deadline
+        why = "no server of it is known here"
+        for attempt in itertools.count():
+            order = self._order()
+            left = end - loop.time()
+            if left <= 0 or not order:
+                break
+            endpoint = order[attempt % len(order)]
+            patience = min(FIRST_SECONDS * 2 ** (attempt // len(order)), LONGEST_SECONDS, left)
+            try:
+                answer = await self.call_at(endpoint, path, body, patience)
+            except NoDatastore as problem:
+                why = str(problem)
+            else:
+                self._preferred = endpoint
+                return answer, attempt + 1
+            if (attempt + 1) % len(order) == 0:
+                await asyncio.sleep(ROUND_PAUSE)
+        raise NoDatastore(f"the datastore did not answer in {deadline:g} s: {why}; see: rackwright mesh datastore")
+
+    async def call_at(self, endpoint: str, path: str, body: dict[str, Any] | None, seconds: float) -> dict[str, Any]:
+        """One attempt at one member. Raises NoDatastore if it may or may not have been done, Rejected if it was not."""
+        try:
+            async with asyncio.timeout(seconds):
+                response = await self._http.post(f"{endpoint}{path}", json=body, timeout=None)
+        except (httpx.HTTPError, OSError, TimeoutError) as problem:
+            raise NoDatastore(f"{endpoint}: {_told(problem, seconds)}") from problem
+        return _read(endpoint, response.status_code, response.content)
+
+    async def fetch(self, endpoint: str, path: str, seconds: float = 1.0) -> str:
+        """A plain page of one member, such as its metrics."""
+        try:
+            async with asyncio.timeout(seconds):
+                response = await self._http.get(f"{endpoint}{path}", timeout=None)
+        except (httpx.HTTPError, OSError, TimeoutError) as problem:
+            raise NoDatastore(f"{endpoint}: {_told(problem, seconds)}") from problem
+        if response.status_code != 200:
+            raise NoDatastore(f"{endpoint}{path} answered {response.status_code}: {response.text[:200]}")
+        return response.text
+
+    def _order(self) -> list[str]:
+        known = list(dict.fromkeys(self.endpoints()))
+        if self._preferred in known:
+            place = known.index(self._preferred)
+            return known[place:] + known[:place]
+        return known
+
+    # Keys
+
+    async def get(self, key: str, deadline: float = DEADLINE_SECONDS, revision: int = 0) -> Item | None:
+        """The key as it is now, or as it was at a revision."""
+        body = {"key": text64(key), "revision": str(revision)}
+        found = read_items(await self.call("/v3/kv/range", body, deadline))
+        return found[0] if found else None
+
+    async def page(
+        self, prefix: str, *, after: str = "", limit: int = 0, keys_only: bool = False, deadline: float = 8.0
+    ) -> Page:
+        """Keys that begin with the prefix, in order; `after` is the last key of the page before."""
+        first = text64(after.encode() + b"\0") if after else text64(prefix)
+        body = {"key": first, "range_end": prefix_end(prefix), "limit": str(limit), "keys_only": keys_only}
+        answer = await self.call("/v3/kv/range", body, deadline)
+        return Page(read_items(answer), int(answer["header"]["revision"]), bool(answer.get("more")))
+
+    async def transact(
+        self,
+        conditions: Sequence[dict[str, Any]],
+        then: Sequence[dict[str, Any]],
+        otherwise: Sequence[dict[str, Any]] = (),
+        deadline: float = DEADLINE_SECONDS,
+    ) -> Outcome:
+        """All of `then` if every condition holds, else `otherwise`. The conditions must not hold again afterwards."""
+        body = {"compare": list(conditions), "success": list(then), "failure": list(otherwise)}
+        answer, attempts = await self.call_counted("/v3/kv/txn", body, deadline)
+        revision = int(answer["header"]["revision"])
+        return Outcome(bool(answer.get("succeeded")), answer.get("responses", []), revision, attempts)
+
+    async def replace(
+        self, key: str, value: bytes, before: Item | None, lease: int = 0, deadline: float = DEADLINE_SECONDS
+    ) -> bool:
+        """Write if nobody has since `before`.
+
+        The value must be one that nobody else writes: a retry knows by it whether an earlier attempt of its own has
+        been done, although others may have written since.
+        """
+        condition = unchanged(key, before.modified if before else 0)
+        done = await self.transact([condition], [put_op(key, value, lease)], [get_op(key)], deadline)
+        if done.succeeded or done.attempts == 1:
+            return done.succeeded
+        return await self._followed(before, done.items(), value, deadline)
+
+    async def _followed(self, before: Item | None, now: list[Item], value: bytes, deadline: float) -> bool:
+        """Whether what was written right after `before` is this value."""
+        version = before.version + 1 if before else 1
+        item = now[0] if now else None
+        while item is not None and item.version > version:
+            try:
+                item = await self.get(item.key, deadline, item.modified - 1)
+            except Rejected as problem:
+                raise NoDatastore(f"nobody can say any more whether the write was done: {problem}") from problem
+        if item is None or (before is not None and item.created != before.created):
+            raise NoDatastore("the key was deleted meanwhile, so nobody can say whether the write was done")
+        return item.value == value
+
+    async def put(self, key: str, value: bytes, lease: int = 0, deadline: float = DEADLINE_SECONDS) -> None:
+        """Write over whatever is there, once."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + deadline
+        while True:
+            before = await self.get(key, max(0.05, end - loop.time()))
+            if await self.replace(key, value, before, lease, max(0.05, end - loop.time())):
+                return
+
+    async def delete(self, key: str, before: Item | None = None) -> None:
+        """Gone afterwards; with `before`, only if nobody has changed it since."""
+        conditions = [unchanged(key, before.modified)] if before else []
+        await self.transact(conditions, [delete_op(key)])
+
+    async def delete_all(self, prefix: str) -> None:
+        await self.call("/v3/kv/deleterange", {"key": text64(prefix), "range_end": prefix_end(prefix)})
+
+    # Leases
+
+    async def grant(self, seconds: int, deadline: float = DEADLINE_SECONDS) -> int:
+        return int((await self.call("/v3/lease/grant", {"TTL": str(seconds)}, deadline))["ID"])
+
+    async def keep(self, lease: int, deadline: float = DEADLINE_SECONDS) -> bool:
+        """Whether the lease still lives, now for its whole time again."""
+        answer = await self.call("/v3/lease/keepalive", {"ID": str(lease)}, deadline)
+        return int(answer.get("result", {}).get("TTL", 0)) > 0
+
+    async def revoke(self, lease: int) -> None:
+        with contextlib.suppress(Rejected):  # it is gone already
+            await self.call("/v3/lease/revoke", {"ID": str(lease)}, deadline=2.0)
+
+    # Watches
+
+    async def watch(
+        self, prefix: str, revision: int, patience: float = PATIENCE_SECONDS
+    ) -> AsyncIterator[list[Change]]:
+        """Every change below the prefix from `revision` on, each once and in order; an empty list now and then.
+
+        Raises Compacted when the datastore no longer has what comes next.
+        """
+        for turn in itertools.count():
+            order = self._order()
+            if not order:
+                await asyncio.sleep(1.0)
+                yield []
+                continue
+            try:
+                async for changes, seen in self._watch_at(order[turn % len(order)], prefix, revision, patience):
+                    revision = max(revision, seen + 1)
+                    if changes:
+                        yield changes
+            except (httpx.HTTPError, OSError):
+                await asyncio.sleep(ROUND_PAUSE)
+            except TimeoutError:
+                pass
+            yield []
+
+    async def _watch_at(
+        self, endpoint: str, prefix: str, revision: int, patience: float
+    ) -> AsyncIterator[tuple[list[Change], int]]:
+        wish = {"key": text64(prefix), "range_end": prefix_end(prefix), "start_revision": str(revision)}
+        body = {"create_request": {**wish, "progress_notify": True}}
+        url = f"{endpoint}/v3/watch"
+        async with self._http.stream("POST", url, json=body, headers=_NEEDS_LEADER, timeout=patience) as response:
+            lines = response.aiter_lines()
+            while True:
+                async with asyncio.timeout(patience):
+                    line = await anext(lines, None)
+                if line is None:
+                    return
+                result = json.loads(line).get("result", {}) if line.strip() else {}
+                if int(result.get("compact_revision", 0)):
+                    raise Compacted(int(result["compact_revision"]))
+                if result.get("canceled") or "error" in line[:12]:
+                    return
+                changes = [_change(event) for event in result.get("events", ())]
+                if changes:
+                    yield changes, changes[-1].item.modified
+                elif not result.get("created"):
+                    # A sign of life: everything up to this revision has been told.
+                    yield [], int(result.get("header", {}).get("revision", 0))
+
+
+def _read(endpoint: str, status: int, content: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(content)
+    except ValueError as problem:
+        raise NoDatastore(f"{endpoint} answered {status} and no JSON") from problem
+    if status == 200 and "error" not in answer:
+        return dict(answer)
+    said = answer.get("error", answer)
+    told = str(said.get("message") if isinstance(said, dict) else said)
+    code = answer.get("code", said.get("grpc_code") if isinstance(said, dict) else None)
+    if code in _AGAIN or status in (502, 503, 504):
+        raise NoDatastore(f"{endpoint}: {told}")
+    raise Rejected(told)
+
+
+def _told(problem: BaseException, seconds: float) -> str:
+    return f"no answer in {seconds:.1f} s" if isinstance(problem, TimeoutError) else str(problem) or repr(problem)
+
+
+def read_items(answer: dict[str, Any]) -> list[Item]:
+    return [_item(entry) for entry in answer.get("kvs", ())]
+
+
+def _item(entry: dict[str, Any]) -> Item:
+    return Item(
+        b64decode(entry["key"]).decode(),
+        b64decode(entry.get("value", "")),
+        int(entry.get("create_revision", 0)),
+        int(entry.get("mod_revision", 0)),
+        int(entry.get("version", 0)),
+        int(entry.get("lease", 0)),
+    )
+
+
+def _change(event: dict[str, Any]) -> Change:
+    return Change(_item(event["kv"]), event.get("type") == "DELETE")
