@@ -14,9 +14,12 @@ import httpx
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import NotFound
+from rackwright.domain.install import SLEDGEHAMMER
 from rackwright.domain.runs import Run
+from rackwright.images.shelf import ROOT_FILE, NoImage, Shelf
 from rackwright.jigs.dhcp_database import HeldEntries
 from rackwright.jigs.network import own_addresses
+from rackwright.jigs.os_install import BadInstall
 from rackwright.jigs.parcel import BadParcel, Places
 from rackwright.jigs.registry import Equipment
 from rackwright.jigs.role_provided import Transitions
@@ -27,6 +30,7 @@ from rackwright.store.attempts import open_attempt
 from rackwright.store.boot import boot_entries, record_served
 from rackwright.store.events import emit
 from rackwright.store.network_rows import get_network
+from rackwright.store.keys import server_keys
 from rackwright.store.nodes import update_node
 from rackwright.store.session import UNREACHABLE, Session, Store, first_line
 
@@ -62,16 +66,32 @@ def _local_places(home: Path) -> Places:
         return Places(str(folder / "locks"), str(folder / "work"))
 
 
+def _image_of(shelf: Shelf | None, target_os: str) -> JsonObject:
+    """What is said of the image to install: checked before anything of the machine is touched."""
+    if shelf is None:
+        return {}
+    try:
+        shelf.find(SLEDGEHAMMER)
+        root = shelf.file(target_os, ROOT_FILE)
+    except NoImage as error:
+        raise BadInstall(str(error)) from None
+    return {"image": {"path": f"/files/{target_os}/{ROOT_FILE}", "size": root.size, "sha256": root.sha256}}
+
+
 class Means:
     """One server process's means for its jigs."""
 
-    def __init__(self, store: Store, home: Path, own_node: int | None) -> None:
+    def __init__(self, store: Store, home: Path, own_node: int | None, shelf: Shelf | None = None) -> None:
         self._store = store
         self._own_node = own_node
+        self._shelf = shelf
+        """Where the images to install are. Without one, machines are simulated and need none."""
         # Its own, below its home: servers of two databases on one host must not fence each other off.
         self._places = _local_places(home)
         watch = HostKeyWatch(self.pin_host_key, self.suspect_host_key)
-        self.connections = Connections(server_key(home), watch)
+        key = server_key(home)
+        self.public_key = key.export_public_key().decode().strip()
+        self.connections = Connections(key, watch)
 
     def equipment(self, transitions: Transitions, http: httpx.AsyncClient) -> Equipment:
         return Equipment(
@@ -131,7 +151,14 @@ class Means:
         await self._store.change(work, actor=ACTOR)
 
     async def open_attempt(self, run: Run, target_os: str, frozen: JsonObject) -> None:
-        await self._surely(lambda session: open_attempt(session, run, target_os, frozen))
+        """Freeze all that the installer is told; BadInstall if something it needs is not there."""
+        image = _image_of(self._shelf, target_os)
+
+        async def work(session: Session) -> None:
+            whole: JsonObject = {**frozen, **image, "node": run.node, "authorized_keys": [*await server_keys(session)]}
+            await open_attempt(session, run, target_os, whole)
+
+        await self._surely(work)
 
     async def record_served(self, node_role_id: int, generation: int) -> None:
         await self._surely(lambda session: record_served(session, node_role_id, generation))

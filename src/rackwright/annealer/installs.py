@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rackwright.domain.attributes import merge
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.install import Act
 from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Probe
@@ -30,9 +31,9 @@ class Reach:
 
 
 async def hammer_node(session: Session, node_id: int) -> HammerNode:
-    """What hammers and probes are told of a node."""
+    """What hammers and probes are told of a node: what was found out, under what people say, its secrets opened."""
     node = await get_node(session, node_id)
-    return HammerNode(node.id, node.name, {**node.discovery, **node.hint})
+    return HammerNode(node.id, node.name, session.store.vault.open_input(merge(node.discovery, node.hint)))
 
 
 class Installs:

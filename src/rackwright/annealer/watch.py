@@ -1,27 +1,37 @@
-"""Watching over machines: who has been silent for too long, and who waited for too long to be let in."""
+"""Watching over machines: who has been silent for too long, and who waited for too long to be let in.
+
+Sledgehammer says by itself that it is alive. An installed system is asked, over SSH, what it has booted.
+"""
 
 import asyncio
 import logging
 
-from rackwright.store.machines import forget_waiting, miss_heartbeats
+from rackwright.annealer.installs import Reach, hammer_node
+from rackwright.domain.errors import RackwrightError
+from rackwright.domain.install import LOCAL
+from rackwright.hammers.base import HammerFailed
+from rackwright.store.machines import forget_waiting, heartbeat, miss_heartbeats, to_ask
 from rackwright.store.session import DATABASE_TROUBLE, Session, Store, first_line
 
 log = logging.getLogger(__name__)
 
 ACTOR = "watch"
+ASKED_AT_ONCE = 16
 
 
 class Watch:
     """Runs until cancelled."""
 
-    def __init__(self, store: Store, heartbeat: float) -> None:
+    def __init__(self, store: Store, reach: Reach, heartbeat: float) -> None:
         self.store = store
+        self.reach = reach
         self.heartbeat = heartbeat
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(self.heartbeat)
             try:
+                await self.ask()
                 await self.look()
             except DATABASE_TROUBLE as error:
                 log.warning("cannot look after machines: %s", first_line(error))
@@ -33,3 +43,22 @@ class Watch:
             await forget_waiting(session)
 
         await self.store.change(work, actor=ACTOR, graph=True)
+
+    async def ask(self) -> None:
+        """Ask installed systems that were not heard of for a while."""
+        async with self.store.read() as session:
+            nodes = [await hammer_node(session, node_id) for node_id in await to_ask(session)]
+        places = asyncio.Semaphore(ASKED_AT_ONCE)
+
+        async def one(number: int) -> None:
+            node = nodes[number]
+            async with places:
+                try:
+                    seen = await self.reach.probe(node).look(node)
+                    await self.store.change(
+                        lambda session: heartbeat(session, node.id, seen.boot_id, LOCAL), actor=ACTOR
+                    )
+                except (HammerFailed, RackwrightError) as error:
+                    log.info("%s was asked and did not answer: %s", node.name, error)
+
+        await asyncio.gather(*(one(number) for number in range(len(nodes))))

@@ -5,6 +5,7 @@ from fastapi import FastAPI
 from rackwright import __version__
 from rackwright.api import (
     anneal,
+    boot,
     deployments,
     events,
     hook_calls,
@@ -65,12 +66,27 @@ def create_app(server: Server | None) -> FastAPI:
         app.state.feed = Feed(server.store)
     for module in MODULES:
         app.include_router(module.router, prefix=PREFIX)
-    app.include_router(machines.boot_router)
+    app.include_router(boot.router)
     app.get("/healthz", include_in_schema=False)(healthz)
     app.add_middleware(Bodies)
     app.add_middleware(Traced)
     problems.install(app)
     openapi.install(app)
+    return app
+
+
+def create_machine_app(server: Server) -> FastAPI:
+    """What is served on the network that machines boot from: their own interface, and nothing for people."""
+    app = FastAPI(title="Rackwright", version=__version__, openapi_url=None, redirect_slashes=False)
+    app.state.server = server
+    app.state.public_bucket = Bucket(rate=50, burst=500)
+    app.state.refusals = Bucket(rate=1, burst=30)
+    app.include_router(machines.router, prefix=PREFIX)
+    app.include_router(boot.router)
+    app.get("/healthz", include_in_schema=False)(healthz)
+    app.add_middleware(Bodies)
+    app.add_middleware(Traced)
+    problems.install(app)
     return app
 
 

@@ -17,6 +17,7 @@ from rackwright.annealer.judged import Judge
 from rackwright.api.doorkeeper import Doorkeeper, Forbidden, Unauthenticated
 from rackwright.api.passwords import Passwords
 from rackwright.domain.people import GRANTS, SCOPES, Permission, Principal
+from rackwright.images.shelf import Shelf
 from rackwright.jigs.base import Jig
 from rackwright.store.logins import Lifetime
 from rackwright.store.people import below, lineage
@@ -56,9 +57,14 @@ class Server:
     judge: Judge
     hooks: HookDispatcher
     installs: Installs
+    shelf: Shelf
     cap: int = 10
     policy: Policy = field(default_factory=Policy)
     passwords: Passwords = field(default_factory=Passwords)
+    heartbeat: float = 10.0
+    """Seconds between the heartbeats that machines are told to send."""
+    kernel_arguments: str = ""
+    """For what machines boot over the network: a console, say."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The machine interface: what machines ask and say, from their first boot to an installed system.
 
-Registration and `/boot` are for strangers: bounded, rate-limited, and they give nothing away but what to boot. All
-else takes the machine's own token, which can do nothing but this, or the one-time secret of an install.
+Registration is for strangers: bounded and rate-limited. All else takes the machine's own token, which can do nothing
+but this, or the one-time secret of an install. What machines boot is in `boot.py`.
 """
 
 import base64
@@ -9,22 +9,22 @@ from typing import Annotated
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
 from rackwright.api.context import Server, Unauthenticated
 from rackwright.api.limits import Source
 from rackwright.api.problems import TooLarge
 from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.errors import Invalid, NotFound
-from rackwright.domain.names import check_mac, check_uuid
-from rackwright.store import attempts, boot, machines
-from rackwright.store.nodes import find_node
+from rackwright.domain.errors import Invalid
+from rackwright.jigs.attribute_lines import lines
+from rackwright.store import attempts, machines
+from rackwright.store.keys import server_keys
 from rackwright.store.session import Session
 
 router = APIRouter(tags=["machines"])
-boot_router = APIRouter(tags=["boot"])
 
 INVENTORY_LIMIT = 64 * 1024
 BOOT_ID = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9-]+$")
@@ -49,6 +49,8 @@ class RegisterOut(BaseModel):
     node_id: int
     token: str
     new: bool
+    heartbeat: float = Field(description="Seconds between the heartbeats that are expected")
+    ssh_keys: list[str] = Field(description="Public keys of the servers, for SSH to let them in")
 
 
 class HeartbeatIn(BaseModel):
@@ -70,6 +72,14 @@ class ResultIn(BaseModel):
 
     ok: bool
     error: str = Field("", max_length=4000)
+    key: str | None = Field(None, description="Ed25519 public key of the installed system, base64", max_length=64)
+
+    @field_validator("key")
+    @classmethod
+    def _is_a_key(cls, key: str | None) -> str | None:
+        if key is not None:
+            Ed25519PublicKey.from_public_bytes(base64.b64decode(key, validate=True))
+        return key
 
 
 def registration_message(key: str, macs: list[str], boot_id: str, bootenv: str) -> bytes:
@@ -125,10 +135,13 @@ async def register_machine(request: Request, source: Source, body: RegisterIn) -
     _check_signature(body)
     inventory: JsonObject = {**body.inventory, "address": source}
     machine = machines.Registration(body.key, body.macs, body.uuid, body.boot_id, body.bootenv, inventory)
-    done = await _server(request).store.change(
-        lambda session: machines.register(session, machine), actor=f"machine {source}", graph=True
-    )
-    return RegisterOut(node_id=done.node_id, token=done.token, new=done.new)
+    server = _server(request)
+
+    async def work(session: Session) -> tuple[machines.Registered, list[str]]:
+        return await machines.register(session, machine), await server_keys(session)
+
+    done, keys = await server.store.change(work, actor=f"machine {source}", graph=True)
+    return RegisterOut(node_id=done.node_id, token=done.token, new=done.new, heartbeat=server.heartbeat, ssh_keys=keys)
 
 
 @router.post("/machine/heartbeat", status_code=204)
@@ -140,12 +153,16 @@ async def machine_heartbeat(request: Request, node_id: Machine, body: HeartbeatI
 
 
 @router.get("/install/config")
-async def get_install_config(request: Request, source: Source, secret: Secret) -> dict[str, JsonValue]:
-    """What to install, for whoever holds the secret of the attempt."""
+async def get_install_config(
+    request: Request, source: Source, secret: Secret, accept: Annotated[str, Header()] = ""
+) -> Response:
+    """What to install, for whoever holds the secret of the attempt. As plain text it is lines that a shell can read."""
     found = await _server(request).store.change(
         lambda session: attempts.install_config(session, secret, source), actor="installer"
     )
-    return found
+    if accept == "text/plain":
+        return Response("".join(f"{line}\n" for line in lines(found)), media_type="text/plain")
+    return JSONResponse(found)
 
 
 @router.post("/install/progress", status_code=204)
@@ -159,46 +176,6 @@ async def report_install_progress(request: Request, source: Source, secret: Secr
 @router.post("/install/result", status_code=204)
 async def report_install_result(request: Request, source: Source, secret: Secret, body: ResultIn) -> None:
     await _server(request).store.change(
-        lambda session: attempts.install_result(session, secret, source, ok=body.ok, error=body.error),
+        lambda session: attempts.install_result(session, secret, source, ok=body.ok, error=body.error, key=body.key),
         actor="installer",
-    )
-
-
-# --- boot
-
-
-async def _find(session: Session, machine: str) -> int | None:
-    if ":" in machine or machine.count("-") == 5:
-        return await find_node(session, [check_mac(machine)])
-    return await find_node(session, [], check_uuid(machine))
-
-
-@boot_router.get("/boot/{machine}")
-async def get_boot_script(request: Request, source: Source, machine: str) -> Response:
-    """What a machine that asks now, by MAC or UUID, should boot: an iPXE script from the database as it is."""
-    async with _server(request).store.read() as session:
-        bootenv = await boot.boot_answer(session, await _find(session, machine))
-    return Response(_ipxe(bootenv), media_type="text/plain")
-
-
-@boot_router.get("/boot/{machine}/secret")
-async def get_install_secret(request: Request, source: Source, machine: str) -> Response:
-    """The extra initrd file of an installer: handed out once."""
-
-    async def work(session: Session) -> str | None:
-        node_id = await _find(session, machine)
-        return None if node_id is None else await attempts.fetch_secret(session, node_id, source)
-
-    secret = await _server(request).store.change(work, actor=f"boot {source}")
-    if secret is None:
-        raise NotFound("install under way for", machine)
-    return Response(secret, media_type="application/octet-stream")
-
-
-def _ipxe(bootenv: str) -> str:
-    if bootenv == "local":
-        return f"#!ipxe\n# bootenv {bootenv}\nexit\n"
-    secret = "initrd secret secret\n" if bootenv.endswith("-install") else ""
-    return (
-        f"#!ipxe\n# bootenv {bootenv}\nkernel /files/{bootenv}/kernel\ninitrd /files/{bootenv}/initrd\n{secret}boot\n"
     )

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from rackwright.annealer.annealer import Annealer, Pace
 from rackwright.annealer.equipment import Means
 from rackwright.annealer.hooks import HookDispatcher, HookPace
-from rackwright.annealer.installs import Installs, Reach
+from rackwright.annealer.installs import Installs
 from rackwright.annealer.judged import Judge
 from rackwright.annealer.powersave import Powersave
 from rackwright.annealer.role_workers import RoleWorkers
@@ -28,14 +28,16 @@ from rackwright.api.app import create_app
 from rackwright.api.context import Policy, Server
 from rackwright.api.feed import Feed
 from rackwright.api.passwords import Passwords
+from rackwright.api.provisioning import reach_of, serving_machines
 from rackwright.api.settings import Options, SettingsInvalid
 from rackwright.api.tls import certificate_of, keep_fresh
 from rackwright.barclamps.loader import built_in
-from rackwright.hammers.simulated import SimulatedHammer
+from rackwright.images.shelf import Shelf
 from rackwright.jigs.registry import all_jigs
 from rackwright.store.bootstrap import first_start
 from rackwright.store.database import open_database
 from rackwright.store.embedded import EmbeddedPostgres
+from rackwright.store.keys import publish_server_key
 from rackwright.store.logins import Lifetime
 from rackwright.store.people import ensure_admin
 from rackwright.store.runs import Claimant
@@ -61,7 +63,7 @@ async def running(options: Options) -> AsyncIterator[Server]:
         await first_start(store, built_in(options.test_barclamp, options.lab), host_name())
         passwords = Passwords()
         await _first_admin(store, passwords, options.home)
-        async with _parts(store, passwords, options) as server:
+        async with _parts(store, passwords, options) as server, serving_machines(server, options, listening):
             if options.manual:
                 yield server
             else:
@@ -119,12 +121,13 @@ async def _first_admin(store: Store, passwords: Passwords, home: Path) -> None:
 async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncIterator[Server]:
     workers = RoleWorkers()
     claimant = Claimant(f"{host_name()}:{os.getpid()}", await _own_node(store), options.lease)
-    means = Means(store, options.home, claimant.node_id)
+    shelf = Shelf(options.home)
+    means = Means(store, options.home, claimant.node_id, shelf if options.provision_address else None)
+    await store.change(lambda session: publish_server_key(session, host_name(), means.public_key), actor="first start")
     async with httpx.AsyncClient(trust_env=False) as http:
         jigs = all_jigs(means.equipment(RoleTransitions(store, workers), http))
         hooks = HookDispatcher(store, workers, jigs, claimant.worker, HookPace(lease=options.lease))
-        simulated = SimulatedHammer(http)
-        reach = Reach(hammer=lambda _: simulated, probe=lambda _: simulated)
+        reach = reach_of(means, http, options)
         try:
             yield Server(
                 store,
@@ -133,6 +136,9 @@ async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncI
                 Judge(store, workers),
                 hooks,
                 Installs(store, reach, options.tick, options.lease),
+                shelf,
+                heartbeat=options.heartbeat,
+                kernel_arguments=options.kernel_arguments,
                 policy=policy_of(options),
                 passwords=passwords,
             )
@@ -149,7 +155,7 @@ def policy_of(options: Options) -> Policy:
 async def _annealing(server: Server, options: Options) -> AsyncIterator[None]:
     """All that works by itself; if one of them breaks, so does the server."""
     annealer = Annealer(server.store, server.jigs, server.claimant, Pace(tick=options.tick))
-    watch = Watch(server.store, options.heartbeat)
+    watch = Watch(server.store, server.installs.reach, options.heartbeat)
     powersave = Powersave(server.store, server.installs.reach, options.tick)
     async with asyncio.TaskGroup() as group:
         group.create_task(annealer.run(), name="annealer")

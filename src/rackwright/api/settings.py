@@ -66,6 +66,12 @@ class Options(BaseSettings):
     heartbeat: float = Field(10.0, gt=0, description="Seconds between the heartbeats that machines send.")
     lease: float = Field(DEFAULT_LEASE, gt=0, description="Seconds after which a dead server's work is taken over.")
     tick: float = Field(5.0, gt=0, description="Seconds between two looks at what nobody woke us for.")
+    provision_address: str | None = Field(None, description="Our address on the network that machines boot from.")
+    provision_port: int = Field(8091, ge=0, le=65535, description="Port of the machine interface there, plain HTTP.")
+    provision_interface: str | None = Field(None, description="Where to answer IPv6 router solicitations.")
+    tftp_port: int = Field(69, ge=0, le=65535, description="Port of TFTP there; firmware knows only 69.")
+    kernel_arguments: str = Field("", description="For kernels that machines boot over the network: a console, say.")
+    qemu_sockets: Path | None = Field(None, description="Where QEMU machines of this host have control sockets.")
     manual: bool = Field(False, description="Without annealer: nothing runs and no hook is called but by hand.")
 
     def __init__(self, home: Path, database_url: str | None = None, **others: Any) -> None:

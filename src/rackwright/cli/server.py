@@ -41,6 +41,16 @@ def server(
         float | None, typer.Option(help="Seconds after which the work of a dead server is taken over.")
     ] = None,
     tick: Annotated[float | None, typer.Option(help="Seconds between two looks at what nobody woke us for.")] = None,
+    provision_address: Annotated[
+        str | None, typer.Option(help="This host's address on the network that machines boot from.")
+    ] = None,
+    provision_port: Annotated[int | None, typer.Option(help="Port of the machine interface there, plain HTTP.")] = None,
+    provision_interface: Annotated[
+        str | None, typer.Option(help="The interface of that address, to answer IPv6 router solicitations on.")
+    ] = None,
+    kernel_arguments: Annotated[
+        str | None, typer.Option(help="For kernels that machines boot over the network, such as console=ttyS0.")
+    ] = None,
     manual: Annotated[
         bool | None, typer.Option("--manual", help="Without annealer: nothing runs but `rackwright anneal step`.")
     ] = None,

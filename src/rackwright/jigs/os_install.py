@@ -14,6 +14,20 @@ OpenAttempt = Callable[[Run, str, JsonObject], Awaitable[None]]
 """(run, target OS, everything frozen for it)"""
 
 
+class BadInstall(Exception):
+    """Something that the install needs is not there. The machine was not touched; the text says what to do."""
+
+
+def frozen(run: Run) -> JsonObject:
+    """What is chosen for the install. No disk chosen means the first that discovery found."""
+    chosen = run.input.get("provisioner")
+    values = dict(chosen) if isinstance(chosen, dict) else {}
+    disks = run.input.get("disks")
+    if not values.get("disk") and isinstance(disks, list) and disks and isinstance(disks[0], dict):
+        values["disk"] = disks[0].get("name")
+    return values
+
+
 class OsInstallJig:
     def __init__(self, open_attempt: OpenAttempt) -> None:
         self._open_attempt = open_attempt
@@ -31,7 +45,9 @@ class OsInstallJig:
         target_os = read(run.input, ("provisioner", "target_os"))
         if target_os is MISSING or not isinstance(target_os, str) or not target_os:
             return Outcome.failure("No operating system is chosen: set provisioner-target-os on the deployment-role.")
-        frozen = run.input.get("provisioner")
-        await self._open_attempt(run, target_os, frozen if isinstance(frozen, dict) else {})
+        try:
+            await self._open_attempt(run, target_os, frozen(run))
+        except BadInstall as error:
+            return Outcome.failure(str(error))
         log(f"install of {target_os} begun\n")
         return Outcome.accepted()

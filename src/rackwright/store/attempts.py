@@ -16,6 +16,7 @@ from rackwright.domain.runs import Run
 from rackwright.domain.states import COMMITTED, Trigger
 from rackwright.store.boot import INSTALL_CHANNEL, lagging_providers, set_bootenv
 from rackwright.store.events import emit
+from rackwright.store.keys import pin_key
 from rackwright.store.nodes import noderoles_of, update_node
 from rackwright.store.runs import Finished, settle
 from rackwright.store.session import Session
@@ -285,9 +286,14 @@ async def install_progress(session: Session, secret: str, source: str, progress:
     await emit(session, "install.progress", attempt.id, node_id=attempt.node_id, data=progress)
 
 
-async def install_result(session: Session, secret: str, source: str, *, ok: bool, error: str = "") -> None:
+async def install_result(
+    session: Session, secret: str, source: str, *, ok: bool, error: str = "", key: str | None = None
+) -> None:
+    """The installer's last word. `key` is that of the system it installed, which is pinned with it."""
     attempt = await _by_secret(session, secret)
     _check_taken(await take(session, attempt, install.reported(attempt.state, source, ok=ok, error=error)))
+    if ok and key is not None:
+        await pin_key(session, attempt.node_id, key)
 
 
 async def _by_secret(session: Session, secret: str) -> AttemptRecord:

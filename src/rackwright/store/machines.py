@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, RackwrightError, Rule
+from rackwright.domain.install import LOCAL
 from rackwright.domain.names import check_mac
 from rackwright.store import powersave
 from rackwright.store.attempts import boot_during_install
 from rackwright.store.events import emit
+from rackwright.store.keys import pin_key
 from rackwright.store.nodes import NewNode, boot_node, create_node, delete_node, find_node, get_node, update_node
 from rackwright.store.session import Session
 
@@ -57,7 +59,7 @@ async def register(session: Session, machine: Registration) -> Registered:
     else:
         node_id = known
         await _check_key(session, node_id, machine.key)
-        await update_node(session, node_id, {"discovery": machine.inventory} if machine.inventory else {})
+        await _found_again(session, node_id, machine.inventory)
     if not await machine_booted(session, node_id, machine.boot_id, machine.bootenv):
         raise Conflict(Rule.BUSY, "This registration is of an earlier boot of the machine. It changes nothing.")
     token = secrets.token_urlsafe(32)
@@ -84,8 +86,15 @@ async def _quarantine(session: Session, machine: Registration) -> int:
             discovery=machine.inventory,
         ),
     )
+    await pin_key(session, node_id, machine.key)
     await emit(session, "node.waiting", node_id, node_id=node_id, data={"name": name})
     return node_id
+
+
+async def _found_again(session: Session, node_id: int, inventory: JsonObject) -> None:
+    """An installed system says little of its hardware; what sledgehammer found out stays."""
+    known = (await get_node(session, node_id)).discovery
+    await update_node(session, node_id, {"discovery": {**known, **inventory}})
 
 
 async def _check_key(session: Session, node_id: int, key: str) -> None:
@@ -95,7 +104,7 @@ async def _check_key(session: Session, node_id: int, key: str) -> None:
     if node.key == key:
         return
     if node.key is None or node.may_rekey:
-        await session.run("UPDATE nodes SET key = :key, may_rekey = false WHERE id = :id", key=key, id=node_id)
+        await pin_key(session, node_id, key)
         return
     raise Conflict(
         Rule.EXISTS,
@@ -153,15 +162,33 @@ def token_hash(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
+ASK_EVERY = 30.0
+"""Seconds between two looks at an installed system, which sends no heartbeats of its own."""
+
+
 async def miss_heartbeats(session: Session, interval: float) -> list[int]:
-    """Machines that have been silent for too long are not alive."""
+    """Machines that have been silent for too long are not alive. Installed ones are asked, and less often."""
     rows = await session.rows(
-        "SELECT id FROM nodes WHERE alive AND NOT system AND NOT admin"
-        " AND seen_at < now() - :silence * interval '1 second' ORDER BY id FOR UPDATE SKIP LOCKED",
+        "SELECT id FROM nodes WHERE alive AND NOT system AND NOT admin AND seen_at < now() - interval '1 second' *"
+        " CASE WHEN observed_bootenv = :local THEN :asked ELSE :silence END ORDER BY id FOR UPDATE SKIP LOCKED",
+        local=LOCAL,
+        asked=max(interval, ASK_EVERY) * MISSES,
         silence=interval * MISSES,
     )
     for row in rows:
         await update_node(session, row.id, {"alive": False})
+    return [row.id for row in rows]
+
+
+async def to_ask(session: Session, every: float = ASK_EVERY) -> list[int]:
+    """Accepted machines that run an installed system, and were not heard of for a while."""
+    rows = await session.rows(
+        "SELECT id FROM nodes n WHERE available AND NOT system AND NOT admin AND observed_bootenv = :local"
+        " AND sleep IS NULL AND seen_at < now() - :every * interval '1 second' AND NOT EXISTS ("
+        " SELECT FROM install_attempts a WHERE a.node_id = n.id AND a.ended_at IS NULL) ORDER BY id",
+        local=LOCAL,
+        every=every,
+    )
     return [row.id for row in rows]
 
 

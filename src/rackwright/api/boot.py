@@ -1,0 +1,98 @@
+"""What machines fetch before they have a system: boot scripts, the secret of an install, and files of images.
+
+All of it is for strangers: bounded, rate-limited, and it gives nothing away but what to boot. A MAC or UUID finds a
+node here, and proves nothing.
+"""
+
+import io
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Request, Response
+from fastapi.responses import FileResponse
+
+from rackwright.api.context import Server
+from rackwright.api.limits import Source
+from rackwright.domain.errors import NotFound
+from rackwright.domain.names import check_mac, check_uuid
+from rackwright.images.cpio import Cpio
+from rackwright.images.shelf import NoImage
+from rackwright.provision.ipxe import script
+from rackwright.store import attempts, boot
+from rackwright.store.nodes import find_node
+from rackwright.store.session import Session
+
+router = APIRouter(tags=["boot"])
+
+SECRET_FILE = "rackwright/secret"  # noqa: S105  # where it is put, not what it is
+FIRST = "#!ipxe\nchain /boot/${netX/mac:hexhyp} || reboot\n"
+"""For DHCP servers that can name only one file for all machines."""
+
+
+def _server(request: Request) -> Server:
+    server: Server = request.app.state.server
+    return server
+
+
+async def _find(session: Session, machine: str) -> int | None:
+    if ":" in machine or machine.count("-") == 5:
+        return await find_node(session, [check_mac(machine)])
+    return await find_node(session, [], check_uuid(machine))
+
+
+@router.get("/boot.ipxe")
+async def first_script(source: Source) -> Response:
+    """Ask again, by name."""
+    return Response(FIRST, media_type="text/plain")
+
+
+@router.get("/boot/{machine}")
+async def what_to_boot(request: Request, source: Source, machine: str, host: Annotated[str, Header()]) -> Response:
+    """What a machine that asks now, by MAC or UUID, should boot: an iPXE script from the database as it is."""
+    server = _server(request)
+    async with server.store.read() as session:
+        bootenv = await boot.boot_answer(session, await _find(session, machine))
+    return Response(script(bootenv, machine, host, server.kernel_arguments), media_type="text/plain")
+
+
+async def _fetch_secret(request: Request, source: str, machine: str) -> str:
+    async def work(session: Session) -> str | None:
+        node_id = await _find(session, machine)
+        return None if node_id is None else await attempts.fetch_secret(session, node_id, source)
+
+    secret = await _server(request).store.change(work, actor=f"boot {source}")
+    if secret is None:
+        raise NotFound("install under way for", machine)
+    return secret
+
+
+@router.get("/boot/{machine}/secret")
+async def install_secret(request: Request, source: Source, machine: str) -> Response:
+    """The secret of an install, for its installer: handed out once."""
+    return Response(await _fetch_secret(request, source, machine), media_type="application/octet-stream")
+
+
+@router.get("/boot/{machine}/secret.cpio")
+async def install_secret_archive(request: Request, source: Source, machine: str) -> Response:
+    """The same as an archive that the kernel unpacks: the extra initrd file of an installer."""
+    secret = await _fetch_secret(request, source, machine)
+    out = io.BytesIO()
+    archive = Cpio(out)
+    archive.file(SECRET_FILE, secret.encode() + b"\n", 0o600)
+    archive.close()
+    return Response(out.getvalue(), media_type="application/octet-stream")
+
+
+@router.api_route("/files/{image}/{file}", methods=["GET", "HEAD"])
+async def image_file(request: Request, source: Source, image: str, file: str) -> Response:
+    """A file of an image, whole or in parts. Its digest is its entity tag."""
+    try:
+        found = _server(request).shelf.file(image, file)
+    except NoImage:
+        raise NotFound("file", f"{_shown(image)}/{_shown(file)}") from None
+    headers = {"ETag": f'"sha256-{found.sha256}"', "X-Content-SHA256": found.sha256}
+    return FileResponse(found.path, media_type="application/octet-stream", headers=headers)
+
+
+def _shown(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "?", name[:64])

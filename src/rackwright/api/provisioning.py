@@ -1,0 +1,70 @@
+"""The part of a server that faces the network machines boot from: TFTP, what iPXE waits for, the machine interface over
+plain HTTP, and the hammers that reach machines from here.
+
+Firmware speaks no TLS worth the name, so machines have an address and port of their own, and find nothing there but
+what is for them: people's routes are not served on it.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import httpx
+from fastapi import FastAPI
+
+from rackwright.annealer.equipment import Means
+from rackwright.annealer.installs import Reach
+from rackwright.api.app import create_machine_app
+from rackwright.api.context import Server
+from rackwright.api.settings import Options
+from rackwright.hammers.base import Hammer
+from rackwright.hammers.choice import Choice
+from rackwright.hammers.qemu import QemuHammer
+from rackwright.hammers.redfish import RedfishHammer
+from rackwright.hammers.simulated import SimulatedHammer
+from rackwright.hammers.ssh import SshHammer
+from rackwright.images import sledgehammer
+from rackwright.images.shelf import NoImage, Shelf
+from rackwright.provision.advertise import advertising
+from rackwright.provision.ipxe import check_arguments
+from rackwright.provision.tftp import serving_tftp
+
+log = logging.getLogger(__name__)
+
+Listen = Callable[[FastAPI, str, int], AbstractAsyncContextManager[str]]
+
+
+def reach_of(means: Means, http: httpx.AsyncClient, options: Options) -> Reach:
+    """The hammers this server has."""
+    simulated, ssh = SimulatedHammer(http), SshHammer(means.connections, means.target)
+    hammers: dict[str, Hammer] = {"redfish": RedfishHammer(), "simulated": simulated}
+    if options.qemu_sockets is not None:
+        hammers["qemu"] = QemuHammer(options.qemu_sockets)
+    choice = Choice(hammers, ssh, ssh, {"simulated": simulated})
+    return Reach(choice.hammer, choice.probe)
+
+
+def ipxe_files(shelf: Shelf) -> dict[str, Path]:
+    """All that TFTP serves."""
+    try:
+        known = shelf.find(sledgehammer.NAME).files
+    except NoImage as error:
+        log.warning("tftp: %s", error)
+        return {}
+    return {name: known[name].path for name in sledgehammer.IPXE if name in known}
+
+
+@asynccontextmanager
+async def serving_machines(server: Server, options: Options, listen: Listen) -> AsyncIterator[None]:
+    """Nothing, if there is no network to serve."""
+    async with AsyncExitStack() as stack:
+        if options.provision_address is not None:
+            check_arguments(options.kernel_arguments)
+            address = options.provision_address
+            tftp = serving_tftp(lambda: ipxe_files(server.shelf), address, options.tftp_port)
+            await stack.enter_async_context(tftp)
+            if options.provision_interface is not None:
+                await stack.enter_async_context(advertising(options.provision_interface))
+            await stack.enter_async_context(listen(create_machine_app(server), address, options.provision_port))
+        yield

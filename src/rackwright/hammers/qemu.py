@@ -1,0 +1,94 @@
+"""The hammer of virtual machines of this very host, over QEMU's own control socket. For a lab without BMCs.
+
+It can do what QMP can: a QEMU process that has ended cannot be started here, its keeper does that.
+"""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power
+
+SECONDS = 10.0
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+FIRST, SECOND, ASIDE = 1, 2, 8
+NETWORK_CARD, DISK = "net0", "disk0"
+"""Names of the devices; the lab gives them."""
+
+
+async def qmp(path: Path, *commands: dict[str, Any]) -> list[Any]:
+    """Give commands to the QEMU that listens there; what it returned for each. HammerFailed if it did not."""
+    try:
+        async with asyncio.timeout(SECONDS):
+            reader, writer = await asyncio.open_unix_connection(path)
+            try:
+                await reader.readline()  # its greeting
+                return [await _execute(reader, writer, one) for one in ({"execute": "qmp_capabilities"}, *commands)][1:]
+            finally:
+                writer.close()
+    except (OSError, ValueError) as error:  # TimeoutError is an OSError
+        raise HammerFailed(f"QEMU does not answer at {path.name}: {error or type(error).__name__}") from None
+
+
+async def _execute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, command: dict[str, Any]) -> Any:
+    writer.write(json.dumps(command).encode() + b"\n")
+    await writer.drain()
+    while line := await reader.readline():
+        answer = json.loads(line)
+        if "error" in answer:
+            raise HammerFailed(f"QEMU refuses {command['execute']}: {answer['error']['desc']}")
+        if "return" in answer:
+            return answer["return"]
+    if command["execute"] == "quit":
+        return None
+    raise ConnectionResetError("it hung up")
+
+
+def boot_order(first: str) -> list[dict[str, Any]]:
+    """Commands that make a machine boot from `first` at its next reset. No two devices may ever share a place."""
+    second = DISK if first == NETWORK_CARD else NETWORK_CARD
+    places = [(first, ASIDE), (second, ASIDE + 1), (first, FIRST), (second, SECOND)]
+    return [
+        {
+            "execute": "qom-set",
+            "arguments": {"path": f"/machine/peripheral/{device}", "property": "bootindex", "value": place},
+        }
+        for device, place in places
+    ]
+
+
+class QemuHammer:
+    """`folder` holds the sockets; `settings["bmc"]["address"]` is a name in it, never a path."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def status(self, node: HammerNode) -> Power:
+        try:
+            [answer] = await qmp(self._socket(node), {"execute": "query-status"})
+        except HammerFailed:
+            return Power.OFF
+        return Power.ON if answer["running"] else Power.OFF
+
+    async def on(self, node: HammerNode) -> None:
+        if await self.status(node) is not Power.ON:
+            await qmp(self._socket(node), {"execute": "cont"})
+
+    async def off(self, node: HammerNode) -> None:
+        if await self.status(node) is Power.ON:
+            await qmp(self._socket(node), {"execute": "stop"}, {"execute": "system_reset"})
+
+    async def reset(self, node: HammerNode) -> None:
+        await qmp(self._socket(node), {"execute": "system_reset"}, {"execute": "cont"})
+
+    async def boot_device(self, node: HammerNode, device: BootDevice) -> None:
+        await qmp(self._socket(node), *boot_order(NETWORK_CARD if device is BootDevice.NETWORK else DISK))
+
+    def _socket(self, node: HammerNode) -> Path:
+        bmc = node.settings.get("bmc")
+        name = bmc.get("address") if isinstance(bmc, dict) else None
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise HammerFailed(f"{node.name} has no QEMU socket name as its BMC address")
+        return self._folder / name

@@ -1,0 +1,87 @@
+"""The hammer of machines without a controller: what can be done over SSH to a system that runs. It is also the probe.
+
+It can restart a machine, and stop it for good; it cannot start one, nor choose what it boots from: the firmware of
+such a machine has to try the network first.
+"""
+
+import asyncio
+import shlex
+from collections.abc import Awaitable, Callable
+
+import asyncssh
+
+from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power, Seen
+from rackwright.jigs.ssh import Connections, Target, Unreachable
+
+SECONDS = 20.0
+LOOK = "cat /proc/sys/kernel/random/boot_id; awk '$2 == \"/\" { print $1 }' /proc/mounts | tail -n 1"
+RESTART = "sync; (sleep 1; systemctl reboot || reboot -f) >/dev/null 2>&1 </dev/null &"
+STOP = "sync; (sleep 1; systemctl poweroff || poweroff -f) >/dev/null 2>&1 </dev/null &"
+
+
+class SshHammer:
+    """`targets` says how a node is reached, and which host key it must show."""
+
+    def __init__(self, connections: Connections, targets: Callable[[int], Awaitable[Target]]) -> None:
+        self._connections = connections
+        self._targets = targets
+
+    async def status(self, node: HammerNode) -> Power:
+        """One that does not answer may be off, or not."""
+        try:
+            await self._run(node, "true")
+        except HammerFailed:
+            return Power.UNKNOWN
+        return Power.ON
+
+    async def on(self, node: HammerNode) -> None:
+        if await self.status(node) is not Power.ON:
+            raise HammerFailed(
+                f"{node.name} has no controller that could switch it on. Somebody has to push the button."
+            )
+
+    async def off(self, node: HammerNode) -> None:
+        await self._run(node, STOP)
+        self._connections.drop(node.id)
+
+    async def reset(self, node: HammerNode) -> None:
+        await self._run(node, RESTART)
+        self._connections.drop(node.id)
+
+    async def boot_device(self, node: HammerNode, device: BootDevice) -> None:
+        """Left to the firmware, which tries the network first: what it is told there decides."""
+
+    async def look(self, node: HammerNode) -> Seen:
+        words = (await self._run(node, LOOK)).split()
+        if not words:
+            raise HammerFailed(f"{node.name} lets the server in, but does not say what it has booted")
+        return Seen(words[0], words[1] if len(words) > 1 else "")
+
+    async def _run(self, node: HammerNode, command: str) -> str:
+        said = _Said()
+        try:
+            target = await self._targets(node.id)
+            async with self._connections.command(node.id, target, f"exec sh -c {shlex.quote(command)}", lambda: said):
+                async with asyncio.timeout(SECONDS):
+                    return await said.text
+        except Unreachable as error:
+            raise HammerFailed(str(error)) from error
+        except TimeoutError:
+            self._connections.drop(node.id)
+            raise HammerFailed(f"{node.name} did not answer over SSH within {SECONDS:g} s") from None
+
+
+class _Said(asyncssh.SSHClientSession[bytes]):
+    """Collects what a short command prints."""
+
+    def __init__(self) -> None:
+        self.text: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._said = bytearray()
+
+    def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
+        if datatype is None:
+            self._said += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.text.done():
+            self.text.set_result(self._said.decode(errors="replace"))

@@ -1,0 +1,127 @@
+"""The sledgehammer image: a kernel and an initramfs from Debian's own packages, with a shell agent and no Python.
+
+The agent's files are in `agent/`. The iPXE binaries come along: they are what a machine's firmware fetches first.
+"""
+
+import subprocess
+import tempfile
+from enum import StrEnum
+from importlib.resources import files
+from pathlib import Path
+
+from rackwright.images.cpio import Cpio
+from rackwright.images.packages import Say, Source, Tree, fetch, need
+from rackwright.images.shelf import Shelf
+
+NAME = "sledgehammer"
+SUITE = "bookworm"
+IPXE = {"undionly.kpxe": "usr/lib/ipxe/undionly.kpxe", "ipxe.efi": "usr/lib/ipxe/ipxe.efi"}
+"""What TFTP serves for BIOS and for UEFI: name -> file of the package."""
+PROGRAMS = ("usr/sbin/dropbear", "usr/bin/openssl", "usr/bin/zstd", "sbin/sfdisk", "sbin/mkfs.ext4", "usr/bin/extlinux")
+MASTER_BOOT_RECORD = "usr/lib/EXTLINUX/mbr.bin"
+
+
+COMMON_MODULES = (
+    *("drivers/virtio", "drivers/block/virtio_blk.ko", "drivers/char/hw_random", "drivers/nvme", "net/core"),
+    *("fs/fat", "fs/nls", "fs/ext4"),
+)
+HARDWARE_MODULES = (
+    *("drivers/net", "drivers/scsi", "drivers/ata", "drivers/message", "drivers/block", "drivers/usb/host"),
+    *("drivers/usb/storage", "drivers/hv", "drivers/xen", "drivers/md", "drivers/pci", "lib", "crypto"),
+)
+"""Folders and files below the kernel's; what they need comes along."""
+
+
+class Kernel(StrEnum):
+    """Which of Debian's kernels."""
+
+    GENERIC = "generic"
+    """For real hardware: all drivers of networks and disks."""
+    CLOUD = "cloud"
+    """For virtual machines: a third of the size."""
+
+    @property
+    def package(self) -> str:
+        return "linux-image-amd64" if self is Kernel.GENERIC else "linux-image-cloud-amd64"
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Folders of modules that go into the initramfs."""
+        if self is Kernel.CLOUD:
+            return (*COMMON_MODULES, "drivers/net/virtio_net.ko", "drivers/net/net_failover.ko")
+        return (*COMMON_MODULES, *HARDWARE_MODULES)
+
+
+def build(shelf: Shelf, source: Source, kernel: Kernel, say: Say) -> None:
+    """Make the image and put it on the shelf."""
+    need("mmdebstrap", "zstd")
+    with tempfile.TemporaryDirectory(prefix="rackwright-image-") as folder:
+        tree = Tree(Path(folder) / "tree")
+        packages = (
+            "busybox-static", "dropbear-bin", "openssl", "zstd", "fdisk", "e2fsprogs", "extlinux", "kmod", "ipxe",
+        )  # fmt: skip
+        fetch([*packages, kernel.package], source, tree.folder, say)
+        version = next((tree.folder / "lib/modules").iterdir()).name
+        say(f"kernel {version}")
+        with shelf.making(NAME, {"kernel": version, "suite": source.suite}) as made:
+            (made / "kernel").write_bytes(tree.path(f"boot/vmlinuz-{version}").read_bytes())
+            for name, place in IPXE.items():
+                (made / name).write_bytes(tree.path(place).read_bytes())
+            _write_initramfs(tree, Path(folder), version, kernel, made / "initrd")
+    say(f"{NAME}: {(shelf.file(NAME, 'initrd').size) / 1e6:.1f} MB initramfs")
+
+
+def _write_initramfs(tree: Tree, work: Path, version: str, kernel: Kernel, to: Path) -> None:
+    modules = work / "modules"
+    _gather_modules(tree, version, kernel, modules)
+    plain = work / "initrd.cpio"
+    with plain.open("wb") as out:
+        archive = Cpio(out)
+        archive.folder("dev")
+        archive.device("dev/console", 5, 1)  # the kernel opens it before /init can make any
+        archive.file("bin/busybox", tree.path("bin/busybox").read_bytes(), 0o755)
+        archive.link("bin/sh", "busybox")
+        libraries: dict[str, Path] = {}
+        for program in PROGRAMS:
+            archive.file(program, tree.path(program).read_bytes(), 0o755)
+            libraries |= tree.libraries(program)
+        for place, path in libraries.items():
+            archive.file(place, path.read_bytes(), 0o755)
+        archive.file("lib/rackwright/mbr.bin", tree.path(MASTER_BOOT_RECORD).read_bytes())
+        archive.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
+        archive.file("etc/group", b"root:x:0:\n")
+        archive.file("etc/shells", b"/bin/sh\n")
+        archive.tree(modules)
+        _add_agent(archive)
+        archive.close()
+    subprocess.run(["zstd", "-q", "-19", "-T0", str(plain), "-o", str(to)], check=True)
+
+
+def _add_agent(archive: Cpio) -> None:
+    agent = files("rackwright.images") / "agent"
+    for part in sorted(agent.iterdir(), key=lambda one: one.name):
+        if part.name == "init":
+            archive.file("init", part.read_bytes(), 0o755)
+        else:
+            archive.file(f"lib/rackwright/{part.name}", part.read_bytes(), 0o755)
+    report = files("rackwright.images") / "installed"
+    for part in sorted(report.iterdir(), key=lambda one: one.name):
+        archive.file(f"lib/rackwright/installed/{part.name}", part.read_bytes(), 0o755)
+
+
+def _gather_modules(tree: Tree, version: str, kernel: Kernel, into: Path) -> None:
+    """The modules that are wanted, what they need, and the tables that find them by hardware."""
+    whole = tree.folder / "lib/modules" / version
+    tree.run("bin/kmod", "depmod", "-b", str(tree.folder), version)
+    needs = {}
+    for line in (whole / "modules.dep").read_text().splitlines():
+        module, _, rest = line.partition(":")
+        needs[module] = rest.split()
+    wanted = [name for name in needs if any(name.startswith(f"kernel/{place}") for place in kernel.modules)]
+    for name in dict.fromkeys(one for module in wanted for one in (module, *needs[module])):
+        place = into / "lib/modules" / version / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes((whole / name).read_bytes())
+    for name in ("modules.builtin", "modules.builtin.modinfo", "modules.order"):
+        (into / "lib/modules" / version / name).write_bytes((whole / name).read_bytes())
+    tree.run("bin/kmod", "depmod", "-b", str(into), version)

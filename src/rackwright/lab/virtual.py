@@ -1,0 +1,196 @@
+"""A virtual machine as a chassis: a QEMU process that its BMC starts, ends and resets, a disk that stays, a console.
+
+Always emulated, never accelerated: a /dev/kvm may exist and boot nothing, and what works here works everywhere.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from rackwright.hammers.base import HammerFailed
+from rackwright.hammers.qemu import DISK, NETWORK_CARD, boot_order, qmp
+
+QEMU = "qemu-system-x86_64"
+OVMF_CODE, OVMF_VARIABLES = Path("/usr/share/OVMF/OVMF_CODE_4M.fd"), Path("/usr/share/OVMF/OVMF_VARS_4M.fd")
+STARTING_SECONDS = 60.0
+
+
+class Firmware(StrEnum):
+    BIOS = "bios"
+    UEFI = "uefi"
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What a machine is made of."""
+
+    number: int
+    firmware: Firmware = Firmware.BIOS
+    memory: int = 1024
+    """MiB. An install needs 1024, discovery 256."""
+    disk: str = "8G"
+    direct: tuple[str, ...] = ()
+    """More arguments for QEMU: a kernel to start at once, say."""
+
+    @property
+    def name(self) -> str:
+        return f"m{self.number}"
+
+    @property
+    def mac(self) -> str:
+        return f"52:54:00:77:{self.number >> 8 & 255:02x}:{self.number & 255:02x}"
+
+    @property
+    def uuid(self) -> str:
+        return f"52570000-0000-4000-8000-{self.number:012x}"
+
+
+class LabFailed(Exception):
+    """The lab cannot do what was asked; the text says why."""
+
+
+class VirtualMachine:
+    """Off until it is switched on. Its files are in a folder of its own; its network is the tap `tap`."""
+
+    def __init__(self, hardware: Hardware, folder: Path, tap: str) -> None:
+        self.hardware = hardware
+        self.folder = folder
+        self.tap = tap
+        self.boot_first = NETWORK_CARD
+        self.once: str | None = None
+        """What the next boot is from, and only that."""
+        self._process: asyncio.subprocess.Process | None = None
+        self._turn = asyncio.Lock()
+
+    @property
+    def control(self) -> Path:
+        return self.folder / "qmp"
+
+    @property
+    def console(self) -> Path:
+        """What the machine wrote to its serial line, all of it."""
+        return self.folder / "console.log"
+
+    @property
+    def is_on(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None and self.is_on else None
+
+    async def on(self) -> None:
+        async with self._turn:
+            await self._on()
+
+    async def off(self) -> None:
+        """As if the plug were pulled."""
+        async with self._turn:
+            await self._off()
+
+    async def reset(self) -> None:
+        """A cold start: what was chosen for one boot only counts now, and never again."""
+        async with self._turn:
+            await self._off()
+            await self._on()
+
+    async def _on(self) -> None:
+        if self.is_on:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._make_files()
+        first, self.once = self.once or self.boot_first, None
+        with contextlib.suppress(FileNotFoundError):
+            self.control.unlink()
+        with (self.folder / "qemu.log").open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command(first), stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        await self._answers()
+        if first != self.boot_first:
+            # From its next restart on it boots as it always does.
+            await qmp(self.control, *boot_order(self.boot_first))
+
+    async def _answers(self) -> None:
+        async with asyncio.timeout(STARTING_SECONDS):
+            while self.is_on:
+                try:
+                    await qmp(self.control, {"execute": "query-status"})
+                except HammerFailed:
+                    await asyncio.sleep(0.05)
+                else:
+                    return
+        said = (self.folder / "qemu.log").read_text(errors="replace").strip().splitlines()
+        raise LabFailed(f"QEMU of {self.hardware.name} ended: {said[-1] if said else 'it said nothing'}")
+
+    async def _off(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+            await process.wait()
+
+    def _make_files(self) -> None:
+        disk = self.folder / "disk.raw"
+        if not disk.exists():
+            with disk.open("wb") as file:
+                file.truncate(_bytes(self.hardware.disk))  # all holes: it takes up what is written to it
+        variables = self.folder / "uefi-variables"
+        if self.hardware.firmware is Firmware.UEFI and not variables.exists():
+            shutil.copyfile(OVMF_VARIABLES, variables)
+
+    def _command(self, first: str) -> list[str]:
+        hardware = self.hardware
+        places = {first: 1, (DISK if first == NETWORK_CARD else NETWORK_CARD): 2}
+        # OVMF has a network stack of its own, as real firmware does: it fetches iPXE by TFTP. A BIOS has iPXE as ROM.
+        rom = ",romfile=" if hardware.firmware is Firmware.UEFI else ""
+        command = [
+            *(
+                QEMU,
+                "-name",
+                hardware.name,
+                "-machine",
+                "q35",
+                "-accel",
+                "tcg,thread=multi",
+                "-cpu",
+                "max",
+                "-smp",
+                "1",
+            ),
+            *("-m", str(hardware.memory), "-nodefaults", "-display", "none", "-uuid", hardware.uuid),
+            *("-smbios", f"type=1,manufacturer=Rackwright,product=Lab,serial=LAB{hardware.number:04d}"),
+            *("-chardev", f"socket,id=serial,path={self.folder / 'serial'},server=on,wait=off,logfile={self.console}"),
+            *("-serial", "chardev:serial", "-qmp", f"unix:{self.control},server=on,wait=off"),
+            *("-drive", f"if=none,id=drive0,file={self.folder / 'disk.raw'},format=raw,cache=unsafe,discard=unmap"),
+            *(
+                "-device",
+                f"virtio-blk-pci,id={DISK},drive=drive0,serial=LAB{hardware.number:04d},bootindex={places[DISK]}",
+            ),
+            *("-netdev", f"tap,id=net,ifname={self.tap},script=no,downscript=no"),
+            "-device",
+            f"virtio-net-pci,id={NETWORK_CARD},netdev=net,mac={hardware.mac},bootindex={places[NETWORK_CARD]}{rom}",
+            *("-device", "virtio-rng-pci"),
+        ]
+        if hardware.firmware is Firmware.UEFI:
+            command += ["-drive", f"if=pflash,format=raw,readonly=on,file={OVMF_CODE}"]
+            command += ["-drive", f"if=pflash,format=raw,file={self.folder / 'uefi-variables'}"]
+        return [*command, *hardware.direct]
+
+
+def _bytes(size: str) -> int:
+    units = {"M": 1 << 20, "G": 1 << 30}
+    return int(size[:-1]) * units[size[-1]]
+
+
+def check_programs(firmwares: set[Firmware]) -> None:
+    """Refuse early, with what is missing."""
+    if shutil.which(QEMU) is None:
+        raise LabFailed(f"There is no {QEMU} here. Install it: apt-get install qemu-system-x86 ipxe-qemu")
+    if Firmware.UEFI in firmwares and not OVMF_CODE.exists():
+        raise LabFailed("There is no UEFI firmware for QEMU here. Install it: apt-get install ovmf")

@@ -1,0 +1,186 @@
+"""A TFTP server for firmware that knows nothing better: it reads out a fixed map of files, and nothing else.
+
+RFC 1350 with blksize and tsize (RFC 2347 to 2349). A name is looked up, never opened as a path. Each transfer has a
+port of its own, as the protocol wants it, and there are only so many at once.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+log = logging.getLogger(__name__)
+
+Address = tuple[str, int]
+Files = Callable[[], Mapping[str, Path]]
+"""name -> file: all that there is."""
+
+RRQ, DATA, ACK, ERROR, OACK = 1, 3, 4, 5, 6
+NOT_FOUND, NOT_ALLOWED, ILLEGAL = 1, 2, 4
+BLOCK = 512
+LARGEST_BLOCK = 1468
+"""What fits an Ethernet frame: firmware does not put fragments together."""
+MOST_TRANSFERS = 128
+MOST_PER_ADDRESS = 4
+TRIES = 6
+FIRST_WAIT = 0.5
+"""Seconds before a block is sent again; doubled with each try."""
+
+
+@dataclass(frozen=True)
+class Request:
+    name: str
+    options: Mapping[str, str]
+
+
+def parse_request(packet: bytes) -> Request | None:
+    """A read request; None if it is none, or not well formed."""
+    if len(packet) > 512 or packet[:2] != RRQ.to_bytes(2, "big") or not packet.endswith(b"\0"):
+        return None
+    try:
+        words = packet[2:-1].decode("ascii").split("\0")
+    except UnicodeDecodeError:
+        return None
+    if len(words) < 2 or len(words) % 2:
+        return None
+    if words[1].lower() != "octet":
+        return None
+    pairs = zip(words[2::2], words[3::2], strict=True)
+    return Request(words[0], {key.lower(): value for key, value in pairs})
+
+
+def agreed(options: Mapping[str, str], size: int) -> dict[str, str]:
+    """The options of a request that are taken, with the values they get."""
+    taken: dict[str, str] = {}
+    wanted = options.get("blksize", "")
+    if wanted.isdecimal() and 8 <= int(wanted) <= 65464:
+        taken["blksize"] = str(min(int(wanted), LARGEST_BLOCK))
+    if "tsize" in options:
+        taken["tsize"] = str(size)
+    return taken
+
+
+def refusal(code: int, text: str) -> bytes:
+    return ERROR.to_bytes(2, "big") + code.to_bytes(2, "big") + text.encode() + b"\0"
+
+
+class _Transfer(asyncio.DatagramProtocol):
+    """One file to one client. Whoever else writes to its port is not heard."""
+
+    def __init__(self, client: Address) -> None:
+        self._client = client
+        self._acknowledged = asyncio.Event()
+        self._expected = -1
+        self.over = False
+        """The client is done, or wants no more."""
+
+    def datagram_received(self, data: bytes, addr: Address) -> None:
+        if addr[:2] != self._client[:2] or len(data) < 4:
+            return
+        kind, number = int.from_bytes(data[:2], "big"), int.from_bytes(data[2:4], "big")
+        if kind == ERROR:  # firmware asks for the size only, and stops there
+            self.over = True
+            self._acknowledged.set()
+        elif kind == ACK and number == self._expected:
+            self._acknowledged.set()
+
+    async def send(self, transport: asyncio.DatagramTransport, packet: bytes, number: int) -> bool:
+        """Send until it is acknowledged; whether the transfer goes on."""
+        self._expected = number
+        self._acknowledged.clear()
+        wait = FIRST_WAIT
+        for _ in range(TRIES):
+            transport.sendto(packet)
+            try:
+                async with asyncio.timeout(wait):
+                    await self._acknowledged.wait()
+            except TimeoutError:
+                wait *= 2
+            else:
+                return not self.over
+        return False
+
+
+class TftpServer(asyncio.DatagramProtocol):
+    """Hears requests; each that is taken becomes a task."""
+
+    def __init__(self, files: Files, host: str) -> None:
+        self._files = files
+        self._host = host
+        self._transfers: dict[asyncio.Task[None], str] = {}
+        self._transport: asyncio.DatagramTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.DatagramTransport, transport)
+
+    def datagram_received(self, data: bytes, addr: Address) -> None:
+        request = parse_request(data)
+        if request is None:
+            self._answer(refusal(ILLEGAL, "only reading, as octets"), addr)
+            return
+        path = self._files().get(request.name.lstrip("/"))
+        if path is None:
+            log.info("tftp: %s asked for %r, which is not served", addr[0], request.name[:80])
+            self._answer(refusal(NOT_FOUND, "no such file"), addr)
+            return
+        mine = sum(source == addr[0] for source in self._transfers.values())
+        if len(self._transfers) >= MOST_TRANSFERS or mine >= MOST_PER_ADDRESS:
+            return  # it asks again by itself
+        task = asyncio.create_task(self._transfer(path, request, addr), name=f"tftp {addr[0]}")
+        self._transfers[task] = addr[0]
+        task.add_done_callback(self._transfers.pop)
+
+    async def close(self) -> None:
+        tasks = list(self._transfers)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _answer(self, packet: bytes, to: Address) -> None:
+        assert self._transport is not None
+        self._transport.sendto(packet, to)
+
+    async def _transfer(self, path: Path, request: Request, client: Address) -> None:
+        try:
+            with path.open("rb") as file:
+                await self._deliver(file, request, client)
+        except OSError as error:
+            log.warning("tftp: %s for %s: %s", path.name, client[0], error)
+
+    async def _deliver(self, file: BinaryIO, request: Request, client: Address) -> None:
+        options = agreed(request.options, os.fstat(file.fileno()).st_size)
+        loop = asyncio.get_running_loop()
+        transport, transfer = await loop.create_datagram_endpoint(
+            lambda: _Transfer(client), local_addr=(self._host, 0), remote_addr=client
+        )
+        try:
+            if options:
+                words = b"".join(f"{key}\0{value}\0".encode() for key, value in options.items())
+                if not await transfer.send(transport, OACK.to_bytes(2, "big") + words, 0):
+                    return
+            size = int(options.get("blksize", BLOCK))
+            number = 0
+            while True:
+                block = file.read(size)
+                number += 1
+                head = DATA.to_bytes(2, "big") + (number & 0xFFFF).to_bytes(2, "big")
+                if not await transfer.send(transport, head + block, number & 0xFFFF) or len(block) < size:
+                    return
+        finally:
+            transport.close()
+
+
+@asynccontextmanager
+async def serving_tftp(files: Files, host: str, port: int = 69) -> AsyncIterator[int]:
+    """Serve `files` on one address; gives the port."""
+    loop = asyncio.get_running_loop()
+    transport, server = await loop.create_datagram_endpoint(lambda: TftpServer(files, host), local_addr=(host, port))
+    try:
+        yield transport.get_extra_info("sockname")[1]
+    finally:
+        transport.close()
+        await server.close()
