@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 STAMP := .venv/.synced
 
-.PHONY: setup packages check test unit integration chaos soak demo lock format clean
+.PHONY: setup packages check test unit integration chaos e2e-pxe soak demo lock format clean
 
 setup: $(STAMP)
 
@@ -32,6 +32,10 @@ integration: setup packages
 
 chaos: setup packages
 	$(PY) -m pytest tests/chaos
+
+## Virtual machines from an empty disk to an installed system, by emulation alone.
+e2e-pxe: setup packages
+	$(PY) -m pytest tests/e2e -m pxe -s
 
 ## Every check and every test.
 test: setup packages check

@@ -15,6 +15,7 @@ from rackwright.api import (
     node_roles,
     nodes,
     openapi,
+    power,
     problems,
     runs,
     sessions,
@@ -33,6 +34,7 @@ PREFIX = "/api/v2"
 MODULES = (
     machines,
     nodes,
+    power,
     deployments,
     node_roles,
     runs,

@@ -41,13 +41,13 @@ async def _find(session: Session, machine: str) -> int | None:
 
 
 @router.get("/boot.ipxe")
-async def first_script(source: Source) -> Response:
+async def get_first_boot_script(source: Source) -> Response:
     """Ask again, by name."""
     return Response(FIRST, media_type="text/plain")
 
 
 @router.get("/boot/{machine}")
-async def what_to_boot(request: Request, source: Source, machine: str, host: Annotated[str, Header()]) -> Response:
+async def get_boot_script(request: Request, source: Source, machine: str, host: Annotated[str, Header()]) -> Response:
     """What a machine that asks now, by MAC or UUID, should boot: an iPXE script from the database as it is."""
     server = _server(request)
     async with server.store.read() as session:
@@ -67,13 +67,13 @@ async def _fetch_secret(request: Request, source: str, machine: str) -> str:
 
 
 @router.get("/boot/{machine}/secret")
-async def install_secret(request: Request, source: Source, machine: str) -> Response:
+async def get_install_secret(request: Request, source: Source, machine: str) -> Response:
     """The secret of an install, for its installer: handed out once."""
     return Response(await _fetch_secret(request, source, machine), media_type="application/octet-stream")
 
 
 @router.get("/boot/{machine}/secret.cpio")
-async def install_secret_archive(request: Request, source: Source, machine: str) -> Response:
+async def get_install_secret_archive(request: Request, source: Source, machine: str) -> Response:
     """The same as an archive that the kernel unpacks: the extra initrd file of an installer."""
     secret = await _fetch_secret(request, source, machine)
     out = io.BytesIO()
@@ -84,7 +84,7 @@ async def install_secret_archive(request: Request, source: Source, machine: str)
 
 
 @router.api_route("/files/{image}/{file}", methods=["GET", "HEAD"])
-async def image_file(request: Request, source: Source, image: str, file: str) -> Response:
+async def get_image_file(request: Request, source: Source, image: str, file: str) -> Response:
     """A file of an image, whole or in parts. Its digest is its entity tag."""
     try:
         found = _server(request).shelf.file(image, file)

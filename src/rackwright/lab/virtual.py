@@ -55,9 +55,9 @@ class LabFailed(Exception):
 
 
 class VirtualMachine:
-    """Off until it is switched on. Its files are in a folder of its own; its network is the tap `tap`."""
+    """Off until it is switched on. Its files are in a folder of its own. Without a tap its network leads nowhere."""
 
-    def __init__(self, hardware: Hardware, folder: Path, tap: str) -> None:
+    def __init__(self, hardware: Hardware, folder: Path, tap: str | None = None) -> None:
         self.hardware = hardware
         self.folder = folder
         self.tap = tap
@@ -149,32 +149,19 @@ class VirtualMachine:
         places = {first: 1, (DISK if first == NETWORK_CARD else NETWORK_CARD): 2}
         # OVMF has a network stack of its own, as real firmware does: it fetches iPXE by TFTP. A BIOS has iPXE as ROM.
         rom = ",romfile=" if hardware.firmware is Firmware.UEFI else ""
+        card = f"mac={hardware.mac},bootindex={places[NETWORK_CARD]}{rom}"
+        cable = f"tap,id=net,ifname={self.tap},script=no,downscript=no" if self.tap else "user,id=net,restrict=on"
+        serial = f"LAB{hardware.number:04d}"
+        kept = f"logfile={self.console},logappend=on"
+        machine = f"-name {hardware.name} -machine q35 -accel tcg,thread=multi -cpu max -smp 1 -m {hardware.memory}"
         command = [
-            *(
-                QEMU,
-                "-name",
-                hardware.name,
-                "-machine",
-                "q35",
-                "-accel",
-                "tcg,thread=multi",
-                "-cpu",
-                "max",
-                "-smp",
-                "1",
-            ),
-            *("-m", str(hardware.memory), "-nodefaults", "-display", "none", "-uuid", hardware.uuid),
-            *("-smbios", f"type=1,manufacturer=Rackwright,product=Lab,serial=LAB{hardware.number:04d}"),
-            *("-chardev", f"socket,id=serial,path={self.folder / 'serial'},server=on,wait=off,logfile={self.console}"),
+            *(QEMU, *machine.split(), "-nodefaults", "-display", "none", "-uuid", hardware.uuid),
+            *("-smbios", f"type=1,manufacturer=Rackwright,product=Lab,serial={serial}"),
+            *("-chardev", f"socket,id=serial,path={self.folder / 'serial'},server=on,wait=off,{kept}"),
             *("-serial", "chardev:serial", "-qmp", f"unix:{self.control},server=on,wait=off"),
             *("-drive", f"if=none,id=drive0,file={self.folder / 'disk.raw'},format=raw,cache=unsafe,discard=unmap"),
-            *(
-                "-device",
-                f"virtio-blk-pci,id={DISK},drive=drive0,serial=LAB{hardware.number:04d},bootindex={places[DISK]}",
-            ),
-            *("-netdev", f"tap,id=net,ifname={self.tap},script=no,downscript=no"),
-            "-device",
-            f"virtio-net-pci,id={NETWORK_CARD},netdev=net,mac={hardware.mac},bootindex={places[NETWORK_CARD]}{rom}",
+            *("-device", f"virtio-blk-pci,id={DISK},drive=drive0,serial={serial},bootindex={places[DISK]}"),
+            *("-netdev", cable, "-device", f"virtio-net-pci,id={NETWORK_CARD},netdev=net,{card}"),
             *("-device", "virtio-rng-pci"),
         ]
         if hardware.firmware is Firmware.UEFI:

@@ -1,0 +1,101 @@
+"""A rack of virtual machines and the server that provisions them, in the namespaces this process is in.
+
+It is meant to be the first process of a PID namespace: when it ends, however it ends, so does all of it.
+"""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from rackwright.api.app import PREFIX, create_app
+from rackwright.api.context import Server
+from rackwright.api.serve import TOKEN_FILE, Options, Provision, listening, running
+from rackwright.lab.bmc import Login, create_bmc
+from rackwright.lab.network import BRIDGE, SERVER, add_tap, make_bridge
+from rackwright.lab.virtual import Hardware, VirtualMachine, check_programs
+
+log = logging.getLogger(__name__)
+
+PORT = 8090
+CONSOLE = "console=ttyS0 quiet"
+"""So that what a machine says is on its serial line, where `lab console` shows it."""
+
+
+@dataclass(frozen=True)
+class Racked:
+    """A machine and its BMC."""
+
+    machine: VirtualMachine
+    bmc: str
+    login: Login = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Rack:
+    server: Server
+    address: str
+    machines: Sequence[Racked]
+    api: httpx.AsyncClient
+    """As the administrator."""
+
+    async def introduce(self) -> None:
+        """Tell the server where the BMC of each machine is, once it is known there. Ends when all are."""
+        missing = {one.machine.hardware.mac: one for one in self.machines}
+        while missing:
+            for node in (await self.api.get("/nodes")).raise_for_status().json():
+                for mac in node["macs"]:
+                    one = missing.pop(mac, None)
+                    if one is not None:
+                        await self._tell_bmc(node["name"], one)
+            await asyncio.sleep(0.5)
+
+    async def _tell_bmc(self, node: str, one: Racked) -> None:
+        body = {
+            "kind": "redfish",
+            "address": one.bmc,
+            "username": one.login.username,
+            "password": one.login.password,
+            "plain": True,
+        }
+        (await self.api.put(f"/nodes/{node}/bmc", json=body)).raise_for_status()
+
+
+@asynccontextmanager
+async def running_rack(home: Path, folder: Path, hardware: Sequence[Hardware], **options: float) -> AsyncIterator[Rack]:
+    """Server and machines; the machines are off. `home` is the server's, `folder` is for the machines' files."""
+    check_programs({one.firmware for one in hardware})
+    provision = Provision(SERVER, BRIDGE, kernel_arguments=CONSOLE)
+    async with AsyncExitStack() as stack:
+        await make_bridge()
+        server = await stack.enter_async_context(running(Options(home, provision=provision, **options)))  # type: ignore[arg-type]
+        address = await stack.enter_async_context(listening(create_app(server), SERVER, PORT))
+        racked = [await _rack_up(stack, one, folder) for one in hardware]
+        headers = {"Authorization": f"Bearer {(home / TOKEN_FILE).read_text().strip()}"}
+        api = await stack.enter_async_context(
+            httpx.AsyncClient(base_url=f"{address}{PREFIX}", headers=headers, timeout=60, trust_env=False)
+        )
+        rack = Rack(server, address, racked, api)
+        introducing = asyncio.create_task(rack.introduce())
+        try:
+            yield rack
+        finally:
+            introducing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await introducing
+
+
+async def _rack_up(stack: AsyncExitStack, hardware: Hardware, folder: Path) -> Racked:
+    tap = f"tap{hardware.number}"
+    await add_tap(tap)
+    machine = VirtualMachine(hardware, folder / hardware.name, tap)
+    stack.push_async_callback(machine.off)
+    login = Login("admin", secrets.token_urlsafe(12))
+    bmc = await stack.enter_async_context(listening(create_bmc(machine, login)))
+    return Racked(machine, bmc.removeprefix("http://"), login)

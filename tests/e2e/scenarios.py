@@ -1,0 +1,159 @@
+"""What is tried on virtual machines, each in namespaces of its own: `python -m tests.e2e.scenarios NAME FOLDER IMAGES`.
+
+It is the first process of its PID namespace, so nothing it starts outlives it. What it asserts is seen by its exit.
+"""
+
+import asyncio
+import contextlib
+import logging
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.support.dhcp import serving_dhcp
+
+from rackwright.lab.network import BRIDGE, SERVER
+from rackwright.lab.rack import PORT, Rack, Racked, running_rack
+from rackwright.lab.virtual import Firmware, Hardware
+
+PATIENCE = 600.0
+"""Seconds for anything to happen, on a machine that has much else to do."""
+
+
+def tell(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+class Site:
+    """A rack, and words for what is seen of it."""
+
+    def __init__(self, rack: Rack) -> None:
+        self.rack = rack
+        self.began = time.monotonic()
+
+    def say(self, text: str) -> None:
+        tell(f"{time.monotonic() - self.began:7.1f} s  {text}")
+
+    async def call(self, method: str, path: str, body: Any = None) -> Any:
+        answer = await self.rack.api.request(method, path, json=body)
+        assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
+        return answer.json() if answer.content else None
+
+    async def until(self, what: str, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """The first answer that is something."""
+        end = time.monotonic() + PATIENCE
+        while not (found := await ask()):
+            assert time.monotonic() < end, f"not within {PATIENCE:g} s: {what}"
+            await asyncio.sleep(0.5)
+        self.say(what)
+        return found
+
+    async def node_of(self, one: Racked) -> Any:
+        nodes = await self.call("GET", "/nodes")
+        return next((node for node in nodes if one.machine.hardware.mac in node["macs"]), None)
+
+    async def discovered(self, one: Racked) -> Any:
+        """Wait until a machine is known, let it in, and wait until it does as it is told."""
+        name = one.machine.hardware.name
+        node = await self.until(f"{name} registered", lambda: self.node_of(one))
+        assert not node["available"], "a stranger waits until somebody lets it in"
+        await self.call("POST", f"/nodes/{node['name']}/accept")
+        await self.active(node["name"])
+        self.say(f"{name} is managed")
+        return await self.node_of(one)
+
+    async def noderoles(self, node: str) -> dict[str, Any]:
+        return {one["role"]: one for one in await self.call("GET", "/node_roles") if one["node"] == node}
+
+    async def active(self, node: str, *roles: str) -> None:
+        """Wait until all noderoles of a node are ACTIVE, these among them; one that fails ends it."""
+
+        async def look() -> bool:
+            found = await self.noderoles(node)
+            failed = [f"{role}: {one['error']}" for role, one in found.items() if one["state"] == "error"]
+            assert not failed, failed
+            return set(roles) <= found.keys() and all(one["state"] == "active" for one in found.values())
+
+        await self.until(f"all of {node} is ACTIVE", look)
+
+    async def facts(self, node: str) -> Any:
+        async with self.rack.server.store.read() as session:
+            row = await session.row("SELECT * FROM nodes WHERE name = :name", name=node)
+        assert row is not None
+        return row
+
+
+@contextlib.asynccontextmanager
+async def site_of(folder: Path, images: Path, hardware: Sequence[Hardware]) -> AsyncIterator[Site]:
+    home = folder / "home"
+    home.mkdir(parents=True)
+    (home / "images").symlink_to(images)
+    script = f"http://{SERVER}:{PORT}/boot/${{net0/mac}}"
+    async with (
+        running_rack(home, folder, hardware, heartbeat=5.0, tick=1.0) as rack,
+        serving_dhcp(BRIDGE, SERVER, script),
+    ):
+        try:
+            yield Site(rack)
+        except BaseException:
+            for one in rack.machines:
+                _show(one)
+            raise
+
+
+def _show(one: Racked) -> None:
+    for path in (one.machine.console, one.machine.folder / "qemu.log"):
+        if path.exists():
+            tell(f"--- the end of {path.parent.name}/{path.name}\n{path.read_text(errors='replace')[-3000:]}")
+
+
+async def discover_by_uefi(folder: Path, images: Path) -> None:
+    async with site_of(folder, images, [Hardware(1, Firmware.UEFI, memory=512)]) as site:
+        [one] = site.rack.machines
+        await one.machine.on()
+        node = await site.discovered(one)
+        facts = await site.facts(node["name"])
+        assert facts.discovery["firmware"]["mode"] == "uefi"
+
+
+async def discover_three_at_once(folder: Path, images: Path) -> None:
+    async with site_of(folder, images, [Hardware(number, memory=384) for number in (1, 2, 3)]) as site:
+        await asyncio.gather(*(one.machine.on() for one in site.rack.machines))
+        nodes = await asyncio.gather(*(site.discovered(one) for one in site.rack.machines))
+        assert len({node["name"] for node in nodes}) == 3
+        serials = {(await site.facts(node["name"])).discovery["serial"] for node in nodes}
+        assert serials == {"LAB0001", "LAB0002", "LAB0003"}
+
+
+async def install(folder: Path, images: Path) -> None:
+    async with site_of(folder, images, [Hardware(1, memory=1024)]) as site:
+        [one] = site.rack.machines
+        await one.machine.on()
+        node = (await site.discovered(one))["name"]
+        before = await site.facts(node)
+        await site.until("its BMC is known", lambda: _has_bmc(site, node))
+        await site.call("POST", "/deployments", {"name": "web"})
+        await site.call("POST", "/node_roles", {"node": node, "role": "crowbar-installed-node", "deployment": "web"})
+        plan = await site.call("POST", "/deployments/web/plan")
+        assert [wiped for wiped in plan["wiped"] if node in str(wiped)], plan
+        await site.call("POST", "/deployments/web/commit", {"digest": plan["digest"]})
+        await site.active(node, "provisioner-os-install", "crowbar-installed-node")
+        after = await site.facts(node)
+        assert after.observed_bootenv == "local"
+        assert after.boot_id != before.boot_id
+        assert after.host_key != before.host_key
+        assert after.discovery["root"] == "/dev/vda1"
+
+
+async def _has_bmc(site: Site, node: str) -> bool:
+    return "bmc" in (await site.facts(node)).hint
+
+
+SCENARIOS = {one.__name__: one for one in (discover_by_uefi, discover_three_at_once, install)}
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING)
+    asyncio.run(SCENARIOS[sys.argv[1]](Path(sys.argv[2]), Path(sys.argv[3])))

@@ -1,0 +1,164 @@
+"""TFTP over real sockets of loopback: what is served, what is not, and what a lost packet does."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from rackwright.provision import tftp
+from rackwright.provision.tftp import serving_tftp
+
+HOST = "127.0.0.1"
+CONTENT = bytes(range(256)) * 9 + b"end"
+
+
+class Client(asyncio.DatagramProtocol):
+    """Sends what it is told, and keeps what comes."""
+
+    def __init__(self) -> None:
+        self.heard: asyncio.Queue[tuple[bytes, tuple[str, int]]] = asyncio.Queue()
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        self.heard.put_nowait((data, addr))
+
+    async def hear(self) -> tuple[bytes, tuple[str, int]]:
+        async with asyncio.timeout(20):
+            return await self.heard.get()
+
+
+@asynccontextmanager
+async def client() -> AsyncIterator[tuple[asyncio.DatagramTransport, Client]]:
+    transport, protocol = await asyncio.get_running_loop().create_datagram_endpoint(Client, local_addr=(HOST, 0))
+    try:
+        yield transport, protocol
+    finally:
+        transport.close()
+
+
+def request(name: str, mode: str = "octet", **options: str) -> bytes:
+    words = [name, mode, *(word for pair in options.items() for word in pair)]
+    return b"\0\1" + b"".join(word.encode() + b"\0" for word in words)
+
+
+def ack(number: int) -> bytes:
+    return b"\0\4" + number.to_bytes(2, "big")
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Mapping[str, Path]:
+    (tmp_path / "ipxe.efi").write_bytes(CONTENT)
+    (tmp_path / "secret").write_text("not for you")
+    (tmp_path / "even").write_bytes(b"x" * 1024)
+    return {"ipxe.efi": tmp_path / "ipxe.efi", "even": tmp_path / "even"}
+
+
+async def fetch(port: int, name: str, **options: str) -> tuple[bytes, bytes | None]:
+    """(content, the options that were agreed to)"""
+    async with client() as (transport, protocol):
+        transport.sendto(request(name, **options), (HOST, port))
+        content, agreed, block = b"", None, int(options.get("blksize", "512"))
+        while True:
+            packet, peer = await protocol.hear()
+            kind, number = packet[1], int.from_bytes(packet[2:4], "big")
+            assert kind in (3, 6), packet
+            if kind == 6:
+                agreed = packet[2:]
+                transport.sendto(ack(0), peer)
+                continue
+            content += packet[4:]
+            transport.sendto(ack(number), peer)
+            if len(packet) - 4 < block:
+                return content, agreed
+
+
+async def test_a_file_of_the_map_is_read_out_whole(served: Mapping[str, Path]) -> None:
+    async with serving_tftp(lambda: served, HOST, 0) as port:
+        assert await fetch(port, "ipxe.efi") == (CONTENT, None)
+        assert await fetch(port, "/ipxe.efi") == (CONTENT, None)
+
+
+async def test_a_file_of_whole_blocks_ends_with_an_empty_one(served: Mapping[str, Path]) -> None:
+    async with serving_tftp(lambda: served, HOST, 0) as port:
+        assert (await fetch(port, "even"))[0] == b"x" * 1024
+
+
+async def test_block_size_and_file_size_are_agreed_on(served: Mapping[str, Path]) -> None:
+    async with serving_tftp(lambda: served, HOST, 0) as port:
+        content, agreed = await fetch(port, "ipxe.efi", blksize="1024", tsize="0")
+    assert content == CONTENT
+    assert agreed == b"blksize\x001024\0tsize\0" + str(len(CONTENT)).encode() + b"\0"
+
+
+@pytest.mark.parametrize(
+    "name", ["secret", "../secret", "./ipxe.efi", "ipxe.efi/../secret", "/etc/passwd", "..\\secret", "", "IPXE.EFI"]
+)
+async def test_what_is_not_in_the_map_is_not_there(served: Mapping[str, Path], name: str) -> None:
+    async with serving_tftp(lambda: served, HOST, 0) as port, client() as (transport, protocol):
+        transport.sendto(request(name), (HOST, port))
+        packet, _ = await protocol.hear()
+        assert packet[:4] == b"\0\5\0\1"
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        b"\0\2x\0octet\0",
+        b"\0\1ipxe.efi\0netascii\0",
+        b"\0\1ipxe.efi\0octet",
+        b"\0\1" + b"a" * 600 + b"\0octet\0",
+        b"\0\1\xff\xfe\0octet\0",
+        b"\0",
+        b"\0\1ipxe.efi\0octet\0blksize\0",
+    ],
+)
+async def test_writing_and_what_is_not_well_formed_is_refused(served: Mapping[str, Path], packet: bytes) -> None:
+    async with serving_tftp(lambda: served, HOST, 0) as port, client() as (transport, protocol):
+        transport.sendto(packet, (HOST, port))
+        answer, _ = await protocol.hear()
+        assert answer[:4] == b"\0\5\0\4"
+
+
+async def test_a_block_nobody_acknowledged_is_sent_again(
+    served: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tftp, "FIRST_WAIT", 0.01)
+    async with serving_tftp(lambda: served, HOST, 0) as port, client() as (transport, protocol):
+        transport.sendto(request("ipxe.efi"), (HOST, port))
+        first, _ = await protocol.hear()
+        again, peer = await protocol.hear()
+        assert first == again
+        transport.sendto(ack(1), peer)
+        while (packet := (await protocol.hear())[0]) == first:
+            pass
+        assert packet[:4] == b"\0\3\0\2"
+
+
+async def test_a_stranger_cannot_acknowledge_for_a_client(
+    served: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tftp, "FIRST_WAIT", 0.01)
+    async with (
+        serving_tftp(lambda: served, HOST, 0) as port,
+        client() as (transport, protocol),
+        client() as (stranger, _),
+    ):
+        transport.sendto(request("ipxe.efi"), (HOST, port))
+        first, peer = await protocol.hear()
+        stranger.sendto(ack(1), peer)
+        assert (await protocol.hear())[0] == first
+
+
+async def test_one_address_has_only_so_many_transfers_at_once(served: Mapping[str, Path]) -> None:
+    async with serving_tftp(lambda: served, HOST, 0) as port, client() as (transport, protocol):
+        for _ in range(50):
+            transport.sendto(request("ipxe.efi"), (HOST, port))
+        transport.sendto(request("nothing"), (HOST, port))
+        ports = set()
+        while True:
+            packet, peer = await protocol.hear()
+            if packet[1] == 5:
+                break
+            ports.add(peer[1])
+        assert len(ports) <= tftp.MOST_PER_ADDRESS
