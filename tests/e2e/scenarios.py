@@ -52,7 +52,7 @@ class Site:
         return found
 
     async def node_of(self, one: Racked) -> Any:
-        nodes = await self.call("GET", "/nodes")
+        nodes = (await self.call("GET", "/nodes"))["items"]
         return next((node for node in nodes if one.machine.hardware.mac in node["macs"]), None)
 
     async def discovered(self, one: Racked) -> Any:
@@ -66,7 +66,8 @@ class Site:
         return await self.node_of(one)
 
     async def noderoles(self, node: str) -> dict[str, Any]:
-        return {one["role"]: one for one in await self.call("GET", "/node_roles") if one["node"] == node}
+        found = await self.call("GET", f"/node_roles?node={node}")
+        return {one["role"]: one for one in found["items"]}
 
     async def active(self, node: str, *roles: str) -> None:
         """Wait until all noderoles of a node are ACTIVE, these among them; one that fails ends it."""

@@ -29,8 +29,8 @@ from rackwright.store.allocations import ensure_addresses
 from rackwright.store.attempts import open_attempt
 from rackwright.store.boot import boot_entries, record_served
 from rackwright.store.events import emit
-from rackwright.store.network_rows import get_network
 from rackwright.store.keys import server_keys
+from rackwright.store.network_rows import get_network
 from rackwright.store.nodes import update_node
 from rackwright.store.session import UNREACHABLE, Session, Store, first_line
 

@@ -83,7 +83,7 @@ async def get_install_secret_archive(request: Request, source: Source, machine: 
     return Response(out.getvalue(), media_type="application/octet-stream")
 
 
-@router.api_route("/files/{image}/{file}", methods=["GET", "HEAD"])
+@router.get("/files/{image}/{file}")
 async def get_image_file(request: Request, source: Source, image: str, file: str) -> Response:
     """A file of an image, whole or in parts. Its digest is its entity tag."""
     try:

@@ -21,7 +21,7 @@ class BmcFailed(RackwrightError):
     """The machine's controller did not do what it was asked."""
 
     status = 502
-    type = "bmc-failed"
+    type = "hammer-failed"
 
 
 class PowerAction(StrEnum):

@@ -49,7 +49,7 @@ class Rack:
         """Tell the server where the BMC of each machine is, once it is known there. Ends when all are."""
         missing = {one.machine.hardware.mac: one for one in self.machines}
         while missing:
-            for node in (await self.api.get("/nodes")).raise_for_status().json():
+            for node in (await self.api.get("/nodes")).raise_for_status().json()["items"]:
                 for mac in node["macs"]:
                     one = missing.pop(mac, None)
                     if one is not None:
