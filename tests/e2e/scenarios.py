@@ -15,7 +15,7 @@ from typing import Any
 from tests.support.dhcp import serving_dhcp
 
 from rackwright.lab.network import BRIDGE, SERVER
-from rackwright.lab.rack import PORT, Rack, Racked, running_rack
+from rackwright.lab.rack import MACHINE_PORT, Rack, Racked, running_rack
 from rackwright.lab.virtual import Firmware, Hardware
 
 PATIENCE = 600.0
@@ -92,7 +92,7 @@ async def site_of(folder: Path, images: Path, hardware: Sequence[Hardware]) -> A
     home = folder / "home"
     home.mkdir(parents=True)
     (home / "images").symlink_to(images)
-    script = f"http://{SERVER}:{PORT}/boot/${{net0/mac}}"
+    script = f"http://{SERVER}:{MACHINE_PORT}/boot/${{net0/mac}}"
     async with (
         running_rack(home, folder, hardware, heartbeat=5.0, tick=1.0) as rack,
         serving_dhcp(BRIDGE, SERVER, script),

@@ -11,19 +11,20 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 
 from rackwright.api.app import PREFIX, create_app
 from rackwright.api.context import Server
-from rackwright.api.serve import TOKEN_FILE, Options, Provision, listening, running
+from rackwright.api.serve import TOKEN_FILE, Options, listening, running
 from rackwright.lab.bmc import Login, create_bmc
 from rackwright.lab.network import BRIDGE, SERVER, add_tap, make_bridge
 from rackwright.lab.virtual import Hardware, VirtualMachine, check_programs
 
 log = logging.getLogger(__name__)
 
-PORT = 8090
+PORT, MACHINE_PORT = 8090, 8091
 CONSOLE = "console=ttyS0 quiet"
 """So that what a machine says is on its serial line, where `lab console` shows it."""
 
@@ -68,13 +69,20 @@ class Rack:
 
 
 @asynccontextmanager
-async def running_rack(home: Path, folder: Path, hardware: Sequence[Hardware], **options: float) -> AsyncIterator[Rack]:
+async def running_rack(home: Path, folder: Path, hardware: Sequence[Hardware], **others: Any) -> AsyncIterator[Rack]:
     """Server and machines; the machines are off. `home` is the server's, `folder` is for the machines' files."""
     check_programs({one.firmware for one in hardware})
-    provision = Provision(SERVER, BRIDGE, kernel_arguments=CONSOLE)
+    options = Options(
+        home,
+        provision_address=SERVER,
+        provision_port=MACHINE_PORT,
+        provision_interface=BRIDGE,
+        kernel_arguments=CONSOLE,
+        **others,
+    )
     async with AsyncExitStack() as stack:
         await make_bridge()
-        server = await stack.enter_async_context(running(Options(home, provision=provision, **options)))  # type: ignore[arg-type]
+        server = await stack.enter_async_context(running(options))
         address = await stack.enter_async_context(listening(create_app(server), SERVER, PORT))
         racked = [await _rack_up(stack, one, folder) for one in hardware]
         headers = {"Authorization": f"Bearer {(home / TOKEN_FILE).read_text().strip()}"}
