@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from rackwright.annealer.cap import CapControl
 from rackwright.annealer.logs import RunLogs
 from rackwright.annealer.step import finished, is_instant, outcome_of
-from rackwright.domain.runs import Run
+from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import Jig
 from rackwright.store import run_life
+from rackwright.store.instant import AtOnce
 from rackwright.store.locks import CAP_LOCK
 from rackwright.store.runs import Claimant, Finished, Pass, claim, settle
 from rackwright.store.session import DATABASE_TROUBLE, Session, Store, first_line
@@ -65,6 +66,7 @@ class Annealer:
         self.logs = RunLogs(store)
         self.counters = Counters()
         self.upkeep = Upkeep()
+        self.instant = frozenset(kind for kind, jig in jigs.items() if is_instant(jig))
         self._wake = asyncio.Event()
         self._finished: list[Finished] = []
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -111,30 +113,41 @@ class Annealer:
     async def _one_pass(self) -> bool:
         """Settle what finished and start what can; whether another pass may find more at once."""
         done, self._finished = self._finished, []
+        said: list[tuple[int, str]] = []
         try:
             settled, claimed = await self.store.change(
-                lambda session: self._work(session, done), actor=ACTOR, lock=CAP_LOCK
+                lambda session: self._work(session, done, said), actor=ACTOR, lock=CAP_LOCK
             )
         except BaseException:
             self._finished = done + self._finished
             raise
         self.counters.passes += 1
-        self.counters.settled += len(settled)
+        self.counters.started += claimed.ended + len(claimed.started)
+        self.counters.settled += claimed.ended + len(settled)
         self.counters.refused += len(done) - len(settled)
-        self.cap.observe(len(settled), sum(not one.ok and not one.accepted for one in done))
+        self.cap.observe(claimed.ended + len(settled), sum(not one.ok and not one.accepted for one in done))
+        for run_id, text in said:
+            self.logs.writer(run_id)(text)
         for run in claimed.started:
-            self.counters.started += 1
-            if is_instant(self.jigs.get(run.kind)):
+            if run.kind in self.instant:
                 await self._execute(run)
             else:
                 self._start(run)
         return claimed.more or bool(self._finished)
 
-    async def _work(self, session: Session, done: list[Finished]) -> tuple[list[int], Pass]:
+    async def _work(
+        self, session: Session, done: list[Finished], said: list[tuple[int, str]]
+    ) -> tuple[list[int], Pass]:
         settled = await settle(session, done)
         if self._stopping:
             return settled, Pass([], [])
-        return settled, await claim(session, self.claimant, await self.cap.limit(session))
+        said.clear()  # of an earlier try of this transaction, whose runs never were
+
+        async def at_once(run: Run) -> Outcome:
+            return await outcome_of(self.store, self.jigs, run, lambda text: said.append((run.id, text)))
+
+        limit = await self.cap.limit(session)
+        return settled, await claim(session, self.claimant, limit, at_once=AtOnce(self.instant, at_once))
 
     # --- runs
 

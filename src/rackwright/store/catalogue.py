@@ -1,12 +1,13 @@
 """The catalogue as stored: read whole, and kept by its version."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Row
 
+from rackwright.domain.attributes import Staged
 from rackwright.domain.catalogue import Attrib, Catalogue, Flag, Jig, Role
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ class StoredCatalogue:
     attrib_ids: Mapping[str, int]
     paths: Mapping[str, str]
     """Where the barclamp of each role lies on disk; empty: it came as data alone."""
+
+    bare: dict[int, Staged] = field(default_factory=dict, compare=False, repr=False)
+    """What a noderole of each role is handed that has nothing but its role's defaults; filled when first needed."""
 
     @cached_property
     def templated(self) -> list[int]:

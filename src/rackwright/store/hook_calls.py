@@ -15,7 +15,6 @@ from psycopg.types.json import Jsonb
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.hooks import STATE_HOOKS, Effect
-from rackwright.domain.states import NodeRoleState
 
 if TYPE_CHECKING:
     from rackwright.store.catalogue import StoredCatalogue
@@ -99,7 +98,8 @@ async def queue_moves(session: "Session", moved: Sequence[tuple[int, int]]) -> N
     if not moved:
         return
     hooked = (await session.catalogue()).catalogue.hooked
-    told = [(id, state, hook) for id, state in moved if hooked(hook := STATE_HOOKS[NodeRoleState(state)])]
+    hooks = {int(state): hook for state, hook in STATE_HOOKS.items() if hooked(hook)}
+    told = [(id, state, hooks[state]) for id, state in moved if state in hooks]
     if not told:
         return
     rows = await session.rows(

@@ -13,9 +13,12 @@ from sqlalchemy import Row
 from rackwright.domain.catalogue import Jig, JsonObject
 from rackwright.domain.runs import DEFAULT_DEADLINE, Answer, Run
 from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, TODO, TRANSITION, TRANSITIONS, NodeRoleState, Trigger
+from rackwright.store.instant import AtOnce, run_ahead
 from rackwright.store.noderoles import erase
-from rackwright.store.session import Session
-from rackwright.store.staging import StagedNodeRole, stage_noderoles
+from rackwright.store.picking import Picking, picked
+from rackwright.store.session import Asked, Rows, Session
+from rackwright.store.slots import refreshing
+from rackwright.store.staging import StagedNodeRole, stage_glanced, stage_noderoles
 from rackwright.store.transitions import LABELS, Move, dirty_takers, move, tell_children
 
 DEFAULT_LEASE = 30.0
@@ -60,30 +63,21 @@ class Pass:
     started: list[Run]
     unchanged: list[int]
     """Noderoles whose inputs are those of their last success: ACTIVE without a run."""
+    ended: int = 0
+    """Runs that were over at once."""
     more: bool = False
     """There may be more that could start now."""
 
 
 # --- claiming
 
+# A pass asks the same over and over: to plan it anew for each set of values takes longer than to do it.
+_SAME_PLANS = "SELECT set_config('plan_cache_mode', 'force_generic_plan', true)"
+
 # The first condition is that of the index; only what a worker executes counts against the cap.
 _LOAD = """
 SELECT (SELECT count(*) FROM runs WHERE state IN ('accepted', 'running') AND state = 'running') AS running,
        EXISTS (SELECT FROM runs WHERE state = 'queued') AS queued
-"""
-
-# Locked before they are staged: an input that changes from here on finds the run's revision too low. One that somebody
-# else holds is left for the next pass; waiting for it here, with slots held, could deadlock.
-_PICK = f"""
-WITH picked AS (
-    SELECT s.candidate_id FROM slots s JOIN nodes n ON n.id = s.node_id
-    WHERE s.candidate_id IS NOT NULL AND (NOT n.admin OR n.id = :here OR CAST(:here AS bigint) IS NULL)
-      AND (CAST(:only AS bigint) IS NULL OR s.candidate_id = :only)
-    ORDER BY s.cohort, s.candidate_id LIMIT :limit
-)
-SELECT id, hash, forced FROM node_roles
-WHERE id = ANY (ARRAY(SELECT candidate_id FROM picked)) AND state = {int(TODO)}
-ORDER BY cohort, id FOR UPDATE SKIP LOCKED
 """
 
 _PICK_REFRESHES = f"""
@@ -144,27 +138,50 @@ _START_REFRESHES = f"""
 """
 
 
-async def claim(session: Session, claimant: Claimant, cap: int, only: int | None = None) -> Pass:
-    """Start what can start, enqueued runs first, at most one a slot, under the cap. Needs the cap lock."""
-    await session.settle_slots(notify=False)
-    load = await session.row(_LOAD)
-    assert load is not None
+async def claim(
+    session: Session, claimant: Claimant, cap: int, only: int | None = None, at_once: AtOnce | None = None
+) -> Pass:
+    """Start what can start, enqueued runs first, at most one a slot, under the cap. Needs the cap lock.
+
+    With `at_once`, runs that need no time are over when this returns.
+    """
+    _, [(running, queued)] = await _with_slots(session, (_SAME_PLANS, {}), (_LOAD, {}))
     refreshed: list[Run] = []
-    if load.queued and only is None:
-        refreshed = await _claim_refreshes(session, claimant, cap + REFRESH_PLACES - load.running)
-    room = cap - load.running - len(refreshed)
+    if queued and only is None:
+        refreshed = await _claim_refreshes(session, claimant, cap + REFRESH_PLACES - running)
+    room = cap - running - len(refreshed)
     if room <= 0:
         return Pass(refreshed, [])
-    locked = await session.rows(_PICK, here=claimant.node_id, only=only, limit=room)
-    if not locked:
-        return Pass(refreshed, [])
-    staged = await stage_noderoles(session, [row.id for row in locked])
-    same = {row.id for row in locked if not row.forced and row.hash == staged[row.id].staged.hash}
+    ended = 0
+    if at_once and only is None:
+        ahead = await run_ahead(session, at_once, claimant.worker, claimant.node_id, room)
+        ended = ahead.ended
+        if not ahead.met_other:
+            return Pass(refreshed, [], ended, more=bool(ended))
+    found = await _claim_ordinary(session, claimant, Picking(claimant.node_id, room, only))
+    return Pass(refreshed + found.started, found.unchanged, ended, more=bool(ended or found.unchanged))
+
+
+async def _claim_ordinary(session: Session, claimant: Claimant, picking: Picking) -> Pass:
+    picks = picked(*await _with_slots(session, *picking.statements(await session.catalogue())))
+    if not picks:
+        return Pass([], [])
+    staged = await stage_glanced(session, picks)
+    same = {row.id for row in picks if not row.forced and row.hash == staged[row.id].staged.hash}
     await move(session, Trigger.UNCHANGED, same)
-    starting = {row.id: staged[row.id] for row in locked if row.id not in same}
+    starting = {row.id: staged[row.id] for row in picks if row.id not in same}
     started = await _start(session, _START, claimant, starting)
     session.moved.extend((id, int(TRANSITION)) for id in starting)
-    return Pass([*refreshed, *started], sorted(same), more=bool(same))
+    return Pass(started, sorted(same))
+
+
+async def _with_slots(session: Session, *asked: Asked) -> list[Rows]:
+    """Ask once it is worked out what would run next, without waiting for that in between."""
+    await session.queue_hooks()
+    fresh = refreshing(session.touched) if session.touched else ()
+    answers = await session.batch(*fresh, *asked)
+    session.touched.clear()
+    return answers[len(fresh) :]
 
 
 async def _claim_refreshes(session: Session, claimant: Claimant, room: int) -> list[Run]:

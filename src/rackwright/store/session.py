@@ -5,7 +5,8 @@ Nothing here knows a table but the catalogue's version. Queries live with their 
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -49,15 +50,34 @@ def first_line(error: BaseException) -> str:
 
 _BEGIN = """
 SELECT set_config('rackwright.actor', :actor, true), set_config('rackwright.trace', :trace, true),
-       set_config('enable_seqscan', 'off', true), pg_advisory_xact_lock(CAST(:lock AS bigint))
+       set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+       pg_advisory_xact_lock(CAST(:lock AS bigint))
 """
-# No sequential scans: every change names its rows by id, so an index serves however large a table has grown since its
-# statistics were taken. Where there is no index, PostgreSQL scans all the same.
+# No scans but in the order of an index: every change names its rows by id, or wants the first of many, so an index
+# serves however large a table has grown since its statistics were taken. Where there is none, PostgreSQL scans all the
+# same.
 
 
 @lru_cache(maxsize=1024)
 def _statement(query: str) -> TextClause:
     return text(query)
+
+
+Asked = tuple[str, Mapping[str, object]]
+"""A statement and its values."""
+Rows = list[tuple[Any, ...]]
+Cursor = psycopg.AsyncCursor[tuple[Any, ...]]
+
+
+@lru_cache(maxsize=256)
+def _native(query: str) -> bytes:
+    """The same statement in the driver's own spelling of its values."""
+    return re.sub(r"(?<![:\w]):(\w+)", r"%(\1)s", query.replace("%", "%%")).encode()
+
+
+def array(numbers: Iterable[int]) -> str:
+    """An array of PostgreSQL's, for `batch`: written as text, which is far faster than to have the driver do it."""
+    return "{" + ",".join(map(str, numbers)) + "}"
 
 
 class Session:
@@ -85,11 +105,15 @@ class Session:
 
     async def settle_slots(self, *, notify: bool = True) -> None:
         """Work out anew what runs next on the touched nodes, and wake annealers if something can."""
-        moved, self.moved = self.moved, []
-        await queue_moves(self, moved)
+        await self.queue_hooks()
         if self.touched and await refresh_slots(self, self.touched) and notify:
             await self.run(f"NOTIFY {WORK_CHANNEL}")
         self.touched.clear()
+
+    async def queue_hooks(self) -> None:
+        """Tell roles of the moves so far; it comes before slots, since a call to make keeps work from starting."""
+        moved, self.moved = self.moved, []
+        await queue_moves(self, moved)
 
     async def rows(self, query: str, **values: object) -> Sequence[Row[Any]]:
         return (await self.connection.execute(_statement(query), values)).all()
@@ -104,6 +128,22 @@ class Session:
     async def run(self, query: str, **values: object) -> int:
         """Execute, and say how many rows it touched."""
         return (await self.connection.execute(_statement(query), values)).rowcount
+
+    @asynccontextmanager
+    async def pipe(self) -> AsyncIterator["Pipe"]:
+        """For where every microsecond counts: statements are sent together, and worked on while we do something else.
+
+        They are prepared on the server, and each looks at its own moment. Rows are plain tuples, errors the driver's
+        own.
+        """
+        driver = await self.driver()
+        async with driver.pipeline():
+            yield Pipe(driver)
+
+    async def batch(self, *asked: Asked) -> list[Rows]:
+        """The rows of each of several statements, sent together."""
+        async with self.pipe() as pipe:
+            return await pipe.answers(await pipe.ask(*asked))
 
     async def copy(
         self, table: str, columns: Sequence[str], types: Sequence[str], rows: Iterable[Sequence[object]]
@@ -143,6 +183,26 @@ class Session:
             count=count,
         )
         return [row[0] for row in found]
+
+
+class Pipe:
+    """A connection on which one need not wait for an answer before one asks again."""
+
+    def __init__(self, driver: PsycopgConnection[Any]) -> None:
+        self._driver = driver
+
+    async def ask(self, *asked: Asked) -> list[Cursor]:
+        """Send statements; the server begins with the first at once."""
+        cursors = []
+        for query, values in asked:
+            cursor = self._driver.cursor(binary=True)
+            await cursor.execute(_native(query), values, prepare=True)
+            cursors.append(cursor)
+        return cursors
+
+    async def answers(self, asked: Sequence[Cursor]) -> list[Rows]:
+        """The rows of each, once all that was sent is done."""
+        return [await cursor.fetchall() for cursor in asked]
 
 
 class Store:

@@ -4,7 +4,8 @@ Whatever may change the answer marks the node as touched; once at the end of the
 nodes are worked out again. So the annealer's claim never looks at work that cannot start.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 from rackwright.domain.runs import HOLDS_SLOT
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 WORK_CHANNEL = "rackwright_work"
 """Notified when a slot got something to run."""
+
+TOUCHED = "rackwright.touched"
+"""A setting of the transaction: the nodes that its last statement touched, for the statement after it."""
 
 _HOLDS = ", ".join(f"'{state}'" for state in sorted(HOLDS_SLOT))
 
@@ -27,6 +31,7 @@ _NO_HOOK_ABOVE = f"""
         WHERE e.child_id = nr.id))
 """
 
+# What is about the slot alone stands within: then it is looked at once, and the work of a busy node not at all.
 _CANDIDATES = f"""
     SELECT s.slot, first.id, first.cohort
     FROM slots s
@@ -37,20 +42,34 @@ _CANDIDATES = f"""
         JOIN deployments d ON d.id = nr.deployment_id AND NOT d.held
         JOIN roles r ON r.id = nr.role_id
         JOIN jigs j ON j.name = r.jig AND j.active
-        WHERE nr.node_id = s.node_id AND nr.state = {int(TODO)} AND NOT nr.doomed
+        WHERE n.alive AND n.available AND {_NO_HOOK_HERE}
+          AND NOT EXISTS (SELECT FROM runs WHERE runs.slot = s.slot AND runs.state IN ({_HOLDS}))
+          AND nr.node_id = s.node_id AND nr.state = {int(TODO)} AND NOT nr.doomed
           AND (s.node_role_id IS NULL OR nr.id = s.node_role_id) AND {_NO_HOOK_ABOVE}
         ORDER BY nr.cohort, nr.id LIMIT 1
-    ) first ON n.alive AND n.available AND {_NO_HOOK_HERE}
-        AND NOT EXISTS (SELECT FROM runs WHERE runs.slot = s.slot AND runs.state IN ({_HOLDS}))
+    ) first ON true
 """
 
-_REFRESH = f"""
-WITH wanted AS ({_CANDIDATES} WHERE s.node_id = ANY (:nodes))
-UPDATE slots s SET candidate_id = wanted.id, cohort = wanted.cohort
-FROM wanted WHERE s.slot = wanted.slot
-  AND (s.candidate_id IS DISTINCT FROM wanted.id OR s.cohort IS DISTINCT FROM wanted.cohort)
-RETURNING s.candidate_id
-"""
+_GIVEN = "CAST(:nodes AS bigint[])"
+_TOUCHED = f"(SELECT CAST(current_setting('{TOUCHED}') AS bigint[]))::bigint[]"
+"""Selected: so it is read once, and not again for each row."""
+
+
+@cache
+def _lock(nodes: str) -> str:
+    return f"SELECT slot FROM slots WHERE node_id = ANY ({nodes}) ORDER BY slot FOR UPDATE"
+
+
+@cache
+def _refresh(nodes: str) -> str:
+    return f"""
+        WITH wanted AS ({_CANDIDATES} WHERE s.node_id = ANY ({nodes}))
+        UPDATE slots s SET candidate_id = wanted.id, cohort = wanted.cohort
+        FROM wanted WHERE s.slot = wanted.slot
+          AND (s.candidate_id IS DISTINCT FROM wanted.id OR s.cohort IS DISTINCT FROM wanted.cohort)
+        RETURNING s.candidate_id
+    """
+
 
 _DRIFT = f"""
 WITH wanted AS ({_CANDIDATES} WHERE s.slot > :after ORDER BY s.slot LIMIT :limit)
@@ -64,11 +83,21 @@ async def refresh_slots(session: "Session", nodes: Collection[int]) -> bool:
     """Work out anew what would run next on these nodes; whether something can start now."""
     if not nodes:
         return False
+    _, changed = await session.batch(*refreshing(nodes))
+    return any(candidate is not None for (candidate,) in changed)
+
+
+def refreshing(nodes: Collection[int]) -> tuple[tuple[str, Mapping[str, object]], ...]:
+    """The statements that do it, for those who send more with them."""
     # Locked in a statement of its own: of two transactions that each bring half of what it takes, the second then sees
     # what the first did, and one of them finds the candidate.
-    await session.run("SELECT FROM slots WHERE node_id = ANY (:nodes) ORDER BY slot FOR UPDATE", nodes=list(nodes))
-    changed = await session.rows(_REFRESH, nodes=list(nodes))
-    return any(row.candidate_id is not None for row in changed)
+    given = {"nodes": "{" + ",".join(map(str, nodes)) + "}"}
+    return (_lock(_GIVEN), given), (_refresh(_GIVEN), given)
+
+
+def refreshing_touched() -> tuple[tuple[str, Mapping[str, object]], ...]:
+    """The same for the nodes in `TOUCHED`."""
+    return (_lock(_TOUCHED), {}), (_refresh(_TOUCHED), {})
 
 
 async def add_slots(session: "Session", *, nodes: Collection[int] = (), node_roles: Collection[int] = ()) -> None:

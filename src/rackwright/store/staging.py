@@ -6,7 +6,7 @@ clusters) is asked for only where it can be there.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Row
 
@@ -29,12 +29,15 @@ LEFT JOIN deployment_roles dr ON dr.deployment_id = nr.deployment_id AND dr.role
 WHERE nr.id = ANY (:ids)
 """
 
+SHAPED = """
+shaped AS (
+    SELECT coalesce(array_agg(role_id), '{}') || CAST(:templated AS bigint[]) AS roles
+    FROM deployment_roles WHERE data <> '{}' OR wall <> '{}'
+)"""
+
 # `above`: something with data of its own comes before it on its node, and may be an ancestor.
 _STAGING = f"""
-WITH shaped AS (
-    SELECT coalesce(array_agg(role_id), '{{}}') || CAST(:templated AS bigint[]) AS roles
-    FROM deployment_roles WHERE data <> '{{}}' OR wall <> '{{}}'
-)
+WITH {SHAPED}
 SELECT {_LAYER_COLUMNS}, n.name AS node, nullif(n.discovery, '{{}}') AS discovery, nullif(n.hint, '{{}}') AS hint,
     n.quirks,
     EXISTS (SELECT FROM node_roles a, shaped WHERE a.node_id = nr.node_id AND a.cohort < nr.cohort
@@ -43,6 +46,37 @@ FROM node_roles nr JOIN nodes n ON n.id = nr.node_id
 LEFT JOIN deployment_roles dr ON dr.deployment_id = nr.deployment_id AND dr.role_id = nr.role_id
 WHERE nr.id = ANY (:ids)
 """
+
+# What tells whether a noderole is handed anything but its role's defaults. `shaped` are roles with data in some
+# deployment, or by themselves.
+GLANCE = """
+    nr.id, nr.node_id, n.name, nr.role_id, nr.cohort, nr.hash, nr.forced, nr.attempts, nr.wall <> '{}',
+    nr.has_data OR n.hint <> '{}' OR n.quirks <> '{}' OR nr.role_id = ANY (shaped.roles)
+        OR EXISTS (SELECT FROM node_roles a WHERE a.node_id = nr.node_id AND a.cohort < nr.cohort AND a.has_data)
+        OR shaped.roles <> '{}' AND EXISTS (
+            SELECT FROM node_roles a WHERE a.node_id = nr.node_id AND a.role_id = ANY (shaped.roles))
+"""
+"""The columns of `Glance` but the last, of `node_roles nr`, `nodes n` and `shaped`."""
+
+
+class Glance(NamedTuple):
+    """What the claim needs to know of a noderole; a tuple, since there are very many."""
+
+    id: int
+    node_id: int
+    node: str
+    role_id: int
+    cohort: int
+    hash: bytes | None
+    forced: bool
+    attempts: int
+    walled: bool
+    """Its last run found something out."""
+    rich: bool
+    """It may be handed more than its role's defaults."""
+    run_id: int | None
+    """The id of its run, if that is made at once."""
+
 
 _SAME_NODE_ANCESTORS = """
 WITH RECURSIVE above (taker, node_id, id) AS (
@@ -65,6 +99,30 @@ class StagedNodeRole:
     node: str
     role: Role
     staged: Staged
+
+
+async def stage_glanced(session: Session, rows: Sequence[Glance]) -> dict[int, StagedNodeRole]:
+    """What each noderole is handed, as of now, of those that were just looked at."""
+    stored = await session.catalogue()
+    staged: dict[int, StagedNodeRole] = {}
+    for row in rows:
+        plain = stage_plain(stored, row)
+        if plain is not None:
+            staged[row.id] = plain
+    rich = [row.id for row in rows if row.id not in staged]
+    return staged | await stage_noderoles(session, rich) if rich else staged
+
+
+def stage_plain(stored: StoredCatalogue, row: Glance) -> StagedNodeRole | None:
+    """What a noderole is handed that has nothing but its role's defaults; None: it may have more."""
+    role = stored.catalogue.roles[stored.role_names[row.role_id]]
+    if row.rich or role.wants or role.has(Flag.CLUSTER):
+        return None
+    bare = stored.bare.get(row.role_id)
+    if bare is None:
+        bare = stage(stored.catalogue, role.name, Layers(template=role.template), Surroundings())
+        stored.bare[row.role_id] = bare
+    return StagedNodeRole(row.node_id, row.node, role, bare)
 
 
 async def stage_noderoles(session: Session, ids: Collection[int]) -> dict[int, StagedNodeRole]:

@@ -360,6 +360,7 @@ node_roles = Table(
     Index("node_roles_place_idx", "deployment_id", "role_id", "cohort", "id"),
     # No index may mention `state`, not even in its condition: so that a change of state stays within its page.
     Index("node_roles_turn_idx", "node_id", "cohort", "id"),
+    Index("node_roles_data_idx", "node_id", "cohort", postgresql_where=text("has_data")),
     Index("node_roles_retry_idx", "retry_at", postgresql_where=text("retry_at IS NOT NULL")),
     CheckConstraint(f"state IN ({_STATES})", name="state"),
     CheckConstraint("unmet >= 0", name="unmet"),
@@ -407,10 +408,11 @@ slots = Table(
     metadata,
     Column("slot", BigInteger, primary_key=True, autoincrement=False),
     _refers("node_id", "nodes.id", index=True, ondelete="CASCADE"),
-    _refers("node_role_id", "node_roles.id", nullable=True, index=True, ondelete="CASCADE"),
+    _refers("node_role_id", "node_roles.id", nullable=True, ondelete="CASCADE"),
     # No foreign key: it changes with every run, and the claim looks the noderole up anyway.
     Column("candidate_id", BigInteger),
     Column("cohort", Integer),
+    Index("slots_node_role_id_idx", "node_role_id", postgresql_where=text("node_role_id IS NOT NULL")),
     Index("slots_candidate_idx", "cohort", "candidate_id", postgresql_where=text("candidate_id IS NOT NULL")),
     CheckConstraint("slot = coalesce(-node_role_id, node_id)", name="slot"),
     postgresql_with={"fillfactor": "50"},

@@ -81,7 +81,7 @@ SELECT id, was, now, node_id FROM moved
 _TODO_TO = int(TRANSITIONS[Trigger.PARENT_LOST].target or 0)
 _BLOCKED_TO = int(TRANSITIONS[Trigger.PARENTS_MET].target or 0)
 
-_STEP = f"""
+STEPPED = f"""
 before AS (
     SELECT nr.id, nr.state, nr.unmet + steps.step AS unmet
     FROM node_roles nr JOIN steps ON steps.id = nr.id
@@ -95,13 +95,17 @@ before AS (
             ELSE before.state END
     FROM before WHERE nr.id = before.id
     RETURNING nr.id, before.state AS was, nr.state AS now, nr.node_id, nr.deployment_id
-), told AS (
+)"""
+"""Parts of a statement: add `steps` (id, step) to the counts of unmet parents, and move what this unblocks or blocks.
+"""
+
+_STEP = f"""
+{STEPPED}, told AS (
     INSERT INTO events (kind, subject_id, node_id, deployment_id)
     SELECT {LABELS}[now + 1], id, node_id, deployment_id FROM moved WHERE was <> now
 )
 SELECT id, now, node_id FROM moved WHERE was <> now
 """
-"""Add `steps` (id, step) to the counts of unmet parents, and move those that this unblocks or blocks."""
 
 TELL_CHILDREN = f"""
 WITH steps AS (

@@ -13,6 +13,8 @@ from rackwright.store.slots import check_slots
 from rackwright.store.transitions import step_children
 
 SLICE = 2000
+SLOTS = 500
+"""Fewer at a time: to re-derive a slot is to look at all that is bound to its node."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Upkeep:
         return Done(len(taken_over), len(overdue), retried, repaired)
 
     async def _repair_slots(self, session: Session) -> int:
-        after, wrong = await check_slots(session, self._slot, SLICE)
+        after, wrong = await check_slots(session, self._slot, SLOTS)
         self._slot = -(1 << 62) if after is None else after
         session.touch(wrong)
         return len(wrong)
