@@ -9,6 +9,7 @@ import base64
 import contextlib
 import logging
 import random
+import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+SECRET_PATIENCE = 120.0
 INSTALL_STAGES = ("partition", "download", "unpack", "bootloader")
 
 
@@ -58,6 +60,16 @@ class Mark:
     ended: float | None = None
 
 
+@dataclass(frozen=True)
+class LostSecret:
+    """The one-time secret of an install was asked for, and the answer did not arrive."""
+
+    server: str
+    why: str
+    at: float
+    """When it was known, by `time.monotonic`."""
+
+
 @dataclass
 class Journal:
     """What the machine saw happen to itself."""
@@ -69,6 +81,7 @@ class Journal:
     """Pairs of run tokens: the machine ended the first because the second came. Only a dead server's run may be."""
     installs: int = 0
     boots: list[str] = field(default_factory=list)
+    lost_secrets: list[LostSecret] = field(default_factory=list)
 
 
 class Machine:
@@ -197,14 +210,17 @@ class Machine:
 
     async def _install(self, target_os: str) -> None:
         """What an installer does; a refusal of the server ends it, and the machine waits to be reset."""
+        server = self._servers()
         try:
-            secret = (await self._request("GET", f"/boot/{self.mac}/secret")).text
-        except httpx.HTTPStatusError as error:
-            if _try_later(error):
-                return
-            await asyncio.Event().wait()
-        except httpx.TransportError:
+            # It can be had once, so the installer would rather wait than ask again.
+            answer = await self._client.get(f"{server}/boot/{self.mac}/secret", timeout=SECRET_PATIENCE)
+            answer.raise_for_status()
+        except (httpx.TransportError, httpx.HTTPStatusError) as error:
+            if isinstance(error, httpx.HTTPStatusError) and not _try_later(error):
+                await asyncio.Event().wait()
+            self.journal.lost_secrets.append(LostSecret(server, f"{type(error).__name__}: {error}", time.monotonic()))
             return  # a file of its boot did not arrive: like any firmware, it boots once more
+        secret = answer.text
         try:
             await self._until_answered(lambda: self._request("GET", "/api/v2/install/config", token=secret))
         except httpx.HTTPStatusError:
