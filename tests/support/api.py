@@ -2,18 +2,19 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 from fastapi import FastAPI
-from tests.support.rack import Rack
+from tests.support.rack import ADMIN, Rack
 
 from rackwright.api.app import PREFIX, create_app
 from rackwright.api.context import Server
 from rackwright.api.serve import TOKEN_FILE, Options, running
 from rackwright.domain.people import UserRole
+from rackwright.store.nodes import get_node
 from rackwright.store.session import Session
 from rackwright.store.tokens import NewToken, create_token
 
@@ -56,7 +57,11 @@ class Site:
 
 @asynccontextmanager
 async def api_site(home: Path, url: str) -> AsyncIterator[Site]:
+    """On a database after its first start."""
     async with running(Options(home, url, test_barclamp=True, manual=True)) as server:
+        async with server.store.read() as session:
+            here = (await get_node(session, ADMIN)).id
+        server = replace(server, claimant=replace(server.claimant, node_id=here))
         yield Site(server, create_app(server), (home / TOKEN_FILE).read_text().strip())
 
 

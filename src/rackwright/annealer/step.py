@@ -13,7 +13,6 @@ from rackwright.annealer.hooks import Delivered, HookDispatcher
 from rackwright.annealer.logs import RunLogs
 from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.domain.sealed import masked
-from rackwright.domain.states import ACTIVE, PROPOSED
 from rackwright.domain.why import Reason
 from rackwright.jigs.base import Jig, Log
 from rackwright.store import run_life
@@ -21,7 +20,7 @@ from rackwright.store.hook_queue import waiting_calls
 from rackwright.store.locks import CAP_LOCK
 from rackwright.store.runs import Claimant, Finished, Pass, claim, settle
 from rackwright.store.session import Session, Store
-from rackwright.store.why import why
+from rackwright.store.why import waiting, why
 
 log = logging.getLogger(__name__)
 
@@ -88,13 +87,7 @@ async def _run(store: Store, jigs: Mapping[str, Jig], run: Run, logs: RunLogs, a
 
 
 async def _waiting(session: Session, cap: int) -> list[Reason]:
-    rows = await session.rows(
-        "SELECT id FROM node_roles WHERE state <> :active AND state <> :proposed ORDER BY cohort, id LIMIT :limit",
-        active=int(ACTIVE),
-        proposed=int(PROPOSED),
-        limit=SHOWN_WAITING,
-    )
-    return [(await why(session, row.id, cap))[0] for row in rows]
+    return [(await why(session, id, cap))[0] for id in await waiting(session, None, None, SHOWN_WAITING)]
 
 
 def is_instant(jig: Jig | None) -> bool:

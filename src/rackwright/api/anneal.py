@@ -1,14 +1,25 @@
-"""/api/v2/anneal"""
+"""/api/v2/anneal: how the work stands, a pass of it by hand, and how much of it at once."""
 
-from fastapi import APIRouter
-from pydantic import BaseModel
+from typing import Annotated, Literal
 
-from rackwright.annealer.step import step
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from rackwright.annealer.cap import DEFAULT_CAP, LARGEST
+from rackwright.annealer.step import StepReport, step
+from rackwright.api.answers import Resource, answer
 from rackwright.api.context import Reader, Writer
-from rackwright.api.reasons import ReasonOut
+from rackwright.api.etags import tag
+from rackwright.api.reasons import ReasonOut, cap_in_force
+from rackwright.api.writing import Editing, Posting, replayed, write
+from rackwright.store.deployments import root_id
 from rackwright.store.noderoles import counts_by_state
+from rackwright.store.session import Session
+from rackwright.store.settings import read_setting, write_setting
 
 router = APIRouter(prefix="/anneal", tags=["anneal"])
+
+Cap = int | Literal["auto"]
 
 
 class RanOut(BaseModel):
@@ -29,31 +40,106 @@ class StepOut(BaseModel):
     """What one pass did, and what waits for what."""
 
     ran: list[RanOut]
-    unchanged: list[int]
+    unchanged: list[int] = Field(description="Noderoles whose inputs are those of their last success.")
     hooks: list[HookOut]
     hooks_waiting: int
     waiting: list[ReasonOut]
 
 
+class StepIn(BaseModel):
+    """Which noderole to run."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    node_role: int | None = Field(None, ge=1, le=2**63 - 1, description="Just this one; none: whatever can run.")
+
+
 class StatusOut(BaseModel):
-    noderoles: dict[str, int]
-    cap: int
+    noderoles: dict[str, int] = Field(description="How many are in which state.", examples=[{"active": 40, "todo": 2}])
+    runs: dict[str, int] = Field(description="Runs that are not over, by state.", examples=[{"running": 2}])
+    cap: Cap
 
 
-@router.get("")
-async def get_anneal_status(caller: Reader) -> StatusOut:
+class CapIn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    cap: Annotated[int, Field(ge=1, le=LARGEST)] | Literal["auto"] = Field(
+        description="How many runs may execute at once; auto: found out by itself.", examples=[10]
+    )
+
+
+class CapOut(Resource):
+    """How many runs may execute at once."""
+
+    cap: Cap = Field(examples=["auto"])
+
+    @classmethod
+    def now(cls, cap: Cap) -> "CapOut":
+        return cls(etag=tag(cap), cap=cap)
+
+
+async def _cap(session: Session) -> Cap:
+    return await read_setting(session, "cap", DEFAULT_CAP)
+
+
+@router.get("", response_model=StatusOut)
+async def get_anneal_status(caller: Reader) -> Response:
+    """How many noderoles are in which state, what runs, and the cap."""
     async with caller.server.store.read() as session:
         counts = await counts_by_state(session)
-    return StatusOut(noderoles={state.label: count for state, count in counts.items()}, cap=caller.server.cap)
+        runs = await session.rows(
+            "SELECT state, count(*) AS n FROM runs WHERE state = 'queued' GROUP BY state"
+            " UNION ALL SELECT state, count(*) FROM runs WHERE state IN ('accepted', 'running') GROUP BY state"
+        )
+        cap = await _cap(session)
+    noderoles = {state.label: count for state, count in counts.items()}
+    return answer(StatusOut(noderoles=noderoles, runs={row.state: row.n for row in runs}, cap=cap))
 
 
-@router.post("/step")
-async def anneal_step(caller: Writer, node_role: int | None = None) -> StepOut:
-    """One pass by hand, or just one noderole."""
+@router.get("/cap", response_model=CapOut)
+async def get_anneal_cap(caller: Reader) -> Response:
+    """How many runs may execute at once."""
+    async with caller.server.store.read() as session:
+        return answer(CapOut.now(await _cap(session)))
+
+
+@router.put("/cap", response_model=CapOut)
+async def set_anneal_cap(caller: Writer, terms: Editing, body: CapIn) -> Response:
+    """Set how many runs may execute at once, from now on and on all servers."""
+
+    async def work(session: Session) -> CapOut:
+        await caller.authorize(session, await root_id(session))
+        await session.run("LOCK TABLE settings IN SHARE ROW EXCLUSIVE MODE")  # there may be no row to lock yet
+        terms.check(CapOut.now(await _cap(session)), "the cap")
+        await write_setting(session, "cap", body.cap)
+        return CapOut.now(body.cap)
+
+    return await write(caller, terms, work)
+
+
+@router.post("/step", response_model=StepOut)
+async def anneal_step(caller: Writer, terms: Posting, body: StepIn | None = None) -> Response:
+    """One pass by hand, or just one noderole. Answers when what it started is over."""
+    before = await replayed(caller, terms)
+    if before is not None:
+        return before
+
+    async def check(session: Session) -> int:
+        await caller.authorize(session, await root_id(session))
+        return await cap_in_force(session) or DEFAULT_CAP
+
+    cap = await caller.change(check)
     server = caller.server
-    report = await step(
-        server.store, server.jigs, server.claimant, server.cap, caller.principal.name, node_role, server.hooks
-    )
+    only = None if body is None else body.node_role
+    report = await step(server.store, server.jigs, server.claimant, cap, caller.principal.name, only, server.hooks)
+
+    async def told(_: Session) -> StepOut:
+        return _shown(report)
+
+    return await write(caller, terms, told)
+
+
+def _shown(report: StepReport) -> StepOut:
     return StepOut(
         ran=[
             RanOut(

@@ -5,9 +5,15 @@ from fastapi import FastAPI
 from rackwright import __version__
 from rackwright.api import (
     anneal,
+    attribs,
     boot,
+    catalogue,
+    deployment_roles,
     deployments,
+    docs,
     events,
+    graph,
+    groups,
     hook_calls,
     machines,
     me,
@@ -19,6 +25,7 @@ from rackwright.api import (
     problems,
     runs,
     sessions,
+    snapshots,
     tokens,
     users,
 )
@@ -32,20 +39,9 @@ from rackwright.api.trace import Traced
 PREFIX = "/api/v2"
 
 MODULES = (
-    machines,
-    nodes,
-    power,
-    deployments,
-    node_roles,
-    runs,
-    anneal,
-    hook_calls,
-    networks,
-    sessions,
-    me,
-    users,
-    tokens,
-    events,
+    *(machines, nodes, power, deployments, snapshots, deployment_roles, node_roles, attribs, runs, groups),
+    *(catalogue, networks, anneal, graph, hook_calls, docs),
+    *(sessions, me, users, tokens, events),
 )
 
 
@@ -54,8 +50,8 @@ def create_app(server: Server | None) -> FastAPI:
     app = FastAPI(
         title="Rackwright",
         version=__version__,
-        openapi_url=f"{PREFIX}/openapi.json",
-        docs_url=f"{PREFIX}/docs",
+        openapi_url=None,  # they are routes of ours, for people who say who they are
+        docs_url=None,
         redoc_url=None,
         generate_unique_id_function=openapi.operation_id,
         redirect_slashes=False,

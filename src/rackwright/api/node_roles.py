@@ -10,12 +10,10 @@ from rackwright.api.context import Caller, Reader, Writer
 from rackwright.api.etags import tag
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.patching import patch_body, read_patch
-from rackwright.api.reasons import ReasonOut
-from rackwright.api.types import Id, JsonMap
+from rackwright.api.reasons import ReasonOut, cap_in_force
+from rackwright.api.types import Id, JsonMap, shown
 from rackwright.api.writing import Editing, Posting, Terms, write
 from rackwright.domain.binding import PLACEHOLDER, BindPlan
-from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.sealed import masked
 from rackwright.store import noderoles, snapshots
 from rackwright.store.binding import bind_proposed, plan_binding
 from rackwright.store.deployments import get_deployment
@@ -70,7 +68,7 @@ class NodeRoleDetail(NodeRoleOut):
 
     @classmethod
     def near(cls, one: NodeRoleView, near: Around) -> "NodeRoleDetail":
-        more = {"wall": _shown(near.wall), "sysdata": _shown(near.sysdata)}
+        more = {"wall": shown(near.wall), "sysdata": shown(near.sysdata)}
         return cls.model_validate({**_common(one), **more, "parents": near.parents, "children": near.children})
 
 
@@ -89,13 +87,9 @@ def _common(one: NodeRoleView) -> dict[str, object]:
         "run_id": one.run_id,
         "doomed": one.doomed,
         "error": one.error,
-        "user_data": _shown(one.user_data),
-        "committed_data": _shown(one.committed_data),
+        "user_data": shown(one.user_data),
+        "committed_data": shown(one.committed_data),
     }
-
-
-def _shown(values: JsonObject) -> JsonObject:
-    return {key: masked(value) for key, value in values.items()}
 
 
 class NodeRoleEdit(BaseModel):
@@ -224,7 +218,7 @@ async def unbind_role(caller: Writer, terms: Editing, id: Id) -> Response:
 async def get_node_role_why(caller: Reader, id: Id) -> Response:
     """Why is this waiting? From the noderole down to what a person can do something about."""
     async with caller.server.store.read() as session:
-        chain = await why(session, id, caller.server.cap)
+        chain = await why(session, id, await cap_in_force(session))
     return answer_list([ReasonOut.of(reason) for reason in chain])
 
 

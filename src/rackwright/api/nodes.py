@@ -11,10 +11,9 @@ from rackwright.api.etags import tag
 from rackwright.api.node_roles import NodeRoleOut
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.patching import patch_body, read_patch
-from rackwright.api.types import JsonMap, Key, Line, Mac, NodeName, Uuid
+from rackwright.api.types import JsonMap, Key, Line, Mac, NodeName, Uuid, shown
 from rackwright.api.writing import Editing, Posting, write
 from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.sealed import masked
 from rackwright.store import nodes as stored
 from rackwright.store.deployments import SYSTEM, get_deployment
 from rackwright.store.machines import accept
@@ -98,7 +97,7 @@ class NodeDetail(NodeOut):
 
     @classmethod
     def of(cls, node: NodeRecord) -> "NodeDetail":
-        return cls.model_validate({**_common(node), "discovery": _shown(node.discovery)})
+        return cls.model_validate({**_common(node), "discovery": shown(node.discovery)})
 
 
 def _common(node: NodeRecord) -> JsonObject:
@@ -119,7 +118,7 @@ def _common(node: NodeRecord) -> JsonObject:
         "macs": [*node.macs],
         "uuid": node.uuid,
         "state": node.state.label,
-        "hint": _shown(node.hint),
+        "hint": shown(node.hint),
         "quirks": [*node.quirks],
         "stay_on": node.stay_on,
         "groups": [*node.groups],
@@ -129,10 +128,6 @@ def _common(node: NodeRecord) -> JsonObject:
 def _tag(node: NodeRecord) -> str:
     told = (node.name, node.description, node.available, node.deployment_id, node.stay_on, node.hint)
     return tag(node.id, *told, node.quirks, node.macs, node.uuid, node.groups)
-
-
-def _shown(values: JsonObject) -> JsonObject:
-    return {key: masked(value) for key, value in values.items()}
 
 
 @router.get("", response_model=Page[NodeOut])

@@ -1,8 +1,17 @@
-"""How a reason for waiting is shown, wherever one is."""
+"""How a reason for waiting is shown, wherever one is, and the cap that may be one."""
 
 from pydantic import BaseModel
 
+from rackwright.annealer.cap import AUTO, DEFAULT_CAP
 from rackwright.domain.why import Reason
+from rackwright.store.session import Session
+from rackwright.store.settings import read_setting
+
+
+async def cap_in_force(session: Session) -> int | None:
+    """How many runs may execute at once; None: that is found out as they run."""
+    cap: int | str = await read_setting(session, "cap", DEFAULT_CAP)
+    return None if cap == AUTO else int(cap)
 
 
 class ReasonOut(BaseModel):

@@ -6,8 +6,10 @@ from typing import Annotated
 from fastapi import Path
 from pydantic import AfterValidator, Field, JsonValue
 
+from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Invalid
 from rackwright.domain.names import check_mac, check_name, check_node_name, check_uuid
+from rackwright.domain.sealed import masked
 
 LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 JsonMap = dict[str, JsonValue]
@@ -41,6 +43,13 @@ Mac = Annotated[
     Field(max_length=40, json_schema_extra={"pattern": "^([0-9a-f]{2}:){5}[0-9a-f]{2}$"}),
 ]
 Uuid = Annotated[str, AfterValidator(_saying(check_uuid)), Field(max_length=64, json_schema_extra={"format": "uuid"})]
+
+
+def shown(values: JsonObject) -> JsonObject:
+    """Data as people may see it: secrets masked."""
+    return {key: masked(value) for key, value in values.items()}
+
+
 Id = Annotated[int, Path(ge=1, le=2**63 - 1)]
 Key = Annotated[str, Path(min_length=1, max_length=300, description="Its name or its id.")]
 Line = Annotated[str, Field(max_length=1000)]

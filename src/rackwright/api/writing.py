@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from rackwright.api.answers import Resource, answer
 from rackwright.api.context import Caller
 from rackwright.api.etags import check_if_match, parse_if_match
-from rackwright.store.idempotency import KeptAnswer, claim_key, keep_answer
+from rackwright.store.idempotency import KeptAnswer, claim_key, keep_answer, kept_answer
 from rackwright.store.session import Session
 
 Work = Callable[[Session], Awaitable[BaseModel | None]]
@@ -86,13 +86,26 @@ async def write(
         owner = caller.principal.name
         kept = await claim_key(session, owner, terms.key, terms.request)
         if kept is not None:
-            return Response(kept.body, kept.status, {**kept.headers, "Idempotency-Replayed": "true"})
+            return _again(kept)
         response = _rendered(await work(session), status, location)
         headers = {name: value for name, value in response.headers.items() if name != "content-length"}
         await keep_answer(session, owner, terms.key, KeptAnswer(response.status_code, headers, bytes(response.body)))
         return response
 
     return await caller.change(once, graph=graph)
+
+
+async def replayed(caller: Caller, terms: Terms) -> Response | None:
+    """The answer that this request got before: for what cannot be done in one transaction, asked before it is done."""
+    if terms.key is None:
+        return None
+    async with caller.server.store.read() as session:
+        kept = await kept_answer(session, caller.principal.name, terms.key, terms.request)
+    return None if kept is None else _again(kept)
+
+
+def _again(kept: KeptAnswer) -> Response:
+    return Response(kept.body, kept.status, {**kept.headers, "Idempotency-Replayed": "true"})
 
 
 def _rendered(made: BaseModel | None, status: int, location: Callable[[BaseModel], str] | None) -> Response:

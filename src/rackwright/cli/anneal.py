@@ -19,7 +19,7 @@ def status(json: Json = False) -> None:
 @app.command()
 def step(noderole: Annotated[int | None, typer.Argument(help="Just this one.")] = None, json: Json = False) -> None:
     """One pass by hand: what can run, runs once."""
-    done = Client().call("POST", "/anneal/step", node_role=noderole)
+    done = Client().call("POST", "/anneal/step", {"node_role": noderole})
     if json:
         show(done, (), json)
         return

@@ -12,6 +12,7 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.store.events import emit
 from rackwright.store.hook_calls import HOOK_CHANNEL, queue_jig_active
+from rackwright.store.listing import Column, Filter, Listing
 from rackwright.store.session import Session
 
 MAX_ERROR = 4000
@@ -173,17 +174,39 @@ async def next_due(session: Session) -> float | None:
 # --- for people
 
 
-_FAILING = """
+_SELECT_CALLS = """
 SELECT id, kind, handler, hook, subject, subject_id,
        coalesce(view ->> 'name', (view ->> 'role') || ' on ' || (view -> 'node' ->> 'name'), '') AS name,
        state, attempts, error, queued_at, not_before
-FROM hook_calls WHERE error <> ''
+FROM hook_calls
 """
+
+
+HOOK_CALLS = Listing(
+    "hook_calls",
+    {
+        "id": Column("id", Filter.NUMBER, sort="bigint"),
+        "kind": Column("kind", Filter.CHOICE, choices={kind: kind for kind in ("role", "jig")}),
+        "handler": Column("handler", says="The role or jig that is called"),
+        "hook": Column("hook"),
+        "state": Column("state", Filter.CHOICE, choices={state: state for state in ("waiting", "running", "failed")}),
+        "node_id": Column("node_id", Filter.NUMBER),
+        "queued_at": Column("queued_at", Filter.TIME, sort="timestamptz"),
+    },
+    default="-id",
+    id="id",
+)
+
+FAILED = "error <> ''"
+
+
+async def select_calls(session: Session, where: str, **values: object) -> list[FailingCall]:
+    return [FailingCall(**row._mapping) for row in await session.rows(f"{_SELECT_CALLS} {where}", **values)]
 
 
 async def failing_calls(session: Session) -> list[FailingCall]:
     """Calls that failed, the newest first."""
-    return [FailingCall(**row._mapping) for row in await session.rows(f"{_FAILING} ORDER BY id DESC LIMIT 1000")]
+    return await select_calls(session, f"WHERE {FAILED} ORDER BY id DESC LIMIT 1000")
 
 
 async def waiting_calls(session: Session) -> int:

@@ -44,12 +44,21 @@ async def claim_key(session: Session, owner: str, key: str, request: bytes) -> K
     )
     if claimed:
         return None
+    kept = await kept_answer(session, owner, key, request)
+    assert kept is not None, "what kept us from claiming the key is committed"
+    return kept
+
+
+async def kept_answer(session: Session, owner: str, key: str, request: bytes) -> KeptAnswer | None:
+    """The answer that this request got before, if it did."""
     kept = await session.row(
-        "SELECT request, status, headers, body FROM kept_answers WHERE owner = :owner AND key = :key",
+        "SELECT request, status, headers, body FROM kept_answers"
+        f" WHERE owner = :owner AND key = :key AND at > now() - {KEPT}",
         owner=owner,
         key=key,
     )
-    assert kept is not None, "what kept us from claiming the key is committed"
+    if kept is None:
+        return None
     if bytes(kept.request) != request:
         raise KeyReused
     return KeptAnswer(kept.status, kept.headers, bytes(kept.body))

@@ -48,6 +48,13 @@ async def edit_node(session: Session, node: NodeRecord, wanted: NodeChanges) -> 
     )
 
 
+async def set_hint(session: Session, node: NodeRecord, hint: JsonObject) -> None:
+    """Set what a person wishes of a node. It is locked, and `node` is what it is."""
+    catalogue = (await session.catalogue()).catalogue
+    own = [attrib for attrib in catalogue.attribs.values() if attrib.role is None]
+    await update_node(session, node.id, {"hint": checked_edit(session.store.vault, own, node.hint, hint)})
+
+
 async def _set_identity(session: Session, node: NodeRecord, macs: Sequence[str], uuid: str | None) -> None:
     """By what the machine is found again. What is another node's already is a conflict."""
     macs = sorted(set(macs))

@@ -16,6 +16,7 @@ from rackwright.store.deployments import DeploymentRecord, get_deployment
 from rackwright.store.edited import checked_edit
 from rackwright.store.events import emit
 from rackwright.store.hook_calls import ask_deployment_roles
+from rackwright.store.listing import Column, Filter, Listing
 from rackwright.store.noderole_views import NodeRoleView
 from rackwright.store.noderoles import deletable, erase
 from rackwright.store.session import Session
@@ -25,6 +26,7 @@ from rackwright.store.session import Session
 class SnapshotRecord:
     id: int
     deployment_id: int
+    deployment: str
     state: str
     base_id: int | None
     revision: int
@@ -33,20 +35,40 @@ class SnapshotRecord:
     committed_at: datetime | None
 
 
-_SELECT = "SELECT id, deployment_id, state, base_id, revision, comment, created_at, committed_at FROM snapshots"
+_SELECT = """
+SELECT s.id, s.deployment_id, d.name AS deployment, s.state, s.base_id, s.revision, s.comment, s.created_at,
+       s.committed_at
+FROM snapshots s JOIN deployments d ON d.id = s.deployment_id
+"""
+
+SNAPSHOTS = Listing(
+    "snapshots",
+    {
+        "id": Column("s.id", Filter.NUMBER, sort="bigint"),
+        "deployment": Column("d.name", Filter.REFERENCE, "d.id", sort="text"),
+        "state": Column("s.state", Filter.CHOICE, choices={state: state for state in ("proposed", "head", "archived")}),
+        "created_at": Column("s.created_at", Filter.TIME, sort="timestamptz"),
+        "committed_at": Column("s.committed_at", Filter.TIME),
+    },
+    default="-id",
+    id="s.id",
+)
+
+
+async def select_snapshots(session: Session, where: str, **values: object) -> list[SnapshotRecord]:
+    return [SnapshotRecord(**row._mapping) for row in await session.rows(f"{_SELECT} {where}", **values)]
 
 
 async def get_snapshot(session: Session, id: int) -> SnapshotRecord:
-    found = await session.row(f"{_SELECT} WHERE id = :id", id=id)
-    if found is None:
+    found = await select_snapshots(session, "WHERE s.id = :id", id=id)
+    if not found:
         raise NotFound("snapshot", id)
-    return SnapshotRecord(**found._mapping)
+    return found[0]
 
 
 async def list_snapshots(session: Session, deployment_id: int) -> list[SnapshotRecord]:
     """The time line, newest first."""
-    found = await session.rows(f"{_SELECT} WHERE deployment_id = :id ORDER BY id DESC", id=deployment_id)
-    return [SnapshotRecord(**row._mapping) for row in found]
+    return await select_snapshots(session, "WHERE s.deployment_id = :id ORDER BY s.id DESC", id=deployment_id)
 
 
 async def propose(session: Session, deployment: DeploymentRecord) -> int:

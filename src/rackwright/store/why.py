@@ -2,7 +2,7 @@
 
 from rackwright.domain.errors import NotFound
 from rackwright.domain.install import Stage
-from rackwright.domain.states import ACTIVE, NodeRoleState
+from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState
 from rackwright.domain.why import OpenInstall, Reason, Situation, reason
 from rackwright.store.boot import lagging_providers
 from rackwright.store.session import Session
@@ -42,6 +42,21 @@ async def why(session: Session, node_role_id: int, cap: int | None = None) -> li
         chain.append(reason(await _situation(session, at, cap)))
         at = chain[-1].next_id
     return chain
+
+
+async def waiting(session: Session, deployment_id: int | None, node_id: int | None, limit: int) -> list[int]:
+    """The first noderoles that are committed and not ACTIVE: there, or anywhere."""
+    rows = await session.rows(
+        "SELECT id FROM node_roles WHERE state <> :active AND state <> :proposed"
+        " AND (CAST(:deployment AS bigint) IS NULL OR deployment_id = :deployment)"
+        " AND (CAST(:node AS bigint) IS NULL OR node_id = :node) ORDER BY cohort, id LIMIT :limit",
+        active=int(ACTIVE),
+        proposed=int(PROPOSED),
+        deployment=deployment_id,
+        node=node_id,
+        limit=limit,
+    )
+    return [row.id for row in rows]
 
 
 async def _situation(session: Session, id: int, cap: int | None) -> Situation:

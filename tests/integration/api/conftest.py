@@ -8,8 +8,8 @@ from tests.support.api import Api, Site, api_site
 
 
 @pytest.fixture
-async def site(migrated_url: str, tmp_path: Path) -> AsyncIterator[Site]:
-    async with api_site(tmp_path, migrated_url) as site:
+async def site(started_url: str, tmp_path: Path) -> AsyncIterator[Site]:
+    async with api_site(tmp_path, started_url) as site:
         yield site
 
 

@@ -1,0 +1,123 @@
+"""/api/v2/deployment_roles: what people want of a role in a whole deployment."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from rackwright.api.answers import Fields, Page, Resource, answer
+from rackwright.api.context import Reader, Writer
+from rackwright.api.etags import tag
+from rackwright.api.paging import Asked, page, parameters
+from rackwright.api.patching import patch_body, read_patch
+from rackwright.api.types import Id, JsonMap, shown
+from rackwright.api.writing import Editing, Posting, write
+from rackwright.store import deployment_roles as stored
+from rackwright.store import snapshots
+from rackwright.store.deployment_roles import DEPLOYMENT_ROLES, DeploymentRoleRecord, select_deployment_roles
+from rackwright.store.deployments import lock_deployment
+from rackwright.store.session import Session
+
+router = APIRouter(prefix="/deployment_roles", tags=["deployment_roles"])
+
+
+class DeploymentRoleIn(BaseModel):
+    """A role for a deployment, to set its data before anything is bound."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    deployment: str = Field(max_length=63, examples=["web"])
+    role: str = Field(max_length=63, examples=["provisioner-os-install"])
+
+
+class DeploymentRoleEdit(BaseModel):
+    """What people change of a role in a deployment."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    data: JsonMap
+
+
+class DeploymentRoleOut(Resource):
+    """A role in a deployment, with what is wanted of it there."""
+
+    id: int
+    deployment: str
+    deployment_id: int
+    role: str
+    role_id: int
+    template: JsonMap = Field(description="What the role says by itself.")
+    wall: JsonMap = Field(description="What its hooks set.")
+    data: JsonMap = Field(description="What people want: in the open proposal if there is one.")
+    committed_data: JsonMap = Field(description="The same as committed, which is what is in force.")
+
+    @classmethod
+    def of(cls, one: DeploymentRoleRecord) -> "DeploymentRoleOut":
+        return cls(
+            etag=tag(one.id, one.data, one.committed_data),
+            id=one.id,
+            deployment=one.deployment,
+            deployment_id=one.deployment_id,
+            role=one.role,
+            role_id=one.role_id,
+            template=shown(one.template),
+            wall=shown(one.wall),
+            data=shown(one.data),
+            committed_data=shown(one.committed_data),
+        )
+
+
+@router.get("", response_model=Page[DeploymentRoleOut])
+async def list_deployment_roles(
+    caller: Reader, asked: Annotated[Asked, Depends(parameters(DEPLOYMENT_ROLES))]
+) -> Response:
+    """All roles of all deployments, or those that fit."""
+    async with caller.server.store.read() as session:
+        return await page(session, asked, select_deployment_roles, DeploymentRoleOut, DeploymentRoleOut.of)
+
+
+@router.post("", status_code=201, response_model=DeploymentRoleOut)
+async def add_deployment_role(caller: Writer, terms: Posting, body: DeploymentRoleIn) -> Response:
+    """Give a deployment a role in its open proposal, to set the role's data before anything is bound."""
+
+    async def work(session: Session) -> DeploymentRoleOut:
+        deployment = await lock_deployment(session, body.deployment)
+        await caller.authorize(session, deployment.id)
+        await snapshots.add_role(session, deployment, body.role)
+        return DeploymentRoleOut.of(await stored.find_deployment_role(session, deployment.id, body.role))
+
+    return await write(caller, terms, work, graph=True, status=201, location=_location)
+
+
+def _location(made: BaseModel) -> str:
+    assert isinstance(made, DeploymentRoleOut)
+    return f"/api/v2/deployment_roles/{made.id}"
+
+
+@router.get("/{id}", response_model=DeploymentRoleOut)
+async def get_deployment_role(caller: Reader, id: Id, fields: Fields) -> Response:
+    """A role in a deployment."""
+    async with caller.server.store.read() as session:
+        return answer(DeploymentRoleOut.of(await stored.get_deployment_role(session, id)), fields=fields)
+
+
+@router.patch(
+    "/{id}",
+    response_model=DeploymentRoleOut,
+    openapi_extra=patch_body(DeploymentRoleEdit, {"data": {"provisioner": {"target_os": "debian-12"}}}),
+)
+async def update_deployment_role(caller: Writer, terms: Editing, id: Id, request: Request) -> Response:
+    """Change what people want of the role in this deployment: in the open proposal, and in force once that is
+    committed. In the system deployment it is in force at once."""
+    patch = await read_patch(request)
+
+    async def work(session: Session) -> DeploymentRoleOut:
+        found = await stored.get_deployment_role(session, id)
+        await lock_deployment(session, found.deployment_id)
+        await caller.authorize(session, found.deployment_id)
+        found = await stored.get_deployment_role(session, id)
+        terms.check(DeploymentRoleOut.of(found), f"{found.role} in {found.deployment}")
+        wanted = patch.apply(DeploymentRoleEdit.model_construct(data=found.data))
+        return DeploymentRoleOut.of(await stored.edit_data(session, found, wanted.data))
+
+    return await write(caller, terms, work)

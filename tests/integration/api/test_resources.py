@@ -1,0 +1,431 @@
+"""Each resource over the API, as people use it."""
+
+import asyncio
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.support.api import Api, Site, ok, refused
+from tests.support.rack import ADMIN
+
+from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power
+from rackwright.store.run_life import append_logs
+
+NODE = "n1.rack.example"
+
+
+async def _deployed(site: Site, api: Api, role: str = "test-child") -> int:
+    """A role committed on a node in deployment web; its noderole."""
+    ok(await api.post("/nodes", json={"name": NODE, "alive": True}), 201)
+    ok(await api.post("/deployments", json={"name": "web"}), 201)
+    bound = ok(await api.post("/node_roles", json={"node": NODE, "role": role, "deployment": "web"}), 201)
+    ok(await api.post("/deployments/web/commit", json={}))
+    return int(bound["id"])
+
+
+# --- binding and the time line
+
+
+async def test_a_dry_run_says_what_binding_would_do_and_does_nothing(api: Api) -> None:
+    ok(await api.post("/nodes", json={"name": NODE}), 201)
+    ok(await api.post("/deployments", json={"name": "web"}), 201)
+    binding = {"node": NODE, "role": "test-child", "deployment": "web"}
+    tried = ok(await api.post("/node_roles?dry_run=true", json=binding), 201)
+    assert tried["id"] is None
+    assert {one["id"] for one in tried["created"]} == {None}
+    assert ok(await api.get("/node_roles?deployment=web"))["items"] == []
+    done = ok(await api.post("/node_roles", json=binding), 201)
+    assert [(one["role"], one["node"]) for one in done["created"]] == [
+        (one["role"], one["node"]) for one in tried["created"]
+    ]
+    assert done["id"] in {one["id"] for one in done["created"]}
+
+
+async def test_the_time_line_of_a_deployment_is_walked_there_and_back(site: Site, api: Api) -> None:
+    noderole = await _deployed(site, api)
+    first = ok(await api.get("/deployments/web"))["head_id"]
+    ok(await api.post("/deployments/web/propose"))
+    refused(await api.post("/deployments/web/propose"), 409, "proposal-exists")
+    ok(await api.delete(f"/node_roles/{noderole}"), 204)
+    difference = ok(await api.get("/deployments/web/diff"))
+    assert {"node": NODE, "role": "test-child"} in difference["bindings_removed"]
+    plan = ok(await api.post("/deployments/web/plan"))
+    assert "test-child" in [line["role"] for line in plan["removed"]]
+    ok(await api.post("/deployments/web/commit", json={"digest": plan["digest"], "comment": "off with it"}))
+    assert (await api.get(f"/node_roles/{noderole}")).status_code == 404
+    back = ok(await api.post("/deployments/web/rollback", json={"snapshot": first}))
+    assert back["not_restorable"] == []
+    listed = ok(await api.get("/snapshots?deployment=web"))["items"]
+    assert [one["state"] for one in listed] == ["proposed", "head", "archived"]
+    assert listed[1]["comment"] == "off with it"
+    detail = ok(await api.get(f"/snapshots/{listed[0]['id']}"))
+    assert {"node": NODE, "role": "test-child", "data": {}} in detail["bindings"]
+    ok(await api.post("/deployments/web/discard"))
+    held = ok(await api.post("/deployments/web/recall"))
+    assert held["held"] is True
+    assert ok(await api.post("/deployments/web/discard"))["held"] is False
+
+
+async def test_deployments_form_a_tree(api: Api) -> None:
+    ok(await api.post("/deployments", json={"name": "web"}), 201)
+    ok(await api.post("/deployments", json={"name": "shop", "parent": "web"}), 201)
+    tree = ok(await api.get("/deployments/system/tree"))
+    [web] = tree["children"]
+    assert (web["name"], web["parent"], [one["name"] for one in web["children"]]) == ("web", "system", ["shop"])
+    refused(await api.delete("/deployments/web"), 409, "has-children")
+    ok(await api.delete("/deployments/shop"), 204)
+    ok(await api.delete("/deployments/web"), 204)
+
+
+async def test_the_graph_has_the_noderoles_and_who_stands_on_whom(site: Site, api: Api) -> None:
+    noderole = await _deployed(site, api)
+    detail = ok(await api.get(f"/node_roles/{noderole}"))
+    for path in ("/graph", "/deployments/web/graph"):
+        graph = ok(await api.get(path))
+        assert graph["whole"] is True
+        assert {(edge["parent"], edge["child"]) for edge in graph["edges"]} >= {
+            (parent, noderole) for parent in detail["parents"]
+        }
+        assert set(detail["parents"]) | {noderole} <= {one["id"] for one in graph["vertices"]}
+    assert ok(await api.get("/graph?limit=1"))["whole"] is False
+
+
+# --- nodes
+
+
+async def test_a_node_moves_where_the_model_lets_it(api: Api) -> None:
+    ok(await api.post("/nodes", json={"name": NODE}), 201)
+    ok(await api.post("/deployments", json={"name": "web"}), 201)
+    assert ok(await api.post(f"/nodes/{NODE}/move", json={"deployment": "web"}))["deployment"] == "web"
+    refused(await api.post(f"/nodes/{NODE}/move", json={"deployment": "nowhere"}), 404, "not-found")
+
+
+async def test_macs_and_uuid_can_be_changed_but_not_to_another_nodes(api: Api) -> None:
+    mac, other = "52:54:00:00:00:01", "52:54:00:00:00:02"
+    ok(await api.post("/nodes", json={"name": NODE, "macs": [mac]}), 201)
+    ok(await api.post("/nodes", json={"name": "n2.rack.example", "macs": [other]}), 201)
+    problem = refused(await api.patch(f"/nodes/{NODE}", json={"macs": [mac, other]}), 409, "already-exists")
+    assert "n2.rack.example" in problem["detail"]
+    third = "52-54-00-00-00-0A"
+    assert ok(await api.patch(f"/nodes/{NODE}", json={"macs": [third]}))["macs"] == ["52:54:00:00:00:0a"]
+    assert ok(await api.get("/nodes?mac=52:54:00:00:00:0a"))["items"][0]["name"] == NODE
+    ok(await api.patch("/nodes/n2.rack.example", json={"macs": [other, mac]}))
+
+
+async def test_only_a_node_with_an_install_can_be_reinstalled(site: Site, api: Api) -> None:
+    ok(await api.post("/nodes", json={"name": NODE}), 201)
+    refused(await api.post(f"/nodes/{NODE}/reinstall"), 404, "not-found")
+
+
+async def test_a_phantom_cannot_be_edited_deleted_or_powered(api: Api) -> None:
+    phantom = "system.services.internal"
+    refused(await api.patch(f"/nodes/{phantom}", json={"description": "x"}), 409, "phantom-node")
+    refused(await api.patch(f"/nodes/{phantom}", json={"macs": ["52:54:00:00:00:01"]}), 409, "phantom-node")
+    refused(await api.delete(f"/nodes/{phantom}"), 409, "phantom-node")
+    refused(await api.get(f"/nodes/{phantom}/power"), 409, "phantom-node")
+    refused(await api.delete(f"/nodes/{ADMIN}"), 409, "last-admin-node")
+
+
+class Bmc:
+    """A controller that remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.power = Power.OFF
+        self.broken = False
+
+    async def status(self, node: HammerNode) -> Power:
+        if self.broken:
+            raise HammerFailed("it does not answer")
+        return self.power
+
+    async def on(self, node: HammerNode) -> None:
+        self.asked.append("on")
+        self.power = Power.ON
+
+    async def off(self, node: HammerNode) -> None:
+        self.asked.append("off")
+        self.power = Power.OFF
+
+    async def reset(self, node: HammerNode) -> None:
+        self.asked.append("reset")
+
+    async def boot_device(self, node: HammerNode, device: BootDevice) -> None:
+        self.asked.append(f"boot {device}")
+
+
+async def test_power_goes_through_the_nodes_hammer_and_once_a_key(
+    site: Site, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bmc = Bmc()
+    monkeypatch.setattr(site.server.installs, "reach", replace(site.server.installs.reach, hammer=lambda _: bmc))
+    ok(await api.post("/nodes", json={"name": NODE}), 201)
+    assert ok(await api.get(f"/nodes/{NODE}/power")) == {"node": NODE, "power": "off"}
+    body, headers = {"action": "on", "boot": "network"}, {"Idempotency-Key": "k"}
+    for _ in range(2):
+        assert ok(await api.post(f"/nodes/{NODE}/power", json=body, headers=headers))["power"] == "on"
+    assert bmc.asked == ["boot network", "on"]
+    refused(await api.post(f"/nodes/{NODE}/power", json={"action": "explode"}), 422, "invalid")
+    bmc.broken = True
+    assert "does not answer" in refused(await api.get(f"/nodes/{NODE}/power"), 502, "hammer-failed")["detail"]
+
+
+# --- data and attribs
+
+
+async def test_what_people_want_of_a_noderole_is_edited_in_the_proposal(site: Site, api: Api) -> None:
+    noderole = await _deployed(site, api)
+    path = f"/node_roles/{noderole}"
+    refused(await api.patch(path, json={"user_data": {"x": 1}}), 409, "nothing-proposed")
+    ok(await api.post("/deployments/web/propose"))
+    first = await api.get(path)
+    changed = ok(await api.patch(path, json={"user_data": {"x": 1}}, headers={"If-Match": first.headers["etag"]}))
+    assert (changed["user_data"], changed["committed_data"]) == ({"x": 1}, {})
+    stale = await api.patch(path, json={"user_data": {"x": 2}}, headers={"If-Match": first.headers["etag"]})
+    refused(stale, 412, "stale")
+    ok(await api.post("/deployments/web/commit", json={}))
+    assert ok(await api.get(path))["committed_data"] == {"x": 1}
+
+
+async def _attribs(api: Api, path: str) -> dict[str, Any]:
+    return {one["name"]: one for one in ok(await api.get(f"{path}/attribs"))["items"]}
+
+
+async def test_an_attrib_is_read_with_where_it_comes_from_and_written_if_it_fits(site: Site, api: Api) -> None:
+    await site.rack.import_text(BARCLAMP)
+    noderole = await _deployed(site, api, "tuned")
+    own, home = f"/node_roles/{noderole}/attribs/port", "/deployments/web/attribs/port"
+    assert ok(await api.get(own))["source"] == "default"
+    assert ok(await api.get(own))["value"] == 80
+    ok(await api.post("/deployments/web/propose"))
+    assert ok(await api.put(home, json={"value": 81}))["source"] == "deployment"
+    assert (ok(await api.get(own))["value"], ok(await api.get(own))["source"]) == (81, "deployment")
+    written = ok(await api.put(own, json={"value": 82}))
+    assert (written["value"], written["source"]) == (82, "user")
+    assert [(one["source"], one["value"]) for one in written["layers"]] == [
+        ("default", 80),
+        ("deployment", 81),
+        ("user", 82),
+    ]
+    problem = refused(await api.put(own, json={"value": "many"}), 422, "invalid")
+    assert problem["pointer"].startswith("/value")
+    assert "port" in problem["detail"]
+    refused(await api.put(f"/node_roles/{noderole}/attribs/found", json={"value": 1}), 422, "invalid")
+    back = ok(await api.delete(own))
+    assert (back["value"], back["source"]) == (81, "deployment")
+    refused(await api.get(f"/node_roles/{noderole}/attribs/nothing"), 404, "not-found")
+    assert set(await _attribs(api, f"/node_roles/{noderole}")) == {"port", "found", "word"}
+    assert "port" in await _attribs(api, "/deployments/web")
+
+
+async def test_secrets_are_masked_everywhere_and_survive_being_sent_back_masked(site: Site, api: Api) -> None:
+    await site.rack.import_text(BARCLAMP)
+    noderole = await _deployed(site, api, "tuned")
+    ok(await api.post("/deployments/web/propose"))
+    place = f"/node_roles/{noderole}"
+    answers = [await api.put(f"{place}/attribs/word", json={"value": "open sesame"})]
+    seen = ok(await api.get(place))["user_data"]
+    assert seen == {"tuned": {"word": "********"}}
+    answers.append(await api.patch(place, json={"user_data": {**seen, "more": 1}}))
+    answers += [await api.get(f"{place}{end}") for end in ("", "/attribs", "/attribs/word")]
+    answers += [await api.get(path) for path in ("/node_roles", "/deployments/web/attribs", "/attribs/word")]
+    [proposed] = ok(await api.get("/snapshots?deployment=web&state=proposed"))["items"]
+    answers.append(await api.get(f"/snapshots/{proposed['id']}"))
+    for one in answers:
+        ok(one)
+        assert "sesame" not in one.text
+        assert "$sealed" not in one.text
+    ok(await api.post("/deployments/web/commit", json={}))
+    staged = await site.rack.staged("n1", "tuned")
+    assert site.server.store.vault.open_input(staged)["tuned"] == {"word": "open sesame", "port": 80}
+    ok(await api.post("/deployments/web/propose"))
+    forged = {"$sealed": "1:AAAA", "fingerprint": "x"}
+    refused(await api.patch(place, json={"user_data": {"tuned": {"word": forged}}}), 422, "invalid")
+
+
+async def test_a_wish_for_a_node_wins_over_what_it_reports(site: Site, api: Api) -> None:
+    await site.rack.import_text(BARCLAMP)
+    ok(await api.post("/nodes", json={"name": NODE}), 201)
+    place = f"/nodes/{NODE}/attribs/rack-height"
+    assert ok(await api.get(place))["source"] is None
+    assert ok(await api.put(place, json={"value": 7}))["source"] == "hint"
+    assert ok(await api.get(f"/nodes/{NODE}"))["hint"] == {"place": {"height": 7}}
+    refused(await api.put(place, json={"value": -1}), 422, "invalid")
+    wrong = await api.patch(f"/nodes/{NODE}", json={"hint": {"place": {"height": "high"}}})
+    assert refused(wrong, 422, "invalid")["pointer"] == "/place/height"
+    assert ok(await api.delete(place))["value"] is None
+    assert set(await _attribs(api, f"/nodes/{NODE}")) >= {"rack-height"}
+
+
+async def test_data_of_a_role_is_edited_in_the_proposal_and_in_the_system_deployment_in_place(
+    site: Site, api: Api
+) -> None:
+    await _deployed(site, api)
+    [own] = ok(await api.get("/deployment_roles?deployment=web&role=test-child"))["items"]
+    path = f"/deployment_roles/{own['id']}"
+    refused(await api.patch(path, json={"data": {"x": 1}}), 409, "nothing-proposed")
+    ok(await api.post("/deployments/web/propose"))
+    changed = ok(await api.patch(path, json={"data": {"x": 1}}))
+    assert (changed["data"], changed["committed_data"]) == ({"x": 1}, {})
+    body = {"deployment": "web", "role": "provisioner-os-install"}
+    assert ok(await api.post("/deployment_roles", json=body), 201)["role"] == "provisioner-os-install"
+    await _until_active(api)
+    [system] = ok(await api.get("/deployment_roles?deployment=system&role=crowbar-managed-node"))["items"]
+    changed = ok(await api.patch(f"/deployment_roles/{system['id']}", json={"data": {"y": 2}}))
+    assert changed["committed_data"] == {"y": 2}
+    [noderole] = ok(await api.get(f"/node_roles?node={NODE}&role=crowbar-managed-node"))["items"]
+    assert noderole["state"] == "todo", "whoever takes it runs again"
+
+
+async def _until_active(api: Api) -> None:
+    while ok(await api.post("/anneal/step"))["ran"]:
+        pass
+
+
+# --- runs
+
+
+async def test_runs_are_listed_shown_and_their_logs_read_from_any_place(site: Site, api: Api) -> None:
+    noderole = await _deployed(site, api)
+    await _until_active(api)
+    [run] = ok(await api.get(f"/runs?node_role_id={noderole}"))["items"]
+    assert (run["state"], run["role"], run["node"], run["deployment"]) == ("succeeded", "test-child", NODE, "web")
+    assert ok(await api.get(f"/runs/{run['id']}")) == run
+    newest = ok(await api.get("/runs?limit=2"))["items"]
+    assert newest[0]["id"] > newest[1]["id"]
+    await site.rack.do(lambda session: append_logs(session, [(run["id"], "one\n"), (run["id"], "two\n")]))
+    log = await api.get(f"/runs/{run['id']}/log")
+    assert (log.text, log.headers["content-type"]) == ("one\ntwo\n", "text/plain; charset=utf-8")
+    await site.rack.do(lambda session: append_logs(session, [(run["id"], "three\n")]))
+    assert (await api.get(f"/runs/{run['id']}/log?after={log.headers['log-position']}")).text == "three\n"
+    tail = await api.get(f"/runs/{run['id']}/log/tail", headers={"Last-Event-ID": "1"})
+    assert _events(tail.text) == [("log", "2", "two\n"), ("log", "3", "three\n"), ("end", "3", "succeeded")]
+    refused(await api.post(f"/runs/{run['id']}/cancel"), 409, "not-retryable")
+    refused(await api.get("/runs/999999"), 404, "not-found")
+
+
+def _events(text: str) -> list[tuple[str, str, str]]:
+    found = []
+    for block in text.split("\n\n"):
+        lines = dict(line.split(": ", 1) for line in block.splitlines() if line and not line.startswith(":"))
+        if lines:
+            found.append((lines["event"], lines["id"], json.loads(lines["data"])))
+    return found
+
+
+async def test_a_log_is_followed_while_it_grows_and_the_run_can_be_cancelled(site: Site, api: Api) -> None:
+    await _deployed(site, api)
+    [run, *_] = await site.rack.claim()
+    follower = asyncio.create_task(api.get(f"/runs/{run.id}/log/tail"))
+    await site.rack.do(lambda session: append_logs(session, [(run.id, "working\n")]))
+    assert ok(await api.post(f"/runs/{run.id}/cancel"))["state"] == "cancelled"
+    events = _events((await follower).text)
+    assert events == [("log", "1", "working\n"), ("end", "1", "cancelled")]
+    failed = ok(await api.get(f"/node_roles/{run.node_role_id}"))
+    assert (failed["state"], failed["error"]) == ("error", "cancelled by admin")
+    assert ok(await api.post(f"/node_roles/{run.node_role_id}/retry"))["state"] == "todo"
+
+
+# --- the rest
+
+
+async def test_groups_hold_nodes(api: Api) -> None:
+    ok(await api.post("/nodes", json={"name": NODE}), 201)
+    made = await api.post("/groups", json={"category": "rack", "name": "r1"})
+    assert made.headers["location"] == "/api/v2/groups/rack:r1"
+    refused(await api.post("/groups", json={"category": "rack", "name": "r1"}), 409, "already-exists")
+    assert ok(await api.put(f"/groups/rack:r1/nodes/{NODE}"))["nodes"] == [NODE]
+    assert ok(await api.get(f"/nodes/{NODE}"))["groups"] == ["rack:r1"]
+    assert [one["name"] for one in ok(await api.get("/nodes?group=rack:r1"))["items"]] == [NODE]
+    assert ok(await api.patch(f"/groups/{ok(made, 201)['id']}", json={"description": "x"}))["description"] == "x"
+    assert ok(await api.delete(f"/groups/rack:r1/nodes/{NODE}"))["nodes"] == []
+    refused(await api.delete(f"/groups/rack:r1/nodes/{NODE}"), 404, "not-found")
+    ok(await api.delete("/groups/rack:r1"), 204)
+    refused(await api.get("/groups/rack:r1"), 404, "not-found")
+
+
+async def test_what_is_imported_is_found_by_name_and_id(api: Api) -> None:
+    for kind, name in (
+        ("barclamps", "test"),
+        ("roles", "provisioner-os-install"),
+        ("jigs", "noop"),
+    ):
+        one = ok(await api.get(f"/{kind}/{name}"))
+        assert ok(await api.get(f"/{kind}/{one['id']}")) == one
+        assert one in ok(await api.get(f"/{kind}?limit=1000"))["items"]
+    ok(await api.get("/hammers"))
+    destructive = ok(await api.get("/roles?flag=destructive&fields=name"))["items"]
+    assert {"name": "provisioner-os-install"} in destructive
+
+
+async def test_a_jig_that_is_not_active_takes_no_work(site: Site, api: Api) -> None:
+    noderole = await _deployed(site, api)
+    jig = ok(await api.get(f"/roles/{ok(await api.get(f'/node_roles/{noderole}'))['role']}"))["jig"]
+    assert ok(await api.post(f"/jigs/{jig}/deactivate"))["active"] is False
+    await _until_active(api)
+    causes = {reason["cause"] for chain in ok(await api.get("/why"))["items"] for reason in chain["chain"]}
+    assert "jig" in causes
+    assert ok(await api.post(f"/jigs/{jig}/activate"))["active"] is True
+    await _until_active(api)
+    assert ok(await api.get("/why"))["items"] == []
+    assert ok(await api.get("/anneal"))["noderoles"].keys() == {"active"}
+
+
+async def test_the_cap_is_read_and_set(site: Site, api: Api) -> None:
+    answer = await api.get("/anneal/cap")
+    assert ok(answer)["cap"] == 10
+    headers = {"If-Match": answer.headers["etag"]}
+    assert ok(await api.put("/anneal/cap", json={"cap": "auto"}, headers=headers))["cap"] == "auto"
+    refused(await api.put("/anneal/cap", json={"cap": 5}, headers=headers), 412, "stale")
+    for wrong in (0, 100000, "many", None):
+        refused(await api.put("/anneal/cap", json={"cap": wrong}), 422, "invalid")
+    assert ok(await api.get("/anneal"))["cap"] == "auto"
+    ok(await api.put("/anneal/cap", json={"cap": 3}))
+
+
+async def test_ansible_gets_hosts_in_groups(site: Site, api: Api) -> None:
+    await _deployed(site, api)
+    ok(await api.patch(f"/nodes/{NODE}", json={"hint": {"address": "192.0.2.7"}}))
+    ok(await api.post("/groups", json={"category": "rack", "name": "r-1"}), 201)
+    ok(await api.put(f"/groups/rack:r-1/nodes/{NODE}"))
+    found = ok(await api.get("/inventory"))
+    assert found["_meta"]["hostvars"][NODE]["ansible_host"] == "192.0.2.7"
+    assert NODE in found["deployment_web"]["hosts"]
+    assert NODE in found["role_test_child"]["hosts"]
+    assert NODE in found["group_rack_r_1"]["hosts"]
+    assert "deployment_web" in found["deployment_system"]["children"]
+    assert "system.services.internal" not in found["_meta"]["hostvars"]
+    named = set(found["all"]["children"])
+    assert named == found.keys() - {"_meta", "all"}
+
+
+async def test_failing_hooks_are_listed_and_what_is_not_there_cannot_be_retried(api: Api) -> None:
+    assert ok(await api.get("/hook_calls"))["items"] == []
+    refused(await api.post("/hook_calls/999999/retry"), 404, "not-found")
+
+
+async def test_the_description_is_served_for_programs_and_for_people(api: Api) -> None:
+    document = ok(await api.get("/openapi.json"))
+    assert document["openapi"].startswith("3.1")
+    page = await api.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    for path in document["paths"]:
+        assert path in page.text
+    assert "://" not in re.sub(r"<pre>.*?</pre>", "", page.text, flags=re.DOTALL), "nothing comes from elsewhere"
+
+
+BARCLAMP = """
+name: tuning
+display: Tuning
+roles:
+  - name: tuned
+    jig: noop
+    attribs:
+      - {name: port, map: tuned/port, schema: {type: integer, minimum: 1}, default: 80}
+      - {name: found, map: tuned/found}
+      - {name: word, map: tuned/word, schema: {type: string}, secret: true}
+attribs:
+  - {name: rack-height, map: place/height, schema: {type: integer, minimum: 0}}
+"""
