@@ -33,10 +33,12 @@ from rackwright.mesh.member import LIVE, BadRecord, sorted_labels
 from rackwright.mesh.messages import decode, encode
 from rackwright.mesh.metadata import Section, pack
 from rackwright.mesh.metrics import Metrics
+from rackwright.mesh.overseer import Overseer
 from rackwright.mesh.renewal import renewed
 from rackwright.mesh.revocation import RevocationFile
 from rackwright.mesh.software import SoftwareWatch
 from rackwright.mesh.swim import Dial, Event, EventKind, MemberRecord, Output, Send, State, Swim, SwimConfig
+from rackwright.mesh.tasks import TaskRunner
 from rackwright.mesh.tls import Contexts, Peer
 from rackwright.mesh.transport import Transport
 from rackwright.mesh.wire import BadMessage
@@ -68,6 +70,8 @@ class Agent:
         self.transport = Transport(self.name, self.settings.advertise, self.contexts, self, self.log, self.metrics)
         self._sections: dict[Section, bytes] = {}
         self.datastore = Datastore(self)
+        self.tasks = TaskRunner(self)
+        self.overseer = Overseer(self)
         self.desk = Desk(self)
         self.control = ControlServer(folder, self.desk.ask)
         self.watchers: set[asyncio.Queue[dict[str, Any]]] = set()
@@ -106,7 +110,8 @@ class Agent:
         self._input(self.swim.joined(self.now))
         for work in (self._seek(), self._keep_peers(), self._keep_certificate(), self._offer_revocations()):
             self.spawn(work)
-        self.spawn(self.datastore.run())
+        for work in (self.datastore.run(), self.tasks.run(), self.overseer.run()):
+            self.spawn(work)
         if self.settings.metrics:
             await metrics.serve(self.metrics, self.settings.metrics)
         self.metrics.certificate.set(self.identity.expires.timestamp())

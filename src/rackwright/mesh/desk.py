@@ -16,6 +16,7 @@ from rackwright.mesh.errors import BadRequest, MeshError, NoAuthority, TooMany
 from rackwright.mesh.handover import ensure_key
 from rackwright.mesh.identity import certificate_pem, fingerprint
 from rackwright.mesh.member import LIVE, MemberRecord, State
+from rackwright.mesh.run_desk import RunDesk
 from rackwright.mesh.software import software_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Desk:
     def __init__(self, agent: "Agent") -> None:
         self.agent = agent
         self.rate = Rate()
+        self.runs = RunDesk(agent)
         self.ssh_key = agent.folder / "ssh_key"
         self.admission: Admission | None = None
         if agent.authority:
@@ -94,6 +96,9 @@ class Desk:
             return verbs[verb]()
         if verb == "watch":
             return self._watch()
+        answer = await self.runs.ask(verb, wish)
+        if answer is not None:
+            return answer
         if verb == "datastore":
             return await self.agent.datastore.describe()
         if verb == "snapshot":

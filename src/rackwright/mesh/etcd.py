@@ -284,8 +284,7 @@ class Etcd:
             try:
                 async for changes, seen in self._watch_at(order[turn % len(order)], prefix, revision, patience):
                     revision = max(revision, seen + 1)
-                    if changes:
-                        yield changes
+                    yield changes
             except (httpx.HTTPError, OSError):
                 await asyncio.sleep(ROUND_PAUSE)
             except TimeoutError:

@@ -33,6 +33,9 @@ Calling = Generator[Request, Any, Record]
 Contexts = Callable[[State, bool, Tuple[str, ...]], Context]
 
 
+OTHERS_SECONDS = 0.1
+
+
 class _NotYetKnown(Exception):
     """A dry run cannot tell what another state would put out."""
 
@@ -84,6 +87,7 @@ class Caller:
 
     def _once(self, state: State, attempt: Callable[[], Calling]) -> Calling:
         try:
+            yield from self._other_nodes(state)
             arguments, options = self._filled(state)
             told = (yield from self._skip(options, arguments)) if options else None
             if told is not None:
@@ -107,6 +111,15 @@ class Caller:
         return record
 
     # Arguments
+
+    def _other_nodes(self, state: State) -> Generator[Request, Any, None]:
+        """Wait for outputs of other nodes that it refers to, without keeping anything else from going on."""
+        late = self._plan.filled_late.get(state.index)
+        if late is None:
+            return
+        values: Dict[str, Any] = {"name": state.name, **state.arguments, **state.options}
+        while any(self._plan.references.awaited(values.get(key)) for key in late):
+            yield Sleep(OTHERS_SECONDS)
 
     def _filled(self, state: State) -> Tuple[Arguments, Dict[str, Any]]:
         late = self._plan.filled_late.get(state.index)

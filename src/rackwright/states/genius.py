@@ -135,11 +135,16 @@ def _before(plan: Plan, node: int) -> Dict[int, None]:
 # Joining
 
 
+def keeps_apart(state: State) -> bool:
+    """Whether what comes of the state must be known before anything else is done."""
+    return any(state.options.get(option) for option in ("failhard", "sync", "serialize"))
+
+
 def _same(plan: Plan, key: Callable[[State], Key]) -> Dict[Hashable, List[int]]:
     """States by key, those without one left out. A state that is looked at, or that looks, keeps to itself."""
     groups: Dict[Hashable, List[int]] = {}
     for state in plan.states:
-        if state.index in plan.graph.look or "prereq" in state.requisites or state.options.get("failhard"):
+        if state.index in plan.graph.look or "prereq" in state.requisites or keeps_apart(state):
             continue
         found = key(state)
         if found is not None:

@@ -38,7 +38,7 @@ def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
             job = _job(source.read())
             variables = job.get("variables") or {}
             mask.add(text for name in job.get("secrets") or () for text in secret_texts(variables.get(name)))
-            _unpack(Path(folder), job.get("files", {}))
+            unpack_files(Path(folder), job.get("files", {}))
             return _run(Path(folder), job, mask, say)
         except Refused as refused:
             say("refused", errors=[mask.text(str(problem)) for problem in refused.problems])
@@ -57,7 +57,7 @@ def _job(text: str) -> Dict[str, Any]:
     return job
 
 
-def _unpack(folder: Path, files: Dict[str, Any]) -> None:
+def unpack_files(folder: Path, files: Dict[str, Any]) -> None:
     for name, content in files.items():
         parts = PurePosixPath(name).parts
         if not parts or parts[0] == "/" or ".." in parts:

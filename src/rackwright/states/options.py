@@ -1,6 +1,7 @@
 """The options every state may have, whatever its function: what they must look like and what they mean.
 
-`order` belongs to the graph; here are `unless`, `onlyif`, `creates`, `check_cmd`, `retry`, `failhard` and `parallel`.
+`order` belongs to the graph; here are `unless`, `onlyif`, `creates`, `check_cmd`, `retry`, `failhard`, `parallel`, and
+what a mesh run heeds: `sync` and `serialize`.
 """
 
 from __future__ import annotations
@@ -57,9 +58,12 @@ def _wrong(state: State) -> Iterator[Tuple[str, str]]:
                 )
             elif key == "check_cmd" and not listed:
                 yield key, "is empty"
-    for key in ("failhard", "parallel", "no_log"):
+    for key in ("failhard", "parallel", "no_log", "sync"):
         if key in options and not isinstance(options[key], bool):
             yield key, f"is true or false, not {options[key]!r}"
+    serialize = options.get("serialize", 1)
+    if isinstance(serialize, bool) or not isinstance(serialize, int) or serialize < 1:
+        yield "serialize", f"is how many servers may run it at a time, from 1 on, not {serialize!r}"
     if "retry" in options:
         yield from (("retry", told) for told in _wrong_retry(options["retry"]))
 

@@ -25,8 +25,11 @@ class Remote(Protocol):
     def problem(self, node: str, reference: str) -> Optional[str]:
         """What is wrong with `${node:NODE/REFERENCE}`, before anything runs; None if nothing is."""
 
+    def ready(self, node: str, reference: str) -> bool:
+        """Whether there is something to fetch now: the value, or the certainty that it will never be there."""
+
     def fetch(self, node: str, reference: str) -> Any:
-        """The value; waits until the other node has it. Raises StateError if it never will."""
+        """The value, once it is ready. Raises StateError if it never will be."""
 
 
 class Reference(NamedTuple):
@@ -119,6 +122,11 @@ class References:
             return match.group(0) if reference is None else as_text(self._value(reference, lookup))
 
         return _REFERENCE.sub(replace, text)
+
+    def awaited(self, value: Any) -> bool:
+        """Whether a value refers to an output of another node that is not there yet."""
+        others = [reference for reference, _ in self.find(value) if reference is not None and reference.node]
+        return any(self._remote is not None and not self._remote.ready(one.node, one.rest) for one in others)
 
     def _value(self, reference: Reference, lookup: Callable[[Reference], Any]) -> Any:
         if reference.node and self._remote is not None:

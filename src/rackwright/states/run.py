@@ -11,12 +11,12 @@ import os
 import threading
 import time
 from collections import deque
-from typing import Any, Callable, Deque, Dict, Generator, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, Generator, List, Optional, Protocol, Tuple
 
-from .call import Caller, Request, Sleep, Work
+from .call import OTHERS_SECONDS, Caller, Request, Sleep, Work
 from .combine import State
 from .loop import Loop
-from .module import Command, Context
+from .module import Command, Context, StateError
 from .plan import Plan
 from .record import Mask, Outcome, Record, Report
 from .schedule import Schedule
@@ -28,6 +28,16 @@ PROCESS_LIMIT = 256
 
 Event = Callable[[str, State, Any], None]
 """Hears `start`, `log` (with the line) and `end` (with the record) of each state."""
+
+
+class Gate(Protocol):
+    """What holds a state back for the sake of other servers. Asked again until it says yes; may raise StateError."""
+
+    def enter(self, state: State) -> bool:
+        """Whether the state may run now."""
+
+    def leave(self, state: State) -> bool:
+        """Whether what comes after the state may run now."""
 
 
 def _quiet(kind: str, state: State, detail: Any) -> None:
@@ -53,12 +63,14 @@ class Run:
         parallel: int = 0,
         event: Event = _quiet,
         mask: Optional[Mask] = None,
+        gate: Optional[Gate] = None,
     ) -> None:
         self._plan = plan
         self._graph = plan.graph
         self._test = test
         self._limit = parallel or PROCESS_LIMIT
         self._event = event
+        self._gate = gate
         self._sequential = mode == "ansible"
         self.report = Report(mode, test, mask or Mask())
         self.report.mask.add(plan.secrets)
@@ -213,11 +225,29 @@ class Run:
         verdict = self.judge(node)
         sequence, started = self.begin(state)
         if verdict is Verdict.RUN or verdict is Verdict.REACT:
-            record = yield from self._caller.call(state, self._test)
-            record = yield from self.reacted(node, state, verdict, record)
+            record = yield from self._through_the_gate(node, state, verdict)
             self.finish(node, state, record, sequence, started)
         else:
             self.finish(node, state, self.kept_back(node, state, verdict), sequence, started, ran=False)
+
+    def _through_the_gate(self, node: int, state: State, verdict: Verdict) -> Generator[Request, Any, Record]:
+        """Call it; if it goes by other servers' pace, when they let it, and go on when they have it too."""
+        gate = self._gate if state.options.get("sync") or state.options.get("serialize") else None
+        if gate is not None:
+            try:
+                while not (yield Work(lambda: gate.enter(state))):
+                    yield Sleep(OTHERS_SECONDS)
+            except StateError as error:
+                return Record(state, Outcome.FAILED, False, str(error))
+        record = yield from self._caller.call(state, self._test)
+        record = yield from self.reacted(node, state, verdict, record)
+        if gate is not None:
+            try:
+                while not (yield Work(lambda: gate.leave(state))):
+                    yield Sleep(OTHERS_SECONDS)
+            except StateError as error:
+                return Record(state, Outcome.FAILED, False, f"{record.comment}; {error}")
+        return record
 
     def reacted(self, node: int, state: State, verdict: Verdict, record: Record) -> Generator[Request, Any, Record]:
         """The record after `watch` had its say: it reacts where the state itself changed nothing."""

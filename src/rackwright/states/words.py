@@ -49,7 +49,11 @@ IN_FORMS: Dict[str, str] = {
 """`_in` form -> the requisite it adds to its target. `listen_in`, `use` and `use_in` have rules of their own."""
 
 OPTIONS: FrozenSet[str] = frozenset(
-    ("order", "unless", "onlyif", "creates", "check_cmd", "retry", "failhard", "parallel", "no_log")
+    (
+        *("order", "unless", "onlyif", "creates", "check_cmd", "retry", "failhard", "parallel", "no_log"),
+        # Between the servers of a mesh run; one server alone has nobody to wait for.
+        *("sync", "serialize"),
+    )
 )
 
 IGNORED: FrozenSet[str] = frozenset(

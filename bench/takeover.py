@@ -1,0 +1,225 @@
+"""How long the datastore is away when its leader's server is killed, and how fast runs across servers are.
+
+Real agents, real etcd, real TLS, a network namespace for each server (needs root). Seconds to the next write are those
+of a client that writes all the time; full strength is when etcd has all its voters again, less the grace period.
+Run: `.venv/bin/python bench/takeover.py --rounds 5`.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rackwright.mesh.datastore_config import DatastoreConfig
+from rackwright.mesh.errors import MeshError, NoDatastore
+from rackwright.mesh.etcd import Etcd
+from rackwright.mesh.fleet import Fleet, wait_until
+from rackwright.mesh.identity import IdentityFiles
+from rackwright.mesh.namespaces import Network, sweep
+from rackwright.mesh.tls import Contexts
+from report import Goal, at_most, emit
+
+GRACE = 5.0
+WRITE_TARGET, STRENGTH_TARGET, RATIO_TARGET = 2.0, 10.0, 3.0
+MEGABYTE = 1_000_000
+STATES = 1000
+
+
+@contextlib.contextmanager
+def cluster(size: int, count: int) -> Iterator[Fleet]:
+    servers = [f"s{number}" for number in range(1, size + 1)]
+    with tempfile.TemporaryDirectory(prefix="takeover-") as folder, contextlib.ExitStack() as stack:
+        sweep()
+        network = Network(servers)
+        stack.callback(network.down)
+        network.up()
+        config = DatastoreConfig(count=count, grace=GRACE)
+        fleet = Fleet(Path(folder), servers, network, die_with_me=True, datastore=config)
+        stack.callback(fleet.end)
+        for server in servers:
+            fleet.home(server).mkdir()
+        fleet.found()
+        fleet.start_all()
+        fleet.wait_agree(dict.fromkeys(servers, "alive"), seconds=60)
+        wait_until(lambda: strength(fleet, servers[-1]) == count, 120, "the datastore does not grow", every=0.2)
+        yield fleet
+
+
+def strength(fleet: Fleet, asked: str) -> int:
+    try:
+        told = fleet.ask(asked, "datastore")
+    except MeshError:
+        return 0
+    well = [member for member in told["members"] if member["healthy"] and not member["learner"]]
+    return len(well) if len(well) == len(told["members"]) else 0
+
+
+def part(fleet: Fleet, server: str) -> str:
+    return str(fleet.ask(server, "datastore")["here"])
+
+
+def urls(fleet: Fleet) -> list[str]:
+    assert fleet.network is not None
+    return [f"https://{fleet.network.address(server)}:2379" for server in fleet.servers]
+
+
+def inside(fleet: Fleet, server: str, *arguments: str) -> "subprocess.Popen[bytes]":
+    """This file, run on a server of the fleet."""
+    assert fleet.network is not None
+    command = [sys.executable, __file__, *arguments, str(fleet.home(server)), *urls(fleet)]
+    return subprocess.Popen(fleet.network.command(server, ["setpriv", "--pdeathsig", "KILL", *command]))
+
+
+def measure(fleet: Fleet, count: int, rounds: int) -> dict[str, list[float]]:
+    """Kill the leader's server again and again; each comes back as a plain one, and is eligible the next time."""
+    found: dict[str, list[float]] = {"write": [], "strength": []}
+    for number in range(rounds):
+        write_seconds, strength_seconds = one_round(fleet, count, fleet.folder / f"writes-{number}")
+        found["write"].append(write_seconds)
+        found["strength"].append(strength_seconds)
+    return found
+
+
+def one_round(fleet: Fleet, count: int, record: Path) -> tuple[float, float]:
+    told = fleet.ask(fleet.servers[0], "datastore")
+    victim = next(member["server"] for member in told["members"] if member["leader"])
+    asked = next(server for server in fleet.servers if server != victim)
+    writer = inside(fleet, asked, "--write", str(record))
+    try:
+        wait_until(lambda: lines(record) > 20, 60, "nothing is written")
+        killed = time.monotonic()
+        fleet.kill(victim)
+        first = next_write(record, killed)
+        wait_until(lambda: strength(fleet, asked) == count, 120, "it does not heal", every=0.1)
+        healed = time.monotonic()
+    finally:
+        writer.terminate()
+        writer.wait(30)
+    fleet.start(victim)
+    fleet.wait_agree(dict.fromkeys(fleet.servers, "alive"), seconds=60)
+    wait_until(lambda: part(fleet, victim) == "none", 60, "it is no plain server", every=0.2)
+    return first - killed, healed - killed - GRACE
+
+
+def lines(record: Path) -> int:
+    return len(record.read_text().splitlines()) if record.exists() else 0
+
+
+def next_write(record: Path, killed: float) -> float:
+    """When the first write that was begun after the kill was acknowledged."""
+    found: list[float] = []
+
+    def there() -> bool:
+        pairs = [line.split() for line in record.read_text().splitlines()]
+        found[:] = [float(end) for begin, end in (pair for pair in pairs if len(pair) == 2) if float(begin) >= killed]
+        return bool(found)
+
+    wait_until(there, 60, "no write was acknowledged after the kill")
+    return found[0]
+
+
+async def write(record: Path, folder: Path, endpoints: list[str]) -> None:
+    etcd = Etcd(lambda: endpoints, Contexts(IdentityFiles(folder)).client)
+    with record.open("a", buffering=1) as file:
+        for number in range(10_000_000):
+            begin = time.monotonic()
+            with contextlib.suppress(NoDatastore):
+                await etcd.put("/bench/write", str(number).encode())
+                file.write(f"{begin} {time.monotonic()}\n")
+            await asyncio.sleep(0.02)
+
+
+async def fill(megabytes: int, folder: Path, endpoints: list[str]) -> None:
+    etcd = Etcd(lambda: endpoints, Contexts(IdentityFiles(folder)).client)
+    for number in range(megabytes):
+        await etcd.put(f"/bench/fill/{number:04d}", os.urandom(MEGABYTE), deadline=30.0)
+    await etcd.close()
+
+
+def takeover(count: int, megabytes: int, rounds: int) -> dict[str, Any]:
+    with cluster(count + 2, count) as fleet:
+        if megabytes:
+            filler = inside(fleet, fleet.servers[-1], "--fill", str(megabytes))
+            if filler.wait(600):
+                raise SystemExit("the datastore could not be filled")
+        found = measure(fleet, count, rounds)
+    return {
+        "rounds": rounds,
+        **{f"{name}_median": round(statistics.median(values), 3) for name, values in found.items()},
+        **{f"{name}_worst": round(max(values), 3) for name, values in found.items()},
+    }
+
+
+def runs() -> dict[str, Any]:
+    """A thousand states that do nothing, on five servers at once, and the same on one machine alone."""
+    with cluster(5, 3) as fleet:
+        tree = fleet.folder / "tree"
+        tree.mkdir()
+        (tree / "init.sls").write_text("".join(f"s{number}:\n  test.nop: []\n" for number in range(STATES)))
+        key = fleet.folder / "key"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        fleet.rackwright("s1", "mesh", "trust", "add", "bench", f"{key}.pub")
+        local, mesh, events = [], [], 0
+        for _ in range(3):
+            began = time.monotonic()
+            command = [sys.executable, "-m", "rackwright", "state", "apply", str(tree), "--json"]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            local.append(time.monotonic() - began)
+            began = time.monotonic()
+            told = fleet.rackwright("s5", "mesh", "run", str(tree), "--on", "s*", "--key", str(key), "--json")
+            mesh.append(time.monotonic() - began)
+            events = sum('"kind": "state"' in line for line in told.splitlines())
+    wall = statistics.median(mesh)
+    return {
+        "states": STATES,
+        "servers": 5,
+        "local_seconds": round(statistics.median(local), 3),
+        "mesh_seconds": round(wall, 3),
+        "events": events,
+        "events_per_second": round(events / wall, 1),
+        "ratio": round(wall / statistics.median(local), 2),
+        "ratio_of_the_same_work": round(wall / (5 * statistics.median(local) / (os.cpu_count() or 1)), 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--sizes", default="3,5")
+    parser.add_argument("--megabytes", default="0,100")
+    parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--fill", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.write or options.fill:
+        folder, endpoints = Path(options.rest[0]), options.rest[1:]
+        work = write(options.write, folder, endpoints) if options.write else fill(options.fill, folder, endpoints)
+        asyncio.run(work)
+        return
+    figures: dict[str, Any] = {"grace_seconds": GRACE, "load": os.getloadavg()[0]}
+    goals: list[Goal] = []
+    for count in (int(size) for size in options.sizes.split(",") if size):
+        for megabytes in (int(size) for size in options.megabytes.split(",")):
+            name = f"{count} voters, {megabytes} MB"
+            figures[name] = takeover(count, megabytes, options.rounds)
+            print(json.dumps({name: figures[name]}), file=sys.stderr)
+            goals.append(at_most(f"{name}: seconds to the next write", figures[name]["write_median"], WRITE_TARGET))
+            goals.append(
+                at_most(f"{name}: seconds to full strength", figures[name]["strength_median"], STRENGTH_TARGET)
+            )
+    figures["runs"] = runs()
+    goals.append(at_most("1000 states on five servers, times one local run", figures["runs"]["ratio"], RATIO_TARGET))
+    emit("takeover", figures, goals)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""What people ask about runs, on the control socket: begin one, watch one, list them, events, trusted keys and modules.
+
+A run is begun by the server that is asked: it verifies the operator's signature, finds the targets, has the whole run
+checked once in a child process, and only then stores it and tells the targets.
+"""
+
+import asyncio
+import json
+import sys
+from base64 import b64decode
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rackwright.mesh import run_model, trust
+from rackwright.mesh.errors import BadRequest, MeshError, NoAuthority
+from rackwright.mesh.member import LIVE
+from rackwright.mesh.performance import module, module_names
+from rackwright.mesh.run_model import EVENTS, FACTS, MODULES, Request, read_request
+from rackwright.mesh.run_store import RunStore, Signed
+from rackwright.mesh.run_view import follow
+from rackwright.states import extensions
+
+if TYPE_CHECKING:
+    from rackwright.mesh.agent import Agent
+
+CHECK_SECONDS = 600.0
+MAX_MODULE = 1024 * 1024
+Answers = AsyncIterator[dict[str, Any]]
+
+
+class RunRefused(MeshError):
+    """The run was refused before anything was touched"""
+
+    code = "run_refused"
+
+
+class RunDesk:
+    def __init__(self, agent: "Agent") -> None:
+        self.agent = agent
+        self.store = RunStore(agent.datastore.etcd)
+
+    async def ask(self, verb: str, wish: dict[str, Any]) -> dict[str, Any] | Answers | None:
+        """The answer to one of its verbs; None for a verb that is not one."""
+        if verb == "run":
+            return self._run(Path(wish["package"]))
+        if verb == "follow":
+            return self._follow(str(wish["run"]), str(wish.get("cursor", "")))
+        if verb == "runs":
+            return {"runs": await self.store.runs()}
+        if verb == "events":
+            return self._events(str(wish.get("cursor", "")), bool(wish.get("follow")))
+        if verb == "trust":
+            return await self._trust(wish)
+        if verb == "module":
+            return await self._push_module(Path(wish["file"]))
+        if verb == "modules":
+            return {"modules": await module_names(self.store)}
+        return None
+
+    # Runs
+
+    async def _run(self, package: Path) -> Answers:
+        signed, tree = await asyncio.to_thread(_read_package, package)
+        await self.agent.tasks.refresh_signers()
+        who = await asyncio.to_thread(
+            trust.verify, signed.text.encode(), signed.signature, self.agent.tasks.signers.allowed
+        )
+        request = read_request(signed.text)
+        self.agent.tasks.check_time_and_place(request)
+        files = run_model.unpack_tree(tree, request.tree)
+        facts = await self._targets(request)
+        states = await self._checked(request, files, facts)
+        await self.store.begin(signed, request, tree, states, self.agent.name)
+        self.agent.log.info("run_begun", run=request.id, operator=who, targets=sorted(states))
+        yield {"run": request.id, "targets": sorted(states), "states": states, "operator": who}
+        async for told in follow(self.store, request.id, set(states)):
+            yield told
+
+    async def _targets(self, request: Request) -> dict[str, dict[str, Any]]:
+        """The living servers that are meant, with their facts."""
+        prefix = FACTS
+        known = {i.key.removeprefix(prefix): json.loads(i.value) for i in (await self.store.etcd.page(prefix)).items}
+        alive = {entry.name: entry.record for entry in self.agent.swim.members() if entry.state in LIVE}
+        found = {
+            name: known.get(name, {"id": name})
+            for name, record in alive.items()
+            if request.targets.match(name, dict(record.labels), known.get(name, {}))
+        }
+        missing = [name for name in request.targets.names if not set(name) & set("*?[") and name not in alive]
+        if missing:
+            raise RunRefused(f"{', '.join(missing)} is not alive in this cluster; see: rackwright mesh members")
+        if not found:
+            raise RunRefused("no living server is meant by that; see: rackwright mesh members")
+        return found
+
+    async def _checked(self, request: Request, files: dict[str, Any], facts: dict[str, Any]) -> dict[str, int]:
+        names = [name for name in await module_names(self.store) if self._used(name, files)]
+        job = {
+            "files": files,
+            "facts": facts,
+            "sls": request.sls,
+            "variables": request.variables,
+            "mode": request.mode,
+            "modules": {name: await module(self.store, name) for name in names},
+            "signers": str(self.agent.tasks.signers.allowed),
+            "seen": str(self.agent.folder / "module-versions.json"),
+        }
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "rackwright.mesh.run_check",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                said, trouble = await process.communicate(json.dumps(job).encode())
+        finally:
+            if process.returncode is None:
+                process.kill()
+        if process.returncode or not said:
+            last = trouble.decode(errors="replace").strip().splitlines()
+            raise RunRefused(f"the run could not be checked: {last[-1] if last else process.returncode}")
+        told = json.loads(said)
+        if "errors" in told:
+            raise RunRefused("\n".join(told["errors"]))
+        return dict(told["states"])
+
+    @staticmethod
+    def _used(name: str, files: dict[str, Any]) -> bool:
+        texts = (b64decode(content["base64"]) for path, content in files.items() if path.endswith(".sls"))
+        return any(f"{name}.".encode() in text for text in texts)
+
+    async def _follow(self, run: str, cursor: str) -> Answers:
+        about = await self.store.about(run)
+        yield {"run": run, "targets": about["targets"], "states": about["states"]}
+        async for told in follow(self.store, run, set(about["targets"]), cursor):
+            yield told
+
+    async def _events(self, cursor: str, following: bool) -> Answers:
+        async for changes in self.store.read(EVENTS, cursor):
+            for at, change in changes:
+                cursor = at
+                if not change.deleted and "/gate/" not in change.item.key:
+                    yield {"cursor": at, "event": json.loads(change.item.value)}
+            if not changes:
+                if not following:
+                    return
+                yield {"cursor": cursor, "event": {"kind": "still_here"}}
+
+    # Trusted keys and modules
+
+    async def _trust(self, wish: dict[str, Any]) -> dict[str, Any]:
+        tasks = self.agent.tasks
+        await tasks.refresh_signers()
+        if wish.get("action") == "list":
+            return {"version": tasks.signers.current.version, "keys": tasks.signers.current.keys}
+        authority = self.agent.authority
+        if authority is None:
+            held = " or ".join(record.name for record in self.agent.desk.authorities()) or "none that is alive"
+            raise NoAuthority(f"the list of trusted keys is signed by the CA; do it on a server that holds it: {held}")
+        current, name = tasks.signers.current, str(wish["name"])
+        fresh = current.with_key(name, str(wish["key"])) if wish["action"] == "add" else current.without(name)
+        sealed = trust.seal(fresh, authority.key)
+        await self.store.etcd.put(f"{run_model.TRUST}/signers", sealed)
+        tasks.signers.take(sealed)
+        self.agent.log.warning("signers_changed", version=fresh.version, name=wish["name"])
+        return {"version": fresh.version, "keys": fresh.keys}
+
+    async def _push_module(self, file: Path) -> dict[str, Any]:
+        bundle = extensions.FolderSource(file.parent).fetch(file.stem)
+        if bundle is None:
+            raise BadRequest(f"there is no module {file}")
+        if len(bundle.code) > MAX_MODULE:
+            raise BadRequest(f"{file} has more than {MAX_MODULE >> 10} kB, which the datastore does not take")
+        await self.agent.tasks.refresh_signers()
+        try:
+            manifest, who = await asyncio.to_thread(
+                extensions.verify, bundle, file.stem, self.agent.tasks.signers.allowed
+            )
+        except extensions.ExtensionRefused as problem:
+            raise BadRequest(str(problem)) from problem
+        assert bundle.manifest is not None
+        await self.store.etcd.put(f"{MODULES}/{file.stem}.py", bundle.code)
+        await self.store.etcd.put(f"{MODULES}/{file.stem}.py.manifest", bundle.manifest)
+        return {"name": manifest.name, "version": manifest.version, "signer": who}
+
+
+def _read_package(package: Path) -> tuple[Signed, bytes]:
+    """What the command line wrote for us: the signed request, and the packed tree."""
+    try:
+        content = json.loads(package.read_text())
+        return Signed(str(content["request"]), str(content["signature"])), Path(content["tree"]).read_bytes()
+    except (OSError, ValueError, KeyError) as problem:
+        raise BadRequest(f"the run in {package} cannot be read: {problem}") from problem

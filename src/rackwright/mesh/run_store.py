@@ -1,0 +1,253 @@
+"""Runs in the datastore: putting them there, changing their tasks, and reading what happened, from any point on."""
+
+import json
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rackwright.mesh.errors import BadRequest, Fenced, NoDatastore
+from rackwright.mesh.etcd import (
+    MAX_OPERATIONS,
+    Change,
+    Etcd,
+    Item,
+    delete_op,
+    get_op,
+    prefix_end,
+    put_op,
+    read_items,
+    text64,
+    unchanged,
+)
+from rackwright.mesh.run_model import (
+    CLUSTER_EVENTS,
+    FINAL,
+    OPEN,
+    RUNS,
+    Request,
+    Task,
+    TaskState,
+    alive_key,
+    chunks,
+    pointers,
+    read_request,
+    read_task,
+    run_events,
+    task_key,
+)
+
+PAGE = 500
+"""More than one transaction can write."""
+FLUSH_BYTES = 512 * 1024
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A request with the operator's signature, as it lies in the datastore: not believed yet."""
+
+    text: str
+    signature: str
+
+    def dump(self) -> bytes:
+        return json.dumps({"request": self.text, "signature": self.signature}).encode()
+
+
+class RunStore:
+    def __init__(self, etcd: Etcd) -> None:
+        self.etcd = etcd
+
+    # Beginning
+
+    async def begin(self, signed: Signed, request: Request, tree: bytes, states: dict[str, int], planner: str) -> None:
+        """Store the run whole, then tell its targets: a target that sees its task finds everything else in place."""
+        base = f"{RUNS}{request.id}/"
+        for number, part in enumerate(chunks(tree)):
+            await self.etcd.put(f"{base}tree/{number:04d}", part)
+        about = {"targets": sorted(states), "states": states, "planner": planner, "created": request.created}
+        about |= {"mode": request.mode, "test": request.test, "pins": request.pins}
+        first = [put_op(f"{base}request", signed.dump()), put_op(f"{base}about", json.dumps(about).encode())]
+        first.append(put_op(f"{OPEN}{request.id}", b"{}"))
+        done = await self.etcd.transact([unchanged(f"{base}request", 0)], first, [get_op(f"{base}request")])
+        if not done.succeeded and done.items()[0].value != signed.dump():
+            raise BadRequest(f"there already is a run {request.id}")
+        for group in _groups(sorted(states), MAX_OPERATIONS // 2):
+            puts = []
+            for target in group:
+                puts.append(put_op(task_key(request.id, target), Task(request.id, target).dump()))
+                puts.append(put_op(f"{pointers(target)}{request.id}", b"{}"))
+            await self.etcd.transact([unchanged(task_key(request.id, group[0]), 0)], puts)
+
+    async def signed(self, run: str) -> Signed:
+        item = await self.etcd.get(f"{RUNS}{run}/request")
+        if item is None:
+            raise BadRequest(f"there is no run {run}; see: rackwright mesh runs")
+        content = json.loads(item.value)
+        return Signed(str(content["request"]), str(content["signature"]))
+
+    async def tree(self, run: str) -> bytes:
+        parts: list[bytes] = []
+        prefix, after = f"{RUNS}{run}/tree/", ""
+        while True:
+            page = await self.etcd.page(prefix, after=after, limit=2, deadline=20.0)
+            parts += [item.value for item in page.items]
+            if not page.more:
+                return b"".join(parts)
+            after = page.items[-1].key
+
+    async def about(self, run: str) -> dict[str, Any]:
+        item = await self.etcd.get(f"{RUNS}{run}/about")
+        if item is None:
+            raise BadRequest(f"there is no run {run}; see: rackwright mesh runs")
+        return dict(json.loads(item.value))
+
+    async def runs(self) -> list[dict[str, Any]]:
+        """Every run that is kept, the newest last."""
+        found = []
+        for item in (await self.etcd.page(RUNS, keys_only=True)).items:
+            if item.key.endswith("/about"):
+                run = item.key.removeprefix(RUNS).removesuffix("/about")
+                tasks = await self.tasks(run)
+                found.append({"run": run, **await self.about(run), "tasks": {t.target: t.state.value for t in tasks}})
+        return sorted(found, key=lambda run: run["created"])
+
+    # Tasks
+
+    async def task(self, run: str, target: str) -> tuple[Task, Item] | None:
+        item = await self.etcd.get(task_key(run, target))
+        return (read_task(item.value), item) if item else None
+
+    async def tasks(self, run: str) -> list[Task]:
+        return [read_task(item.value) for item in (await self.etcd.page(f"{run_events(run)}task/")).items]
+
+    async def change(self, item: Item, task: Task, lease: int = 0) -> Item | None:
+        """Change a task if nobody has meanwhile; the new item, or None. A final task loses its pointer with it."""
+        puts = [put_op(item.key, task.dump())]
+        if lease:
+            puts.append(put_op(alive_key(task.run, task.target), b"", lease))
+        if task.state in FINAL:
+            puts += [delete_op(f"{pointers(task.target)}{task.run}"), delete_op(alive_key(task.run, task.target))]
+        done = await self.etcd.transact([unchanged(item.key, item.modified)], puts, [get_op(item.key)])
+        if done.succeeded:
+            return replace(item, value=task.dump(), modified=done.revision)
+        now = done.items()
+        # Our own earlier attempt: the session and the state in it are ours alone.
+        return now[0] if done.attempts > 1 and now and now[0].value == task.dump() else None
+
+    async def alive(self, run: str) -> set[str]:
+        """The targets that run it and whose leases live."""
+        prefix = alive_key(run, "")
+        return {item.key.removeprefix(prefix) for item in (await self.etcd.page(prefix, keys_only=True)).items}
+
+    async def lose(self, task: Task, item: Item, why: str) -> None:
+        await self.change(item, replace(task, state=TaskState.LOST, why=why))
+
+    # Events
+
+    async def publish(self, fence: Item, events: Sequence[tuple[str, bytes]]) -> None:
+        """Write events, all under the condition that the task is still ours. Raises Fenced if it is not."""
+        for group in _by_size(events):
+            conditions = [unchanged(fence.key, fence.modified), unchanged(group[0][0], 0)]
+            done = await self.etcd.transact(
+                conditions, [put_op(key, value) for key, value in group], [get_op(fence.key)], deadline=30.0
+            )
+            if not done.succeeded and (not done.items() or done.items()[0].modified != fence.modified):
+                raise Fenced("the task was given up by the others meanwhile")
+
+    async def read(self, prefix: str, cursor: str = "") -> AsyncIterator[list[tuple[str, Change]]]:
+        """What was written below the prefix after the cursor, then what is written, each with its own cursor; nothing
+        at all when it has caught up, and now and then.
+
+        Events are written once and stay until their time is over, so an old cursor finds all that is left: nothing
+        depends on how long etcd remembers changes.
+        """
+        revision, last = read_cursor(cursor)
+        # What was written in one transaction shares its revision; within it, keys are in order.
+        revision = revision if last else revision + 1
+        while items := await self._from(prefix, revision):
+            fresh = [item for item in items if item.modified > revision or item.key > last]
+            yield [(cursor_of(item), Change(item, deleted=False)) for item in fresh]
+            revision, last = items[-1].modified + 1, ""
+        yield []
+        async for changes in self.etcd.watch(prefix, revision):
+            yield [(cursor_of(change.item), change) for change in changes]
+
+    async def _from(self, prefix: str, revision: int) -> list[Item]:
+        """A page of what was last written at this revision or later, whole transactions only."""
+        body = {
+            "key": text64(prefix),
+            "range_end": prefix_end(prefix),
+            "limit": str(PAGE),
+            "sort_target": "MOD",
+            "sort_order": "ASCEND",
+            "min_mod_revision": str(revision),
+        }
+        answer = await self.etcd.call("/v3/kv/range", body, 20.0)
+        items = sorted(read_items(answer), key=lambda item: (item.modified, item.key))
+        if not answer.get("more"):
+            return items
+        return [item for item in items if item.modified < items[-1].modified]
+
+    async def tell(self, server: str, kind: str, **fields: Any) -> None:
+        """An event of the cluster. Told if the datastore can be reached, for what matters is also in the log."""
+        stamp = f"{int(time.time() * 1000):015d}"
+        event = {"kind": kind, "server": server, "time": time.time(), **fields}
+        key = f"{CLUSTER_EVENTS}{stamp}-{server}-{kind}"
+        try:
+            await self.etcd.put(key, json.dumps(event).encode(), deadline=5.0)
+        except NoDatastore:
+            return
+
+    # Forgetting
+
+    async def forget(self, before: float) -> int:
+        """Drop finished runs and cluster events that are older than this; how many runs."""
+        body = {"key": text64(CLUSTER_EVENTS), "range_end": text64(f"{CLUSTER_EVENTS}{int(before * 1000):015d}")}
+        await self.etcd.call("/v3/kv/deleterange", body)
+        opened = {item.key.removeprefix(OPEN) for item in (await self.etcd.page(OPEN, keys_only=True)).items}
+        count = 0
+        for run in await self.runs():
+            if run["created"] < before and run["run"] not in opened:
+                await self.etcd.delete_all(f"{RUNS}{run['run']}/")
+                await self.etcd.delete_all(run_events(run["run"]))
+                count += 1
+        return count
+
+    async def open_runs(self) -> list[str]:
+        return [item.key.removeprefix(OPEN) for item in (await self.etcd.page(OPEN, keys_only=True)).items]
+
+    async def close(self, run: str) -> None:
+        await self.etcd.delete(f"{OPEN}{run}")
+
+    async def request(self, run: str) -> Request:
+        return read_request((await self.signed(run)).text)
+
+
+def cursor_of(item: Item) -> str:
+    return f"{item.modified}:{item.key}"
+
+
+def read_cursor(cursor: str) -> tuple[int, str]:
+    """The revision of a cursor and the last key that was seen of it; an empty key if all of it was."""
+    revision, _, key = cursor.partition(":")
+    if cursor and not revision.isdecimal():
+        raise BadRequest(f"{cursor!r} is no cursor; take one from an event")
+    return int(revision or 0), key
+
+
+def _groups(names: Sequence[str], size: int) -> Iterable[Sequence[str]]:
+    return (names[start : start + size] for start in range(0, len(names), size))
+
+
+def _by_size(events: Sequence[tuple[str, bytes]]) -> Iterable[list[tuple[str, bytes]]]:
+    """Batches that etcd takes: so many operations and so many bytes at most."""
+    group: list[tuple[str, bytes]] = []
+    size = 0
+    for event in events:
+        if group and (len(group) >= MAX_OPERATIONS or size + len(event[1]) > FLUSH_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(event)
+        size += len(event[1])
+    if group:
+        yield group

@@ -1,0 +1,173 @@
+"""A server as the target of runs: sees its tasks, verifies each for itself, and runs it once.
+
+Nothing that comes out of the datastore is believed: the request must carry the signature of an operator this server
+trusts, be meant for this cluster, this server and this hour, and never have been run here; the states must be the ones
+that were signed. How a task is run is `performance.py`.
+"""
+
+import asyncio
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rackwright.mesh import run_model, trust
+from rackwright.mesh.errors import BadRecords, BadRequest, Compacted, MeshError, NoDatastore, Rejected
+from rackwright.mesh.identity import fingerprint, write_private
+from rackwright.mesh.performance import Performance
+from rackwright.mesh.run_model import FACTS, FINAL, Request, TaskState, pointers
+from rackwright.mesh.run_store import RunStore, Signed
+from rackwright.mesh.trust import BadSignature, SignersFile
+from rackwright.states.facts import facts
+
+if TYPE_CHECKING:
+    from rackwright.mesh.agent import Agent
+
+AGAIN_SECONDS = 1.0
+LEASE_SECONDS = 10
+CLOCK_SECONDS = 300
+"""How far the clock of whoever signed may be ahead of ours."""
+
+
+class NotForUs(MeshError):
+    """The run is not one that this server may run"""
+
+    code = "run_refused"
+
+
+class Ledger:
+    """The runs this server has begun, until they could not be valid any more: a replayed task is not run again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._held: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
+
+    def __contains__(self, run: str) -> bool:
+        return run in self._held
+
+    def add(self, run: str, expires: int) -> None:
+        now = int(time.time())
+        self._held = {held: until for held, until in self._held.items() if until > now} | {run: expires}
+        write_private(self.path, json.dumps(self._held).encode())
+
+
+class TaskRunner:
+    def __init__(self, agent: "Agent") -> None:
+        self.agent, self.etcd = agent, agent.datastore.etcd
+        self.store = RunStore(self.etcd)
+        self.signers = SignersFile(agent.folder, agent.identity.ca)
+        self.ledger = Ledger(agent.folder / "runs.json")
+        self.facts = facts(agent.name)
+        self._told = ""
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self._follow()
+            except (NoDatastore, Rejected, Compacted) as problem:
+                if str(problem) != self._told and self.agent.datastore.endpoints():
+                    self._told = str(problem)
+                    self.agent.log.info("tasks_wait", why=self._told)
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _follow(self) -> None:
+        """Tasks one after another, in the order in which they were given."""
+        await self._publish_facts()
+        prefix = pointers(self.agent.name)
+        page = await self.etcd.page(prefix)
+        for item in sorted(page.items, key=lambda item: item.created):
+            await self._perform(item.key.removeprefix(prefix))
+        async for changes in self.etcd.watch(prefix, page.revision + 1):
+            for change in changes:
+                if not change.deleted:
+                    await self._perform(change.item.key.removeprefix(prefix))
+
+    async def _publish_facts(self) -> None:
+        key, value = f"{FACTS}{self.agent.name}", json.dumps(self.facts, sort_keys=True).encode()
+        held = await self.etcd.get(key)
+        if held is None or held.value != value:
+            await self.etcd.put(key, value)
+
+    async def _perform(self, run: str) -> None:
+        name = self.agent.name
+        found = await self.store.task(run, name)
+        if found is None or found[0].state in FINAL:
+            await self.etcd.delete(f"{pointers(name)}{run}")
+            return
+        task, item = found
+        if task.state is TaskState.RUNNING:
+            await self.store.lose(task, item, "the agent was started again while it ran; it is not run twice")
+            return
+        try:
+            request, files, who = await self._verified(run)
+        except (BadSignature, BadRequest, NotForUs, BadRecords) as problem:
+            self.agent.refuse(problem.code, run=run[:64], why=str(problem))
+            await self.store.change(item, replace(task, state=TaskState.REFUSED, why=str(problem)))
+            return
+        lease = await self.etcd.grant(LEASE_SECONDS)
+        running = replace(task, state=TaskState.RUNNING, session=self.agent.swim.me.session)
+        held = await self.store.change(item, running, lease)
+        if held is None:
+            return
+        self.ledger.add(run, request.expires)
+        self.agent.log.info("run_started", run=run, operator=who)
+        ended = await Performance(self.agent, self.store, request, running, held, lease, self._job(request, files)).go()
+        self.agent.log.info("run_ended", run=run, state=ended.state.value, why=ended.why)
+
+    # Verifying
+
+    async def _verified(self, run: str) -> tuple[Request, dict[str, Any], str]:
+        await self.refresh_signers()
+        signed = await self.store.signed(run)
+        request, who = await asyncio.to_thread(self.believe, signed)
+        if request.id != run:
+            raise NotForUs(f"the request is that of run {request.id}")
+        if request.id in self.ledger:
+            raise NotForUs("it has been run here before, and no run is run twice")
+        packed = await self.store.tree(run)
+        return request, run_model.unpack_tree(packed, request.tree), who
+
+    def believe(self, signed: Signed) -> tuple[Request, str]:
+        """The request, if it is signed by a trusted operator for this cluster and this server, now."""
+        who = trust.verify(signed.text.encode(), signed.signature, self.signers.allowed)
+        request = run_model.read_request(signed.text)
+        self.check_time_and_place(request)
+        labels = dict(self.agent.swim.me.labels)
+        if not request.targets.match(self.agent.name, labels, self.facts):
+            raise NotForUs(f"{who} did not sign it for {self.agent.name}")
+        return request, who
+
+    def check_time_and_place(self, request: Request) -> None:
+        now = time.time()
+        if request.cluster != fingerprint(self.agent.identity.ca):
+            raise NotForUs("it was signed for another cluster")
+        if not request.created - CLOCK_SECONDS <= now < request.expires:
+            raise NotForUs("it was signed for another time; sign it anew, and see that the clocks agree")
+
+    async def refresh_signers(self) -> None:
+        """Take a newer list of trusted keys, if the CA has signed it."""
+        item = await self.etcd.get(f"{run_model.TRUST}/signers")
+        if item is None:
+            return
+        try:
+            fresh = self.signers.take(item.value)
+        except BadRecords as problem:
+            self.agent.refuse(problem.code, source="datastore", why=str(problem))
+            return
+        if fresh:
+            self.agent.log.warning("signers_changed", version=self.signers.current.version)
+
+    def _job(self, request: Request, files: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "name": self.agent.name,
+            "files": files,
+            "sls": request.sls,
+            "mode": request.mode,
+            "test": request.test,
+            "parallel": request.parallel,
+            "variables": request.variables,
+            "secrets": request.secrets,
+            "signers": str(self.signers.allowed),
+            "seen": str(self.agent.folder / "module-versions.json"),
+        }

@@ -1,0 +1,331 @@
+"""Runs of states on five servers at once: with one of them killed in the middle, at each other's pace, and what a
+target refuses although it lies in the datastore.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.netns import cluster, network
+from tests.support.store import leader, voters, wait_complete, wires
+
+from rackwright.mesh import control, run_model, trust
+from rackwright.mesh.datastore_config import DatastoreConfig
+from rackwright.mesh.fleet import Fleet, wait_until
+from rackwright.mesh.run_model import Request, Targets, pack_tree, task_key
+from rackwright.states import extensions
+
+pytestmark = pytest.mark.chaos
+
+SERVERS = ["s1", "s2", "s3", "s4", "s5"]
+ALIVE = dict.fromkeys(SERVERS, "alive")
+CONFIG = DatastoreConfig(grace=3.0, learner_seconds=12.0, lease_seconds=3)
+STATES = 50
+MIDDLE = 25
+
+
+def new_key(path: Path) -> Path:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("keys")
+    for name in ("operator", "stranger"):
+        new_key(folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def formed(tmp_path_factory: pytest.TempPathFactory, keys: Path) -> Iterator[Fleet]:
+    with network(SERVERS) as net, cluster(tmp_path_factory.mktemp("runs"), SERVERS, net, CONFIG) as made:
+        wait_complete(made, "s1")
+        made.rackwright("s1", "mesh", "trust", "add", "ops", str(keys / "operator.pub"))
+        yield made
+
+
+@pytest.fixture
+def five(formed: Fleet) -> Iterator[Fleet]:
+    formed.wait_agree(ALIVE, seconds=60)
+    wait_complete(formed, "s1")
+    yield formed
+    formed.start_all()
+
+
+class MeshRun:
+    """`rackwright mesh run --json` on one server, and what it has told so far."""
+
+    def __init__(self, fleet: Fleet, server: str, key: Path, *arguments: str) -> None:
+        command = [sys.executable, "-m", "rackwright", "mesh", "run", *arguments, "--key", str(key), "--json"]
+        command += ["--dir", str(fleet.home(server))]
+        self.output = fleet.folder / f"run-{time.monotonic_ns()}.json"
+        with self.output.open("w") as file:
+            self.process = subprocess.Popen(
+                wires(fleet).command(server, command), stdout=file, stderr=subprocess.PIPE, text=True
+            )
+
+    def told(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.output.read_text().splitlines() if line.endswith("}")]
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        return [line["event"] for line in self.told() if line.get("event", {}).get("kind") == kind]
+
+    def states(self, target: str) -> list[dict[str, Any]]:
+        return [event["state"] for event in self.events("state") if event["target"] == target]
+
+    def outcomes(self) -> dict[str, str]:
+        return {event["target"]: event["state"] for event in self.events("task")}
+
+    def wait(self, seconds: float = 180.0) -> int:
+        try:
+            _, trouble = self.process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        assert "Traceback" not in trouble
+        self.trouble = trouble
+        return self.process.returncode
+
+
+def fifty(folder: Path, world: Path) -> Path:
+    """Fifty states that each leave a line in a file of their server; the one in the middle waits for `go`."""
+    lines = []
+    for number in range(STATES):
+        note = f"echo {number} >> {world}/{{{{ node['id'] }}}}"
+        hold = f"while [ ! -e {world}/go ]; do sleep 0.1; done; " if number == MIDDLE else ""
+        lines.append(f"state-{number:02d}:\n  cmd.run:\n    - name: '{hold}{note}'\n")
+    folder.mkdir()
+    (folder / "init.sls").write_text("\n".join(lines))
+    return folder
+
+
+def lines_of(world: Path, server: str) -> list[str]:
+    return (world / server).read_text().split() if (world / server).exists() else []
+
+
+@pytest.mark.parametrize("mode", ["ansible", "justdoit", "genius"])
+def test_fifty_states_on_five_servers_with_one_killed_in_the_middle(
+    five: Fleet, keys: Path, tmp_path: Path, mode: str
+) -> None:
+    world = tmp_path / "world"
+    world.mkdir()
+    tree = fifty(tmp_path / "tree", world)
+    plain = sorted(set(SERVERS) - voters(five, "s1"))
+    victim = {"ansible": leader(five, "s1"), "justdoit": plain[0], "genius": plain[0]}[mode]
+    asker = plain[1]
+    run = MeshRun(five, asker, keys / "operator", str(tree), "--on", "s*", "--mode", mode)
+    before = MIDDLE if mode == "ansible" else STATES - 1
+    wait_until(
+        lambda: all(len(run.states(server)) >= before for server in SERVERS), 120, "they do not come to the middle"
+    )
+    five.kill(victim)
+    (world / "go").touch()
+    assert run.wait() == 1, "a server was lost, and that is said"
+    wanted = {server: "lost" if server == victim else "done" for server in SERVERS}
+    assert run.outcomes() == wanted
+    for server in SERVERS:
+        assert len(lines_of(world, server)) == len(set(lines_of(world, server))), "no state is run twice"
+        if server != victim:
+            assert sorted(map(int, lines_of(world, server))) == list(range(STATES))
+            assert {state["outcome"] for state in run.states(server)} == {"changed"}
+    left = lines_of(world, victim)
+    five.start(victim)
+    five.wait_agree(ALIVE, seconds=60)
+    wait_until(lambda: five.ask(asker, "runs")["runs"][-1]["tasks"].get(victim) != "running", 30, "still running")
+    # The engine's last command was not killed with its server; apart from that nothing is done any more.
+    assert set(left) <= set(lines_of(world, victim)) <= set(left) | {str(MIDDLE)}
+
+
+def test_servers_keep_each_others_pace_and_use_each_others_outputs(five: Fleet, keys: Path, tmp_path: Path) -> None:
+    world = tmp_path / "world"
+    world.mkdir()
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "init.sls").write_text(
+        f"""
+name:
+  cmd.run:
+    - name: echo {{{{ node['id'] }}}}
+alone:
+  cmd.run:
+    - name: mkdir {world}/taken && sleep 0.2 && rmdir {world}/taken
+    - serialize: 1
+mark:
+  cmd.run:
+    - name: touch {world}/mark-{{{{ node['id'] }}}}
+    - sync: true
+all marked:
+  cmd.run:
+    - name: test $(ls {world}/mark-* | wc -l) = 5
+    - require:
+      - cmd: mark
+neighbour:
+  cmd.run:
+    - name: echo ${{node:s3/name.stdout}} > {world}/neighbour-{{{{ node['id'] }}}}
+"""
+    )
+    run = MeshRun(five, "s2", keys / "operator", str(tree), "--on", "s*", "--mode", "justdoit")
+    assert run.wait() == 0, run.trouble or run.told()
+    assert run.outcomes() == dict.fromkeys(SERVERS, "done")
+    assert {(world / f"neighbour-{server}").read_text() for server in SERVERS} == {"s3\n"}
+
+
+def test_servers_that_would_wait_for_each_other_are_refused_before_anything_runs(
+    five: Fleet, keys: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "init.sls").write_text(
+        """
+a:
+  cmd.run:
+    - name: "echo ${node:s1/b.stdout}"
+b:
+  cmd.run:
+    - name: "echo ${node:s2/a.stdout}"
+"""
+    )
+    run = MeshRun(five, "s2", keys / "operator", str(tmp_path), "--on", "s1,s2")
+    assert run.wait() == 1
+    assert "wait for each other" in run.trouble
+    run = MeshRun(five, "s2", keys / "operator", str(tmp_path), "--on", "s9")
+    assert run.wait() == 1
+    assert "s9 is not alive" in run.trouble
+
+
+def test_targets_are_found_by_fact_and_a_cursor_goes_on_where_it_ended(five: Fleet, keys: Path, tmp_path: Path) -> None:
+    (tmp_path / "init.sls").write_text("hello:\n  test.nop: []\n")
+    run = MeshRun(five, "s4", keys / "operator", str(tmp_path), "--fact", "kernel=Linux", "--on", "s[12]")
+    assert run.wait() == 0
+    assert set(run.outcomes()) == {"s1", "s2"}
+    name = run.told()[0]["run"]
+    whole = [json.loads(line) for line in five.rackwright("s5", "mesh", "events").splitlines()]
+    mine = [line for line in whole if line["event"].get("run") == name]
+    cut = mine[len(mine) // 2]["cursor"]
+    rest = [json.loads(line) for line in five.rackwright("s3", "mesh", "events", "--cursor", str(cut)).splitlines()]
+    assert [line for line in rest if line["event"].get("run") == name] == mine[len(mine) // 2 + 1 :]
+
+
+# What a target refuses
+
+
+@pytest.fixture
+def rogue(five: Fleet) -> Callable[..., None]:
+    """A member that writes into the datastore what it likes."""
+
+    def act(**wish: Any) -> None:
+        url = [f"https://{wires(five).address(server)}:2379" for server in SERVERS]
+        program = [sys.executable, "-m", "tests.support.rogue", str(five.home("s5")), *url]
+        root = Path(__file__).parents[3]
+        subprocess.run(
+            wires(five).command("s5", program), input=json.dumps(wish), text=True, check=True, timeout=60, cwd=root
+        )
+
+    return act
+
+
+def forged(fleet: Fleet, name: str, tree: bytes, key: Path) -> tuple[Request, dict[str, Any]]:
+    now = int(time.time())
+    digest = run_model.digest_of(tree)
+    cluster_name = str(fleet.ask("s1", "status")["ca"])
+    request = Request(name, cluster_name, now, now + 600, digest, Targets(("s2",)), ["init"])
+    signature = trust.sign(request.dump().encode(), key)
+    run = {"request": request.dump(), "signature": signature, "tree": b64encode(tree).decode(), "targets": ["s2"]}
+    return request, run
+
+
+def refusal(fleet: Fleet, name: str) -> str:
+    found: dict[str, Any] = {}
+
+    def ended() -> bool:
+        for told in control.listen(fleet.home("s1"), "events"):
+            event = told["event"]
+            if event.get("run") == name and event["kind"] == "task" and event["state"] not in ("pending", "running"):
+                found.update(event)
+        return bool(found)
+
+    wait_until(ended, 60, f"{name} does not end", every=0.5)
+    assert found["state"] == "refused", found
+    return str(found["why"])
+
+
+def test_what_no_trusted_operator_signed_is_refused_by_the_target_and_not_run(
+    five: Fleet, keys: Path, tmp_path: Path, rogue: Callable[..., None]
+) -> None:
+    proof = tmp_path / "done"
+    (tmp_path / "init.sls").write_text(f"harm:\n  cmd.run:\n    - name: touch {proof}\n")
+    tree = pack_tree(tmp_path)
+
+    _, unknown = forged(five, "unknown-key", tree, keys / "stranger")
+    request, tampered = forged(five, "tampered-task", tree, keys / "operator")
+    tampered["request"] = replace(request, sls=["other"]).dump()
+    _, altered = forged(five, "altered-tree", tree, keys / "operator")
+    (tmp_path / "init.sls").write_text(f"harm:\n  cmd.run:\n    - name: touch {proof} {proof}2\n")
+    altered["tree"] = b64encode(pack_tree(tmp_path)).decode()
+    request, elsewhere = forged(five, "not-for-s2", tree, keys / "operator")
+    other = replace(request, targets=Targets(("s1",)))
+    elsewhere |= {"request": other.dump(), "signature": trust.sign(other.dump().encode(), keys / "operator")}
+    for run in (unknown, tampered, altered, elsewhere):
+        rogue(run=run)
+    assert "not trusted" in refusal(five, "unknown-key")
+    assert "does not fit" in refusal(five, "tampered-task")
+    assert "not those that were signed" in refusal(five, "altered-tree")
+    assert "did not sign it for s2" in refusal(five, "not-for-s2")
+    assert not proof.exists()
+    own = MeshRun(five, "s1", keys / "stranger", str(tmp_path), "--on", "s2")
+    assert own.wait() == 1
+    assert "not trusted" in own.trouble
+
+
+def test_a_run_that_was_run_is_not_run_again_when_its_task_is_put_back(
+    five: Fleet, keys: Path, tmp_path: Path, rogue: Callable[..., None]
+) -> None:
+    proof = tmp_path / "lines"
+    (tmp_path / "init.sls").write_text(f"once:\n  cmd.run:\n    - name: echo x >> {proof}\n")
+    _, run = forged(five, "once-only", pack_tree(tmp_path), keys / "operator")
+    rogue(run=run)
+    wait_until(lambda: proof.exists(), 60, "it was not run")
+    wait_until(lambda: five.ask("s1", "runs")["runs"][-1]["tasks"] == {"s2": "done"}, 60, "it does not end", every=0.2)
+    base = f"{run_model.RUNS}once-only/"
+    rogue(delete=[f"{base}request", task_key("once-only", "s2")], run=run)
+    assert "run here before" in refusal(five, "once-only")
+    assert proof.read_text() == "x\n"
+
+
+MODULE = b"""
+from rackwright.states.module import Check, Result, StateFunction
+
+
+def _look(arguments, context):
+    return Check({"greeting": "hello"}, "nobody has been greeted")
+
+
+def _greet(arguments, check, context):
+    return Result(True, check.changes, "hello")
+
+
+FUNCTIONS = (StateFunction("hello", "Greets.", (), _look, _greet),)
+"""
+
+
+def test_a_module_of_the_datastore_is_used_if_it_is_signed_and_refused_if_it_was_altered(
+    five: Fleet, keys: Path, tmp_path: Path, rogue: Callable[..., None]
+) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "init.sls").write_text("greet:\n  greeter.hello: []\n")
+    (tmp_path / "greeter.py").write_bytes(MODULE)
+    manifest = extensions.sign(MODULE, "greeter", "1.0", keys / "operator")
+    (tmp_path / "greeter.py.manifest").write_text(manifest.dump())
+    five.rackwright("s3", "mesh", "module", str(tmp_path / "greeter.py"))
+    run = MeshRun(five, "s4", keys / "operator", str(tree), "--on", "s*")
+    assert run.wait() == 0, run.trouble or run.told()
+    _, late = forged(five, "altered-module", pack_tree(tree), keys / "operator")
+    rogue(keys={f"{run_model.MODULES}/greeter.py": b64encode(MODULE + b"\n# and more\n").decode()}, run=late)
+    assert "altered after it was signed" in refusal(five, "altered-module")

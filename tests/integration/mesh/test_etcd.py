@@ -1,0 +1,226 @@
+"""The client of the datastore, locks and events, against one real etcd."""
+
+import asyncio
+import json
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rackwright.mesh.errors import Fenced, NoDatastore, Rejected
+from rackwright.mesh.etcd import Etcd, Item, delete_op
+from rackwright.mesh.lock import Lock
+from rackwright.mesh.run_model import EVENTS, Task, TaskState, state_key, task_key
+from rackwright.mesh.run_store import RunStore
+
+WAIT_SECONDS = 30.0
+
+
+def free_ports(count: int) -> list[int]:
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(wire.getsockname()[1]) for wire in held]
+    for wire in held:
+        wire.close()
+    return ports
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("etcd")
+    client, peer = (f"http://127.0.0.1:{port}" for port in free_ports(2))
+    command = ["setpriv", "--pdeathsig", "KILL", "etcd", "--name=one", f"--data-dir={folder}", "--log-level=error"]
+    command += [f"--listen-client-urls={client}", f"--advertise-client-urls={client}", f"--initial-cluster=one={peer}"]
+    command += [f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", "--logger=zap"]
+    command += ["--experimental-watch-progress-notify-interval=200ms"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        yield client
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+async def etcd(url: str) -> AsyncIterator[Etcd]:
+    made = Etcd(lambda: ["http://127.0.0.1:1", url], None)
+    await made.get("/ready", WAIT_SECONDS)
+    yield made
+    await made.close()
+
+
+async def test_a_member_that_refuses_costs_an_attempt_and_no_more(etcd: Etcd) -> None:
+    await etcd.put("/a", b"1")
+    item = await etcd.get("/a")
+    assert item is not None
+    assert item.value == b"1"
+
+
+async def test_without_any_member_it_says_so(url: str) -> None:
+    nowhere = Etcd(lambda: ["http://127.0.0.1:1"], None)
+    with pytest.raises(NoDatastore, match="mesh datastore"):
+        await nowhere.get("/a", deadline=0.5)
+    await nowhere.close()
+
+
+async def test_a_write_on_top_of_something_older_is_not_done(etcd: Etcd) -> None:
+    await etcd.put("/b", b"1")
+    before = await etcd.get("/b")
+    await etcd.put("/b", b"2")
+    assert not await etcd.replace("/b", b"3", before)
+    assert not await etcd.replace("/b", b"3", None)
+    assert await etcd.replace("/b", b"3", await etcd.get("/b"))
+
+
+class Repeating(Etcd):
+    """Sends each transaction twice and tells of the second answer only: the first was lost on its way back."""
+
+    async def call_counted(self, path: str, body: dict[str, object], deadline: float) -> tuple[dict[str, object], int]:
+        answer, _ = await super().call_counted(path, body, deadline)
+        if path.endswith("/txn"):
+            if self.between is not None:
+                await self.between()
+            answer, _ = await super().call_counted(path, body, deadline)
+        return answer, 2
+
+    between = None
+
+
+async def test_a_write_whose_answer_was_lost_is_known_to_be_done_although_others_wrote_since(url: str) -> None:
+    other = Etcd(lambda: [url], None)
+    await other.get("/ready", WAIT_SECONDS)
+    await other.put("/c", b"before")
+    retrying = Repeating(lambda: [url], None)
+
+    async def others_write() -> None:
+        for number in range(3):
+            await other.put("/c", f"other-{number}".encode())
+
+    before = await other.get("/c")
+    retrying.between = others_write  # type: ignore[assignment]  # a stand-in for the network
+    assert await retrying.replace("/c", b"mine", before)
+    assert not await retrying.replace("/c", b"mine too", before)
+    await retrying.close()
+    await other.close()
+
+
+async def test_a_watch_tells_each_change_once_from_where_it_was_asked(etcd: Etcd) -> None:
+    await etcd.put("/d/1", b"1")
+    first = await etcd.get("/d/1")
+    assert first is not None
+    await etcd.put("/d/2", b"2")
+    seen: list[tuple[str, bool]] = []
+    async with asyncio.timeout(WAIT_SECONDS):
+        async for changes in etcd.watch("/d/", first.modified + 1):
+            seen += [(change.item.key, change.deleted) for change in changes]
+            if len(seen) == 1:
+                await etcd.transact([], [delete_op("/d/1")])
+            elif len(seen) >= 2:
+                break
+    assert seen == [("/d/2", False), ("/d/1", True)]
+
+
+async def test_a_lock_has_one_holder_and_the_next_when_it_is_given_back(etcd: Etcd) -> None:
+    first, second = Lock(etcd, "/lock/a", "first", 5), Lock(etcd, "/lock/a", "second", 5)
+    assert await first.hold()
+    assert not await second.hold()
+    assert await first.owner_now() == "first"
+    await first.release()
+    assert await second.hold()
+    with pytest.raises(Fenced):
+        await first.check()
+
+
+async def test_a_holder_whose_lease_is_gone_is_fenced_although_its_clock_says_otherwise(etcd: Etcd) -> None:
+    lock, other = Lock(etcd, "/lock/b", "slept", 5), Lock(etcd, "/lock/b", "other", 5)
+    assert await lock.hold()
+    await etcd.revoke(lock._lease)
+    assert await other.hold()
+    assert lock.held, "its own clock does not know"
+    with pytest.raises(Fenced):
+        await lock.check()
+    assert not await lock.hold()
+
+
+# Tasks and events
+
+
+async def running(store: RunStore, run: str) -> Item:
+    task = Task(run, "s1", TaskState.RUNNING, session=1)
+    await store.etcd.put(task_key(run, "s1"), task.dump())
+    item = await store.etcd.get(task_key(run, "s1"))
+    assert item is not None
+    return item
+
+
+def events(run: str, numbers: range) -> list[tuple[str, bytes]]:
+    return [(state_key(run, "s1", number), json.dumps({"n": number}).encode()) for number in numbers]
+
+
+async def read_numbers(store: RunStore, run: str, cursor: str) -> tuple[list[int], list[str]]:
+    """What is there after a cursor: the numbers, and their cursors."""
+    numbers: list[int] = []
+    cursors: list[str] = []
+    async for changes in store.read(f"{EVENTS}run/{run}/state/", cursor):
+        if not changes:
+            return numbers, cursors
+        numbers += [json.loads(change.item.value)["n"] for _, change in changes]
+        cursors += [at for at, _ in changes]
+    raise AssertionError("a reader never ends by itself")
+
+
+async def test_a_thousand_events_are_read_once_and_in_order_from_any_cursor(etcd: Etcd) -> None:
+    store = RunStore(etcd)
+    fence = await running(store, "r1")
+    await store.publish(fence, events("r1", range(1000)))
+    numbers, cursors = await read_numbers(store, "r1", "")
+    assert numbers == list(range(1000))
+    for cut in (0, 119, 120, 500, 777, 999):
+        assert (await read_numbers(store, "r1", cursors[cut]))[0] == list(range(cut + 1, 1000))
+
+
+async def test_events_that_were_published_are_not_published_again_by_a_retry(etcd: Etcd) -> None:
+    store = RunStore(etcd)
+    fence = await running(store, "r2")
+    await store.publish(fence, events("r2", range(3)))
+    await store.publish(fence, events("r2", range(3)))
+    assert (await read_numbers(store, "r2", ""))[0] == [0, 1, 2]
+
+
+async def test_a_target_that_was_given_up_cannot_publish_or_finish_any_more(etcd: Etcd) -> None:
+    store = RunStore(etcd)
+    fence = await running(store, "r3")
+    found = await store.task("r3", "s1")
+    assert found is not None
+    await store.lose(found[0], found[1], "it was away")
+    with pytest.raises(Fenced):
+        await store.publish(fence, events("r3", range(1)))
+    assert await store.change(fence, replace(found[0], state=TaskState.DONE)) is None
+    assert (await store.tasks("r3"))[0].state is TaskState.LOST
+
+
+async def test_a_task_is_claimed_by_one_of_two(etcd: Etcd) -> None:
+    store = RunStore(etcd)
+    await etcd.put(task_key("r4", "s1"), Task("r4", "s1").dump())
+    found = await store.task("r4", "s1")
+    assert found is not None
+    task, item = found
+    claims = [replace(task, state=TaskState.RUNNING, session=number) for number in (1, 2)]
+    held = await asyncio.gather(*(store.change(item, claim) for claim in claims))
+    assert [one is None for one in held].count(True) == 1
+
+
+async def test_what_is_older_than_the_retention_is_forgotten(etcd: Etcd, tmp_path: Path) -> None:
+    store = RunStore(etcd)
+    await store.tell("s1", "old")
+    await store.forget(before=2e9)
+    await store.tell("s1", "new")
+    kinds = [json.loads(item.value)["kind"] for item in (await etcd.page(f"{EVENTS}cluster/")).items]
+    assert kinds == ["new"]
+
+
+async def test_a_refusal_is_told_as_one_and_not_retried(etcd: Etcd) -> None:
+    with pytest.raises(Rejected):
+        await etcd.call("/v3/kv/put", {"key": "", "value": "eA=="})

@@ -1,0 +1,36 @@
+"""A member that misuses its access to the datastore, to be run on a server of a fleet: puts there what nobody signed.
+
+`python -m tests.support.rogue FOLDER ENDPOINT` reads one JSON object from standard input: either a `run` (request,
+signature, tree in base64, targets), or `keys` to be written as they are, and `delete`, keys to be taken away first.
+"""
+
+import asyncio
+import json
+import sys
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
+
+from rackwright.mesh.etcd import Etcd
+from rackwright.mesh.identity import IdentityFiles
+from rackwright.mesh.run_model import read_request
+from rackwright.mesh.run_store import RunStore, Signed
+from rackwright.mesh.tls import Contexts
+
+
+async def main(folder: Path, endpoints: list[str], wish: dict[str, Any]) -> None:
+    etcd = Etcd(lambda: endpoints, Contexts(IdentityFiles(folder)).client)
+    for key in wish.get("delete", ()):
+        await etcd.delete(key)
+    for key, value in wish.get("keys", {}).items():
+        await etcd.put(key, b64decode(value))
+    if run := wish.get("run"):
+        signed = Signed(run["request"], run["signature"])
+        request = read_request(run["request"])
+        states = dict.fromkeys(run["targets"], 1)
+        await RunStore(etcd).begin(signed, request, b64decode(run["tree"]), states, "rogue")
+    await etcd.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2:], json.load(sys.stdin)))
