@@ -14,9 +14,13 @@ from typing import Any
 
 from tests.support.dhcp import serving_dhcp
 
+from rackwright.barclamps.loader import load_folder
+from rackwright.hammers.base import HammerNode, Power
+from rackwright.hammers.redfish import RedfishHammer
 from rackwright.lab.network import BRIDGE, SERVER
 from rackwright.lab.rack import MACHINE_PORT, Rack, Racked, running_rack
 from rackwright.lab.virtual import Firmware, Hardware
+from rackwright.store.barclamps import import_barclamps
 
 PATIENCE = 600.0
 """Seconds for anything to happen, on a machine that has much else to do."""
@@ -80,6 +84,16 @@ class Site:
 
         await self.until(f"all of {node} is ACTIVE", look)
 
+    async def wall(self, node: str, role: str) -> Any:
+        """What a run gave back."""
+        async with self.rack.server.store.read() as session:
+            return await session.value(
+                "SELECT nr.wall FROM node_roles nr JOIN nodes n ON n.id = nr.node_id JOIN roles r ON r.id = nr.role_id"
+                " WHERE n.name = :node AND r.name = :role",
+                node=node,
+                role=role,
+            )
+
     async def facts(self, node: str) -> Any:
         async with self.rack.server.store.read() as session:
             row = await session.row("SELECT * FROM nodes WHERE name = :name", name=node)
@@ -129,24 +143,61 @@ async def discover_three_at_once(folder: Path, images: Path) -> None:
         assert serials == {"LAB0001", "LAB0002", "LAB0003"}
 
 
+MARKER = """
+name: e2e
+display: Trial
+description: Something to run on an installed system
+version: "1.0"
+parent: core
+roles:
+  - name: e2e-look
+    jig: script
+    description: Says what it runs on
+    requires: [crowbar-installed-node]
+"""
+LOOK = """#!/bin/sh -e
+write_attribute seen/root "$(findmnt -n -o SOURCE /)"
+write_attribute seen/kernel "$(uname -r)"
+write_attribute seen/system "$(. /etc/os-release && echo "$ID-$VERSION_ID")"
+write_attribute seen/boot_id "$(cat /proc/sys/kernel/random/boot_id)"
+"""
+
+
+async def import_marker(site: Site, folder: Path) -> None:
+    """A role of the script jig, as a person would add one."""
+    scripts = folder / "e2e" / "script" / "roles" / "e2e-look"
+    scripts.mkdir(parents=True)
+    (folder / "e2e" / "barclamp.yml").write_text(MARKER)
+    (scripts / "10-look.sh").write_text(LOOK)
+    barclamp = await asyncio.to_thread(load_folder, folder / "e2e")
+    await site.rack.server.store.change(lambda session: import_barclamps(session, [barclamp]), graph=True)
+
+
 async def install(folder: Path, images: Path) -> None:
+    """The whole way, from a machine that is off and has an empty disk to a role that runs on its own system."""
     async with site_of(folder, images, [Hardware(1, memory=1024)]) as site:
+        await import_marker(site, folder)
         [one] = site.rack.machines
-        await one.machine.on()
+        bmc = HammerNode(0, "m1", {"bmc": site.rack.bmc_settings(one)})
+        assert await RedfishHammer().status(bmc) is Power.OFF
+        await RedfishHammer().on(bmc)
         node = (await site.discovered(one))["name"]
         before = await site.facts(node)
         await site.until("its BMC is known", lambda: _has_bmc(site, node))
         await site.call("POST", "/deployments", {"name": "web"})
-        await site.call("POST", "/node_roles", {"node": node, "role": "crowbar-installed-node", "deployment": "web"})
+        await site.call("POST", "/node_roles", {"node": node, "role": "e2e-look", "deployment": "web"})
         plan = await site.call("POST", "/deployments/web/plan")
         assert [wiped for wiped in plan["wiped"] if node in str(wiped)], plan
         await site.call("POST", "/deployments/web/commit", {"digest": plan["digest"]})
-        await site.active(node, "provisioner-os-install", "crowbar-installed-node")
+        await site.active(node, "provisioner-os-install", "crowbar-installed-node", "e2e-look")
         after = await site.facts(node)
         assert after.observed_bootenv == "local"
         assert after.boot_id != before.boot_id
         assert after.host_key != before.host_key
-        assert after.discovery["root"] == "/dev/vda1"
+        seen = (await site.wall(node, "e2e-look"))["seen"]
+        assert seen["root"] == "/dev/vda1"
+        assert seen["system"] == "debian-12"
+        assert seen["boot_id"] == after.boot_id
 
 
 async def _has_bmc(site: Site, node: str) -> bool:

@@ -18,6 +18,7 @@ import httpx
 from rackwright.api.app import PREFIX, create_app
 from rackwright.api.context import Server
 from rackwright.api.serve import TOKEN_FILE, Options, listening, running
+from rackwright.domain.catalogue import JsonObject
 from rackwright.lab.bmc import Login, create_bmc
 from rackwright.lab.network import BRIDGE, SERVER, add_tap, make_bridge
 from rackwright.lab.virtual import Hardware, VirtualMachine, check_programs
@@ -58,14 +59,17 @@ class Rack:
             await asyncio.sleep(0.5)
 
     async def _tell_bmc(self, node: str, one: Racked) -> None:
-        body = {
+        (await self.api.put(f"/nodes/{node}/bmc", json=self.bmc_settings(one))).raise_for_status()
+
+    def bmc_settings(self, one: Racked) -> JsonObject:
+        """How the BMC of a machine is reached."""
+        return {
             "kind": "redfish",
             "address": one.bmc,
             "username": one.login.username,
             "password": one.login.password,
             "plain": True,
         }
-        (await self.api.put(f"/nodes/{node}/bmc", json=body)).raise_for_status()
 
 
 @asynccontextmanager

@@ -1,0 +1,261 @@
+"""From power-on to discovered, and to installed: with the product, and with the same parts and no product.
+
+Real machines, emulated, in namespaces of their own. The other side is the same kernel, initramfs, image and disk,
+driven by a short script over a bare HTTP server: what nobody can be faster than. Both sides take turns in one run. An
+install is counted from the moment it is asked for: there by the power button, here by a commit of what a person wants.
+
+`.venv/bin/python bench/install.py [--machines 1 3] [--home FOLDER]`; FOLDER has the images, made if they are missing.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from fastapi import FastAPI, Request, Response  # noqa: E402
+from fastapi.responses import FileResponse  # noqa: E402
+from tests.support.dhcp import serving_dhcp  # noqa: E402
+
+from rackwright.api.serve import listening  # noqa: E402
+from rackwright.images import sledgehammer, systems  # noqa: E402
+from rackwright.images.cpio import Cpio  # noqa: E402
+from rackwright.images.packages import Source, say_to_stderr  # noqa: E402
+from rackwright.images.shelf import NoImage, Shelf  # noqa: E402
+from rackwright.images.sledgehammer import Kernel  # noqa: E402
+from rackwright.lab.network import BRIDGE, SERVER, add_tap, make_bridge  # noqa: E402
+from rackwright.lab.rack import CONSOLE, MACHINE_PORT, Rack, running_rack  # noqa: E402
+from rackwright.lab.virtual import Hardware, VirtualMachine  # noqa: E402
+from report import Goal, at_most, emit  # noqa: E402
+
+NAMESPACES = ("unshare", "--net", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc")
+OS = "debian-12"
+TARGET = 1.15
+PLAIN_PORT = 8000
+PLAIN = """#!/bin/busybox sh
+/bin/busybox mkdir -p /proc /sys /dev /run /mnt /etc; /bin/busybox --install -s; mount -t proc p /proc; mount -t sysfs s /sys; mount -t devtmpfs d /dev
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin; for i in 1 2; do cat $(find /sys/devices -name modalias) | xargs modprobe -a -q; done 2>/dev/null; ip link set eth0 up
+udhcpc -i eth0 -n -q -t 20 -T 1 -A 1 -s /lib/rackwright/udhcpc; M=$(cat /sys/class/net/eth0/address); S=http://SERVER; wget -q -O - "$S/said/$M/discovered"
+printf 'label: dos\\nstart=2048, type=83, bootable\\n' | sfdisk -q /dev/vda; while [ ! -b /dev/vda1 ]; do sleep 0.2; done
+mkfs.ext4 -q -F -L root -O ^64bit,^metadata_csum -E lazy_itable_init=1,lazy_journal_init=1 /dev/vda1; mount -o noatime /dev/vda1 /mnt
+wget -q -O - $S/root.tar.zst | zstd -q -dc | tar -x -C /mnt -f -; mkdir -p /mnt/boot/extlinux; K=$(basename /mnt/boot/vmlinuz-*); I=$(basename /mnt/boot/initrd.img-*)
+printf 'default l\\nprompt 0\\nlabel l\\nkernel /boot/%s\\ninitrd /boot/%s\\nappend root=LABEL=root ro\\n' $K $I >/mnt/boot/extlinux/extlinux.conf; extlinux --install /mnt/boot/extlinux; dd if=/lib/rackwright/mbr.bin of=/dev/vda bs=440 count=1 conv=notrunc
+printf '[Unit]\\nAfter=network.target ssh.service\\n[Service]\\nType=oneshot\\nExecStart=/bin/sh -c "until curl -sf %s/said/%s/installed; do sleep 1; done"\\n' $S $M >/mnt/etc/systemd/system/said.service
+mkdir -p /mnt/etc/systemd/system/multi-user.target.wants; ln -s ../said.service /mnt/etc/systemd/system/multi-user.target.wants/; umount /mnt; sync; wget -q -O - "$S/said/$M/unpacked"; reboot -f
+"""  # noqa: E501  # ten lines, as promised
+
+
+def _images(home: Path) -> Shelf:
+    shelf = Shelf(home)
+    for name in (sledgehammer.NAME, OS):
+        try:
+            shelf.find(name)
+        except NoImage:
+            if name == OS:
+                systems.build(shelf, OS, None, Kernel.CLOUD, say_to_stderr)
+            else:
+                sledgehammer.build(shelf, Source(sledgehammer.SUITE), Kernel.CLOUD, say_to_stderr)
+    return shelf
+
+
+# --- with the product
+
+
+async def _ours(shelf: Shelf, folder: Path, machines: int) -> dict[str, float]:
+    hardware = [Hardware(number) for number in range(1, machines + 1)]
+    home = folder / "home"
+    home.mkdir(parents=True)
+    (home / "images").symlink_to(shelf.folder)
+    script = f"http://{SERVER}:{MACHINE_PORT}/boot/${{net0/mac}}"
+    async with running_rack(home, folder, hardware) as rack, serving_dhcp(BRIDGE, SERVER, script):
+        await _call(rack, "POST", "/deployments", {"name": "bench"})
+        began = time.monotonic()
+        for one in rack.machines:
+            await one.machine.on()
+        names = await _accepted(rack, machines)
+        await _active(rack, names, "crowbar-managed-node")
+        discovered = time.monotonic() - began
+        for name in names:
+            body = {"node": name, "role": "crowbar-installed-node", "deployment": "bench"}
+            await _call(rack, "POST", "/node_roles", body)
+        plan = await _call(rack, "POST", "/deployments/bench/plan")
+        asked = time.monotonic()
+        await _call(rack, "POST", "/deployments/bench/commit", {"digest": plan["digest"]})
+        await _active(rack, names, "crowbar-installed-node")
+        return {"discovered": discovered, "installed": time.monotonic() - asked}
+
+
+async def _call(rack: Rack, method: str, path: str, body: Any = None) -> Any:
+    answer = await rack.api.request(method, path, json=body)
+    answer.raise_for_status()
+    return answer.json() if answer.content else None
+
+
+async def _accepted(rack: Rack, machines: int) -> list[str]:
+    names: set[str] = set()
+    while len(names) < machines:
+        for node in (await _call(rack, "GET", "/nodes?available=false"))["items"]:
+            await _call(rack, "POST", f"/nodes/{node['name']}/accept")
+            names.add(node["name"])
+        await asyncio.sleep(0.2)
+    return sorted(names)
+
+
+async def _active(rack: Rack, names: Sequence[str], role: str) -> None:
+    while True:
+        found = (await _call(rack, "GET", f"/node_roles?role={role}"))["items"]
+        states = {one["node"]: one["state"] for one in found}
+        if any(states.get(name) == "error" for name in names):
+            raise SystemExit(f"an install failed: {found}")
+        if all(states.get(name) == "active" for name in names):
+            return
+        await asyncio.sleep(0.2)
+
+
+# --- without it
+
+
+class Plain:
+    """A bare HTTP server: a script, files, and a note of who said what when."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.said: dict[tuple[str, str], float] = {}
+        self.changed = asyncio.Event()
+        self.app = FastAPI(openapi_url=None)
+        files = {name: shelf.file(sledgehammer.NAME, name).path for name in ("kernel", "initrd")}
+        files["root.tar.zst"] = shelf.file(OS, "root.tar.zst").path
+        address = f"{SERVER}:{PLAIN_PORT}"
+
+        @self.app.get("/boot/{mac}")
+        async def boot(mac: str) -> Response:
+            if (mac, "unpacked") in self.said:
+                return Response("#!ipxe\nexit\n")
+            kernel = f"kernel http://{address}/kernel initrd=initrd initrd=plain rdinit=/plain {CONSOLE}"
+            lines = ["#!ipxe", kernel, f"initrd --name initrd http://{address}/initrd"]
+            return Response("\n".join([*lines, f"initrd --name plain http://{address}/plain", "boot", ""]))
+
+        @self.app.get("/plain")
+        async def plain() -> Response:
+            return Response(_archive(PLAIN.replace("SERVER", address).encode()))
+
+        @self.app.get("/said/{mac}/{what}")
+        async def said(mac: str, what: str, request: Request) -> None:
+            self.said.setdefault((mac, what), time.monotonic())
+            self.changed.set()
+
+        @self.app.get("/{file}")
+        async def send(file: str) -> Response:
+            return FileResponse(files[file]) if file in files else Response(status_code=404)
+
+    async def until(self, what: str, macs: Sequence[str]) -> float:
+        while not all((mac, what) in self.said for mac in macs):
+            self.changed.clear()
+            await self.changed.wait()
+        return max(self.said[mac, what] for mac in macs)
+
+
+def _archive(script: bytes) -> bytes:
+    import io
+
+    out = io.BytesIO()
+    archive = Cpio(out)
+    archive.file("plain", script, 0o755)
+    archive.close()
+    return out.getvalue()
+
+
+@asynccontextmanager
+async def _plain_machines(folder: Path, machines: int) -> AsyncIterator[list[VirtualMachine]]:
+    await make_bridge()
+    made = []
+    for number in range(1, machines + 1):
+        await add_tap(f"tap{number}")
+        made.append(VirtualMachine(Hardware(number), folder / f"m{number}", f"tap{number}"))
+    try:
+        yield made
+    finally:
+        for one in made:
+            await one.off()
+
+
+async def _plain(shelf: Shelf, folder: Path, machines: int) -> dict[str, float]:
+    from rackwright.provision.advertise import advertising
+
+    plain = Plain(shelf)
+    script = f"http://{SERVER}:{PLAIN_PORT}/boot/${{net0/mac}}"
+    async with (
+        _plain_machines(folder, machines) as made,
+        advertising(BRIDGE),
+        serving_dhcp(BRIDGE, SERVER, script),
+        listening(plain.app, SERVER, PLAIN_PORT),
+    ):
+        macs = [one.hardware.mac for one in made]
+        began = time.monotonic()
+        for one in made:
+            await one.on()
+        discovered = await plain.until("discovered", macs) - began
+        await plain.until("unpacked", macs)
+        installed = await plain.until("installed", macs) - began
+        return {"discovered": discovered, "installed": installed}
+
+
+# --- both
+
+
+def _inside(side: str, shelf: Shelf, folder: Path, machines: int) -> dict[str, float]:
+    """One trial, in namespaces of its own."""
+    import subprocess
+
+    told = json.dumps({"side": side, "home": str(shelf.folder.parent), "folder": str(folder), "machines": machines})
+    done = subprocess.run(
+        [*NAMESPACES, sys.executable, __file__, "--inside", told], stdout=subprocess.PIPE, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"{side} with {machines} machines did not come to its end")
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _trial(told: str) -> None:
+    wanted = json.loads(told)
+    side = {"ours": _ours, "plain": _plain}[wanted["side"]]
+    found = asyncio.run(side(Shelf(Path(wanted["home"])), Path(wanted["folder"]), wanted["machines"]))
+    print(json.dumps(found))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--machines", type=int, nargs="+", default=[1, 3])
+    parser.add_argument("--home", type=Path, default=ROOT / "build" / "bench-images")
+    parser.add_argument("--inside", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.inside:
+        _trial(given.inside)
+        return
+    if os.geteuid() != 0:
+        raise SystemExit("namespaces and network devices need root")
+    shelf = _images(given.home)
+    figures: dict[str, Any] = {"load": os.getloadavg()[0]}
+    goals: list[Goal] = []
+    with tempfile.TemporaryDirectory(prefix="rackwright-bench-") as folder:
+        for machines in given.machines:
+            for side in ("plain", "ours"):
+                seconds = _inside(side, shelf, Path(folder) / f"{side}-{machines}", machines)
+                figures |= {f"{side}_{what}_{machines}": round(value, 1) for what, value in seconds.items()}
+            for what in ("discovered", "installed"):
+                ratio = figures[f"ours_{what}_{machines}"] / figures[f"plain_{what}_{machines}"]
+                goals.append(at_most(f"{what}, {machines} machines: ours / plain", ratio, TARGET))
+    emit("install", figures, goals)
+
+
+if __name__ == "__main__":
+    main()

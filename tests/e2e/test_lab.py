@@ -1,0 +1,117 @@
+"""`rackwright lab`: up, down, and gone with all it had when it is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.e2e.conftest import ROOT
+
+pytestmark = [pytest.mark.pxe, pytest.mark.xdist_group("pxe")]
+
+RACKWRIGHT = (sys.executable, "-m", "rackwright")
+PATIENCE = 300.0
+
+
+def _until(what: str, ask: Callable[[], Any]) -> Any:
+    end = time.monotonic() + PATIENCE
+    while not (found := ask()):
+        assert time.monotonic() < end, f"not within {PATIENCE:g} s: {what}"
+        time.sleep(0.2)
+    return found
+
+
+def _processes(word: str) -> list[int]:
+    """Processes that have a word on their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            try:
+                line = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if word.encode() in line:
+                found.append(int(entry.name))
+    return found
+
+
+class Lab:
+    def __init__(self, home: Path, process: subprocess.Popen[str], folder: Path, url: str) -> None:
+        self.home, self.process, self.folder, self.url = home, process, folder, url
+
+    def gone(self) -> bool:
+        return not self.folder.exists() and not _processes(str(self.folder))
+
+
+@contextmanager
+def _up(home: Path) -> Iterator[Lab]:
+    process = subprocess.Popen(
+        [*RACKWRIGHT, "lab", "up", "--machines", "1", "--memory", "256"],
+        env=os.environ | {"RACKWRIGHT_HOME": str(home)},
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().rpartition(" ")[2].strip()
+        folder = Path(json.loads((home / "lab.json").read_text())["folder"])
+        yield Lab(home, process, folder, url)
+    finally:
+        process.kill()
+        process.wait()
+        _until("nothing of the lab is left", lambda: not folder.exists())
+
+
+@pytest.fixture
+def home(images: Path, tmp_path: Path) -> Path:
+    (tmp_path / "images").symlink_to(images)
+    return tmp_path
+
+
+def _machine_runs(lab: Lab) -> bool:
+    return any(b"qemu" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in _processes(str(lab.folder / "m1")))
+
+
+def test_a_lab_that_is_killed_leaves_no_process_and_no_file(home: Path) -> None:
+    with _up(home) as lab:
+        _until("its machine runs", lambda: _machine_runs(lab))
+        lab.process.send_signal(signal.SIGKILL)
+        lab.process.wait()
+        _until("all of it is gone", lab.gone)
+
+
+def test_a_lab_answers_on_this_host_and_goes_down_when_told(home: Path) -> None:
+    with _up(home) as lab:
+        _until("its machine runs", lambda: _machine_runs(lab))
+        token = (lab.folder / "home" / "admin-token").read_text().strip()
+        nodes = httpx.get(f"{lab.url}/api/v2/nodes", headers={"Authorization": f"Bearer {token}"}, trust_env=False)
+        assert nodes.status_code == 200
+        again = subprocess.run(
+            [*RACKWRIGHT, "lab", "up"],
+            env=os.environ | {"RACKWRIGHT_HOME": str(home)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (again.returncode, "A lab is up already" in again.stderr) == (1, True)
+        down = subprocess.run(
+            [*RACKWRIGHT, "lab", "down"],
+            env=os.environ | {"RACKWRIGHT_HOME": str(home)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert down.returncode == 0
+        assert lab.process.wait() == 0
+        _until("all of it is gone", lab.gone)
+        assert not (home / "lab.json").exists()
