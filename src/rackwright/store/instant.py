@@ -21,11 +21,14 @@ from rackwright.store.slots import TOUCHED, refreshing_touched
 from rackwright.store.staging import Glance, stage_plain
 from rackwright.store.transitions import LABELS, STEPPED
 
-ENOUGH = 500
+ENOUGH = 1000
 """Runs within one transaction: what it locks, others wait for."""
 
 LANES = 2
 """While the server writes the runs of one lane, those of another are made here."""
+
+BATCH = 250
+"""Runs that are written together. They are made one after the other, so one place under the cap is enough for them."""
 
 _HOLDS = ", ".join(f"'{state}'" for state in sorted(HOLDS_SLOT))
 
@@ -102,14 +105,13 @@ SELECT (SELECT count(*) FROM ended), set_config('{TOUCHED}', CAST(ARRAY(
 """
 
 
-async def run_ahead(session: Session, at_once: AtOnce, worker: str, here: int | None, room: int) -> Ahead:
+async def run_ahead(session: Session, at_once: AtOnce, worker: str, here: int | None) -> Ahead:
     """Make such runs, and those that they let start, for as long as there is nothing else that can start."""
     stored = await session.catalogue()
     jigs = at_once.jigs(stored)
     if not jigs:
         return Ahead(met_other=True)
-    lanes = min(LANES, room)
-    picking = Picking(here, room // lanes, lanes=lanes, instant=jigs)
+    picking = Picking(here, BATCH, lanes=LANES, instant=jigs)
     async with session.pipe() as pipe:
         return await _Run(session, pipe, stored, at_once, worker, picking).to_the_end()
 

@@ -154,7 +154,7 @@ async def claim(
         return Pass(refreshed, [])
     ended = 0
     if at_once and only is None:
-        ahead = await run_ahead(session, at_once, claimant.worker, claimant.node_id, room)
+        ahead = await run_ahead(session, at_once, claimant.worker, claimant.node_id)
         ended = ahead.ended
         if not ahead.met_other:
             return Pass(refreshed, [], ended, more=bool(ended))

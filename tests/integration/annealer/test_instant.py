@@ -8,7 +8,8 @@ from tests.support.rack import Rack, unbroken
 
 from rackwright.domain.runs import Outcome, Run
 from rackwright.domain.states import ACTIVE, ERROR, TRANSITION
-from rackwright.store.instant import ENOUGH, AtOnce
+from rackwright.store import instant
+from rackwright.store.instant import AtOnce
 from rackwright.store.locks import CAP_LOCK
 from rackwright.store.noderoles import retry
 from rackwright.store.runs import Claimant, Finished, Pass, claim, settle
@@ -117,15 +118,16 @@ async def test_what_waits_for_another_machine_follows(line: Line) -> None:
     await unbroken(line.rack)
 
 
-async def test_one_transaction_does_not_grow_without_end(line: Line) -> None:
-    count = ENOUGH // 3 + 10
-    for number in range(count):
+async def test_one_transaction_does_not_grow_without_end(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instant, "ENOUGH", 20)
+    monkeypatch.setattr(instant, "BATCH", 3)
+    for number in range(12):
         await line.rack.node(f"m{number}")
-    await line.rack.deploy("web", *((f"m{number}", "top") for number in range(count)))
-    first = await line.one_pass(cap=50)
-    assert ENOUGH <= first.ended < ENOUGH + 100
+    await line.rack.deploy("web", *((f"m{number}", "top") for number in range(12)))
+    first = await line.one_pass()
+    assert 20 <= first.ended < 23
     assert first.more
-    await line.until_nothing_is_left(cap=50)
+    await line.until_nothing_is_left()
     assert await line.left() == 0
     await unbroken(line.rack)
 
