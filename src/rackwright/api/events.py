@@ -90,7 +90,7 @@ class EventQuery(BaseModel):
     response_model=EventsOut,
     responses={200: {"content": {SSE: {"schema": {"type": "string"}}}}, 410: {"description": "No longer kept."}},
 )
-async def list_or_stream(
+async def list_events(
     request: Request,
     caller: ScopedReader,
     query: Annotated[EventQuery, Query()],

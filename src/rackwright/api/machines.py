@@ -167,6 +167,7 @@ async def get_install_config(
 
 @router.post("/install/progress", status_code=204)
 async def report_install_progress(request: Request, source: Source, secret: Secret, body: ProgressIn) -> None:
+    """How far the installer is."""
     progress: JsonObject = {"stage": body.stage, "percent": body.percent}
     await _server(request).store.change(
         lambda session: attempts.install_progress(session, secret, source, progress), actor="installer"
@@ -175,6 +176,7 @@ async def report_install_progress(request: Request, source: Source, secret: Secr
 
 @router.post("/install/result", status_code=204)
 async def report_install_result(request: Request, source: Source, secret: Secret, body: ResultIn) -> None:
+    """The installer is done, or gave up."""
     await _server(request).store.change(
         lambda session: attempts.install_result(session, secret, source, ok=body.ok, error=body.error, key=body.key),
         actor="installer",

@@ -37,7 +37,8 @@ class NewPasswordIn(BaseModel):
 
 
 @router.get("")
-async def me(request: Request, caller: Person) -> MeOut:
+async def get_me(request: Request, caller: Person) -> MeOut:
+    """Who one is, and what one may do."""
     principal = caller.principal
     async with caller.server.store.read() as session:
         user = await get_user(session, principal.user_id)

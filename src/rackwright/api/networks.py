@@ -1,17 +1,24 @@
 """/api/v2/networks, with their ranges, routers and allocations."""
 
 from ipaddress import IPv4Network, IPv6Network
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from rackwright.api.context import Reader, Writer
+from rackwright.api.answers import Fields, Page, Resource, answer
+from rackwright.api.context import Caller, Reader, Writer
+from rackwright.api.etags import tag
+from rackwright.api.paging import Asked, page, parameters
+from rackwright.api.patching import patch_body, read_patch
+from rackwright.api.types import Key, Line
+from rackwright.api.writing import Editing, Posting, Terms, write
 from rackwright.domain.errors import Invalid
 from rackwright.domain.networks import Category, Network, Range, Router, Use, parse_address, parse_subnet
 from rackwright.store import allocations, networks
-from rackwright.store.allocations import AllocationRecord
-from rackwright.store.network_rows import NetworkRecord, get_network, plain, select_networks
+from rackwright.store.allocations import ALLOCATIONS, AllocationRecord, select_allocations
+from rackwright.store.deployments import root_id
+from rackwright.store.network_rows import NETWORKS, NetworkRecord, find_network, lock_network, plain, select_networks
 from rackwright.store.nodes import get_node
 from rackwright.store.session import Session
 
@@ -19,6 +26,7 @@ router = APIRouter(prefix="/networks", tags=["networks"])
 
 ADDRESS = Field(max_length=60, examples=["10.0.0.10"])
 NAME = Field(max_length=80, examples=["host"])
+VLAN = Field(None, ge=-(2**31), le=2**31 - 1)
 
 
 class RangeIn(BaseModel):
@@ -38,14 +46,14 @@ class RangeIn(BaseModel):
         )
 
 
-class RangeChange(BaseModel):
-    """What is left out stays."""
+class RangeEdit(BaseModel):
+    """What people change of a range."""
 
     model_config = ConfigDict(extra="forbid")
 
-    use: Use | None = None
-    first: str | None = Field(None, max_length=60)
-    last: str | None = Field(None, max_length=60)
+    use: Use
+    first: str = ADDRESS
+    last: str = ADDRESS
 
 
 class RouterIn(BaseModel):
@@ -65,8 +73,8 @@ class NetworkIn(BaseModel):
 
     name: str = Field(max_length=80, examples=["admin"])
     category: Category = Category.GENERAL
-    description: str = Field("", max_length=1000)
-    vlan: int | None = None
+    description: Line = ""
+    vlan: int | None = VLAN
     v4_subnet: str | None = Field(None, max_length=60, examples=["10.0.0.0/24"])
     v6_subnet: str | None = Field(None, max_length=60, examples=["fd00:0:0:1::/64"])
     ranges: list[RangeIn] = Field(default_factory=list, max_length=64)
@@ -85,15 +93,15 @@ class NetworkIn(BaseModel):
         )
 
 
-class NetworkChange(BaseModel):
-    """What is left out stays; null takes it away."""
+class NetworkEdit(BaseModel):
+    """What people change of a network itself; its ranges and routers have places of their own."""
 
     model_config = ConfigDict(extra="forbid")
 
-    description: str = Field("", max_length=1000)
-    vlan: int | None = None
-    v4_subnet: str | None = Field(None, max_length=60)
-    v6_subnet: str | None = Field(None, max_length=60)
+    description: Line
+    vlan: int | None = VLAN
+    v4_subnet: str | None = Field(None, max_length=60, examples=["10.0.0.0/24"])
+    v6_subnet: str | None = Field(None, max_length=60, examples=["fd00:0:0:1::/64"])
 
 
 class RangeOut(BaseModel):
@@ -108,7 +116,9 @@ class RouterOut(BaseModel):
     preference: int
 
 
-class NetworkOut(BaseModel):
+class NetworkOut(Resource):
+    """A network, with its ranges and routers."""
+
     id: int
     name: str
     category: Category
@@ -121,7 +131,8 @@ class NetworkOut(BaseModel):
 
     @classmethod
     def of(cls, record: NetworkRecord) -> "NetworkOut":
-        return cls.model_validate({"id": record.id, **plain(record.network)})
+        shown = plain(record.network)
+        return cls.model_validate({"etag": tag(record.id, shown), "id": record.id, **shown})
 
 
 class AllocationIn(BaseModel):
@@ -133,18 +144,20 @@ class AllocationIn(BaseModel):
     address: str | None = Field(None, max_length=60)
 
 
-class AllocationOut(BaseModel):
+class AllocationOut(Resource):
+    """An address that a node has on a network."""
+
     id: int
     network: str
     node: str
     address: str
     range: str | None
-    bound: bool
-    """It goes with the node's noderole of the network, and not by hand."""
+    bound: bool = Field(description="It goes with the node's noderole of the network, and not by hand.")
 
     @classmethod
     def of(cls, one: AllocationRecord) -> "AllocationOut":
         return cls(
+            etag=tag(one.id, str(one.address), one.node_id),
             id=one.id,
             network=one.network,
             node=one.node,
@@ -166,114 +179,181 @@ def _v6(text: str | None) -> IPv6Network | None:
     return subnet
 
 
-@router.get("")
-async def list_all(caller: Reader) -> list[NetworkOut]:
+@router.get("", response_model=Page[NetworkOut])
+async def list_networks(caller: Reader, asked: Annotated[Asked, Depends(parameters(NETWORKS))]) -> Response:
+    """All networks, or those that fit."""
     async with caller.server.store.read() as session:
-        return [NetworkOut.of(one) for one in await select_networks(session)]
+        return await page(session, asked, select_networks, NetworkOut, NetworkOut.of)
 
 
-@router.post("", status_code=201)
-async def create(caller: Writer, body: NetworkIn) -> NetworkOut:
+@router.post("", status_code=201, response_model=NetworkOut)
+async def create_network(caller: Writer, terms: Posting, body: NetworkIn) -> Response:
     """Make a network, and the role network-<name> with it."""
-    network = body.network()
-    return NetworkOut.of(await caller.change(lambda session: networks.create_network(session, network), graph=True))
+
+    async def work(session: Session) -> NetworkOut:
+        await caller.authorize(session, await root_id(session))
+        return NetworkOut.of(await networks.create_network(session, body.network()))
+
+    return await write(caller, terms, work, graph=True, status=201, location=lambda _: f"/api/v2/networks/{body.name}")
 
 
-@router.get("/{network}")
-async def show(caller: Reader, network: str) -> NetworkOut:
+@router.get("/{network}", response_model=NetworkOut)
+async def get_network(caller: Reader, network: Key, fields: Fields) -> Response:
+    """One network."""
     async with caller.server.store.read() as session:
-        return NetworkOut.of(await get_network(session, network))
+        return answer(NetworkOut.of(await find_network(session, network)), fields=fields)
 
 
-@router.patch("/{network}")
-async def update(caller: Writer, network: str, body: NetworkChange) -> NetworkOut:
-    changes: dict[str, Any] = body.model_dump(exclude_unset=True)
-    for name, parse in (("v4_subnet", _v4), ("v6_subnet", _v6)):
-        if name in changes:
-            changes[name] = parse(changes[name])
-    return NetworkOut.of(
-        await caller.change(lambda session: networks.update_network(session, network, changes), graph=True)
-    )
+async def _locked(session: Session, caller: Caller, terms: Terms, key: str) -> NetworkRecord:
+    """The network, which is everybody's: it takes the permission for the whole system."""
+    await caller.authorize(session, await root_id(session))
+    found = await lock_network(session, (await find_network(session, key)).name)
+    terms.check(NetworkOut.of(found), f"network {found.name}")
+    return found
+
+
+@router.patch(
+    "/{network}", response_model=NetworkOut, openapi_extra=patch_body(NetworkEdit, {"description": "All machines"})
+)
+async def update_network(caller: Writer, terms: Editing, network: Key, request: Request) -> Response:
+    """Change its description, VLAN or subnets. Addresses that nodes have must still be in it."""
+    patch = await read_patch(request)
+
+    async def work(session: Session) -> NetworkOut:
+        found = await _locked(session, caller, terms, network)
+        shown = plain(found.network)
+        edit = patch.apply(NetworkEdit.model_validate({name: shown[name] for name in NetworkEdit.model_fields}))
+        changes = {**edit.model_dump(), "v4_subnet": _v4(edit.v4_subnet), "v6_subnet": _v6(edit.v6_subnet)}
+        return NetworkOut.of(await networks.update_network(session, found.name, changes))
+
+    return await write(caller, terms, work, graph=True)
 
 
 @router.delete("/{network}", status_code=204)
-async def delete(caller: Writer, network: str) -> None:
-    await caller.change(lambda session: networks.delete_network(session, network), graph=True)
+async def delete_network(caller: Writer, terms: Editing, network: Key) -> Response:
+    """Take a network out. Nobody may still have an address on it but the admin nodes."""
+
+    async def work(session: Session) -> None:
+        await networks.delete_network(session, (await _locked(session, caller, terms, network)).name)
+
+    return await write(caller, terms, work, graph=True)
 
 
 # --- ranges and routers
 
 
-@router.post("/{network}/ranges", status_code=201)
-async def add_range(caller: Writer, network: str, body: RangeIn) -> NetworkOut:
-    new = body.range()
-    return NetworkOut.of(await caller.change(lambda session: networks.add_range(session, network, new), graph=True))
+@router.post("/{network}/ranges", status_code=201, response_model=NetworkOut)
+async def add_range(caller: Writer, terms: Posting, network: Key, body: RangeIn) -> Response:
+    """Add a range of addresses."""
+
+    async def work(session: Session) -> NetworkOut:
+        found = await _locked(session, caller, terms, network)
+        return NetworkOut.of(await networks.add_range(session, found.name, body.range()))
+
+    return await write(caller, terms, work, graph=True, status=201, location=lambda _: f"/api/v2/networks/{network}")
 
 
-@router.patch("/{network}/ranges/{range}")
-async def change_range(caller: Writer, network: str, range: str, body: RangeChange) -> NetworkOut:
+@router.patch(
+    "/{network}/ranges/{range}",
+    response_model=NetworkOut,
+    openapi_extra=patch_body(RangeEdit, {"last": "10.0.0.99"}),
+)
+async def update_range(caller: Writer, terms: Editing, network: Key, range: Key, request: Request) -> Response:
     """Make a range longer or shorter, or change who gets its addresses."""
-    changes: dict[str, Any] = {key: value for key, value in body.model_dump(exclude_unset=True).items() if value}
-    for end in ("first", "last"):
-        if end in changes:
-            changes[end] = parse_address(changes[end], f"/{end}")
-    return NetworkOut.of(
-        await caller.change(lambda session: networks.change_range(session, network, range, changes), graph=True)
-    )
+    patch = await read_patch(request)
+
+    async def work(session: Session) -> NetworkOut:
+        found = await _locked(session, caller, terms, network)
+        old = networks.find_range(found, range)
+        edit = patch.apply(RangeEdit(use=old.use, first=str(old.first), last=str(old.last)))
+        changes: dict[str, Any] = {
+            "use": edit.use,
+            "first": parse_address(edit.first, "/first"),
+            "last": parse_address(edit.last, "/last"),
+        }
+        return NetworkOut.of(await networks.change_range(session, found.name, range, changes))
+
+    return await write(caller, terms, work, graph=True)
 
 
-@router.delete("/{network}/ranges/{range}")
-async def delete_range(caller: Writer, network: str, range: str) -> NetworkOut:
+@router.delete("/{network}/ranges/{range}", response_model=NetworkOut)
+async def delete_range(caller: Writer, terms: Editing, network: Key, range: Key) -> Response:
     """Nobody gets an address from it any more; those who have one keep it."""
-    return NetworkOut.of(
-        await caller.change(lambda session: networks.delete_range(session, network, range), graph=True)
-    )
+
+    async def work(session: Session) -> NetworkOut:
+        found = await _locked(session, caller, terms, network)
+        return NetworkOut.of(await networks.delete_range(session, found.name, range))
+
+    return await write(caller, terms, work, graph=True)
 
 
-@router.post("/{network}/routers", status_code=201)
-async def add_router(caller: Writer, network: str, body: RouterIn) -> NetworkOut:
-    new = body.router()
-    return NetworkOut.of(await caller.change(lambda session: networks.add_router(session, network, new), graph=True))
+@router.post("/{network}/routers", status_code=201, response_model=NetworkOut)
+async def add_router(caller: Writer, terms: Posting, network: Key, body: RouterIn) -> Response:
+    """Add a router."""
+
+    async def work(session: Session) -> NetworkOut:
+        found = await _locked(session, caller, terms, network)
+        return NetworkOut.of(await networks.add_router(session, found.name, body.router()))
+
+    return await write(caller, terms, work, graph=True, status=201, location=lambda _: f"/api/v2/networks/{network}")
 
 
-@router.delete("/{network}/routers/{address}")
-async def delete_router(caller: Writer, network: str, address: str) -> NetworkOut:
-    parsed = str(parse_address(address))
-    return NetworkOut.of(
-        await caller.change(lambda session: networks.delete_router(session, network, parsed), graph=True)
-    )
+@router.delete("/{network}/routers/{address}", response_model=NetworkOut)
+async def delete_router(caller: Writer, terms: Editing, network: Key, address: Key) -> Response:
+    """Take a router out."""
+
+    async def work(session: Session) -> NetworkOut:
+        found = await _locked(session, caller, terms, network)
+        return NetworkOut.of(await networks.delete_router(session, found.name, str(parse_address(address))))
+
+    return await write(caller, terms, work, graph=True)
 
 
 # --- allocations
 
 
-@router.get("/{network}/allocations")
-async def list_allocations(caller: Reader, network: str) -> list[AllocationOut]:
+@router.get("/{network}/allocations", response_model=Page[AllocationOut])
+async def list_allocations(
+    caller: Reader, network: Key, asked: Annotated[Asked, Depends(parameters(ALLOCATIONS))]
+) -> Response:
+    """Which node has which address."""
     async with caller.server.store.read() as session:
-        record = await get_network(session, network)
-        found = await allocations.select_allocations(
-            session, "WHERE a.network_id = :id ORDER BY a.family, a.address", id=record.id
+        id = (await find_network(session, network)).id
+        return await page(
+            session,
+            asked,
+            select_allocations,
+            AllocationOut,
+            AllocationOut.of,
+            "a.network_id = :network_id",
+            network_id=id,
         )
-    return [AllocationOut.of(one) for one in found]
 
 
-@router.post("/{network}/allocations", status_code=201)
-async def allocate(caller: Writer, network: str, body: AllocationIn) -> list[AllocationOut]:
+@router.post("/{network}/allocations", status_code=201, response_model=Page[AllocationOut])
+async def allocate_address(caller: Writer, terms: Posting, network: Key, body: AllocationIn) -> Response:
     """Give a node an address without binding it to the network."""
     address = None if body.address is None else parse_address(body.address, "/address")
 
-    async def work(session: Session) -> list[AllocationRecord]:
+    async def work(session: Session) -> Page[AllocationOut]:
         node = await get_node(session, body.node)
-        return await allocations.allocate(session, network, node.id, address)
+        await caller.authorize(session, node.deployment_id)
+        found = await find_network(session, network)
+        given = await allocations.allocate(session, found.name, node.id, address)
+        if not given:
+            raise Invalid(f"Network {found.name!r} has no range for nodes; add one, or name an address.", "/address")
+        return Page[AllocationOut](items=[AllocationOut.of(one) for one in given], next=None)
 
-    given = await caller.change(work)
-    if not given:
-        raise Invalid(f"Network {network!r} has no range for nodes; add one, or name an address.", "/address")
-    return [AllocationOut.of(one) for one in given]
+    return await write(caller, terms, work, status=201)
 
 
 @router.delete("/{network}/allocations/{address}", status_code=204)
-async def free(caller: Writer, network: str, address: str) -> None:
+async def free_address(caller: Writer, terms: Editing, network: Key, address: Key) -> Response:
     """Take back an address that was given by hand."""
     parsed = parse_address(address)
-    await caller.change(lambda session: allocations.free_by_hand(session, network, parsed))
+
+    async def work(session: Session) -> None:
+        await caller.authorize(session, await root_id(session))
+        await allocations.free_by_hand(session, (await find_network(session, network)).name, parsed)
+
+    return await write(caller, terms, work)

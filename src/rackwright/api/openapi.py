@@ -31,6 +31,7 @@ _REFUSALS = {
     "403": ("Forbidden", "forbidden", "Your role viewer does not allow this; it takes the permission write."),
     "404": ("NotFound", "not-found", "There is no node 'n9.rack.example'."),
     "409": ("Conflict", "nothing-proposed", "Deployment 'web' has no open proposal. Propose one, then edit it."),
+    "410": ("Gone", "cursor-gone", "What happened before this is no longer kept. Start anew."),
     "412": ("Stale", "stale", "Somebody changed node n1.rack.example since you read it. Read it again."),
     "413": ("TooLarge", "too-large", "A body may have 1048576 bytes; this one has more."),
     "415": ("Unsupported", "unsupported-media-type", "A body of type 'text/plain' is not taken here."),
@@ -111,8 +112,9 @@ def _declare_refusals(path: str, method: str, operation: dict[str, Any]) -> None
         statuses.add("409")
     if path.endswith("/power"):
         statuses |= {"409", "502"}
+    statuses |= {status for status in responses if status in _REFUSALS}
     for status in sorted(statuses):
-        responses.setdefault(status, {"$ref": f"#/components/responses/{_REFUSALS[status][0]}"})
+        responses[status] = {"$ref": f"#/components/responses/{_REFUSALS[status][0]}"}
 
 
 _ETAG = {"description": "The version of the object, for If-Match.", "schema": {"type": "string"}}

@@ -19,6 +19,7 @@ from rackwright.api.types import Id
 from rackwright.api.writing import Posting, write
 from rackwright.domain.runs import ENDED
 from rackwright.store import run_life
+from rackwright.store.deployments import root_id
 from rackwright.store.run_life import RUNS, RunRecord, select_runs
 from rackwright.store.session import Session, Store
 
@@ -77,8 +78,7 @@ async def cancel_run(caller: Writer, terms: Posting, id: Id) -> Response:
 
     async def work(session: Session) -> RunOut:
         found = await run_life.get_run(session, id)
-        root = await session.value("SELECT id FROM deployments WHERE parent_id IS NULL")
-        await caller.authorize(session, found.deployment_id or root)
+        await caller.authorize(session, found.deployment_id or await root_id(session))
         terms.check(RunOut.of(found), f"run {id}")
         await run_life.cancel_run(session, id)
         return RunOut.of(await run_life.get_run(session, id))

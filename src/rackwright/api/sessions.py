@@ -95,7 +95,7 @@ async def _check(server: Server, body: LoginIn, source: str) -> Credential:
 
 
 @router.get("")
-async def list_own(caller: Person) -> SessionsOut:
+async def list_logins(caller: Person) -> SessionsOut:
     """Where you are logged in."""
     async with caller.server.store.read() as session:
         found = await list_sessions(session, caller.principal.user_id)
@@ -112,7 +112,7 @@ async def logout(caller: Person, response: Response) -> None:
 
 
 @router.delete("/{id}", status_code=204)
-async def end(caller: Person, id: Annotated[int, Field(ge=1, lt=2**63)]) -> None:
+async def end_login(caller: Person, id: Annotated[int, Field(ge=1, lt=2**63)]) -> None:
     """Log out elsewhere."""
     caller.own()
     await _end(caller, id)

@@ -55,7 +55,7 @@ class TokensOut(BaseModel):
 
 
 @router.get("")
-async def list_own(caller: Person, user: str | None = None) -> TokensOut:
+async def list_tokens(caller: Person, user: str | None = None) -> TokensOut:
     """Your tokens; another user's, for administrators."""
     async with caller.server.store.read() as session:
         user_id = caller.principal.user_id
@@ -66,7 +66,7 @@ async def list_own(caller: Person, user: str | None = None) -> TokensOut:
 
 
 @router.post("", status_code=201)
-async def create(caller: Person, body: TokenIn) -> NewTokenOut:
+async def issue_token(caller: Person, body: TokenIn) -> NewTokenOut:
     """Make a token. It is shown in this answer and never again."""
     caller.own()
     if not caller.principal.covers(body.scope):
@@ -86,7 +86,7 @@ async def create(caller: Person, body: TokenIn) -> NewTokenOut:
 
 
 @router.delete("/{id}", status_code=204)
-async def revoke(caller: Person, id: Id) -> None:
+async def revoke_token(caller: Person, id: Id) -> None:
     """It is of no use from now on."""
     if id != caller.principal.token_id:  # a token may always give itself up
         caller.own()

@@ -70,13 +70,15 @@ class UsersOut(BaseModel):
 
 
 @router.get("")
-async def list_all(caller: Administrator) -> UsersOut:
+async def list_users(caller: Administrator) -> UsersOut:
+    """All users."""
     async with caller.server.store.read() as session:
         return UsersOut(items=[UserOut.of(user) for user in await people.list_users(session)])
 
 
 @router.post("", status_code=201)
-async def create(caller: Administrator, body: UserIn) -> UserOut:
+async def create_user(caller: Administrator, body: UserIn) -> UserOut:
+    """A new user."""
     hashed = ""
     if body.password is not None:
         check_password(body.password, body.name)
@@ -90,13 +92,15 @@ async def create(caller: Administrator, body: UserIn) -> UserOut:
 
 
 @router.get("/{user}")
-async def show(caller: Administrator, user: str) -> UserOut:
+async def show_user(caller: Administrator, user: str) -> UserOut:
+    """One user."""
     async with caller.server.store.read() as session:
         return UserOut.of(await get_user(session, user))
 
 
 @router.patch("/{user}")
-async def change(caller: Administrator, user: str, body: UserChange) -> UserOut:
+async def update_user(caller: Administrator, user: str, body: UserChange) -> UserOut:
+    """Change a user: the full name, the role, or whether it may log in."""
     """A field that is left out stays as it is."""
 
     async def work(session: Session) -> UserOut:
@@ -107,12 +111,13 @@ async def change(caller: Administrator, user: str, body: UserChange) -> UserOut:
 
 
 @router.delete("/{user}", status_code=204)
-async def delete(caller: Administrator, user: str) -> None:
+async def delete_user(caller: Administrator, user: str) -> None:
+    """Take a user out, with its tokens and sessions."""
     await caller.change(lambda session: people.delete_user(session, user))
 
 
 @router.put("/{user}/password", status_code=204)
-async def new_password(caller: Administrator, user: str, body: PasswordIn) -> None:
+async def set_user_password(caller: Administrator, user: str, body: PasswordIn) -> None:
     """Give a user a new password; all their sessions end."""
     async with caller.server.store.read() as session:
         found = await get_user(session, user)
@@ -122,7 +127,7 @@ async def new_password(caller: Administrator, user: str, body: PasswordIn) -> No
 
 
 @router.put("/{user}/grants/{deployment}")
-async def give(caller: Writer, user: str, deployment: str, body: GrantIn) -> UserOut:
+async def grant_role(caller: Writer, user: str, deployment: str, body: GrantIn) -> UserOut:
     """Give a user a role in a deployment and all below it."""
 
     async def work(session: Session) -> UserOut:
@@ -135,7 +140,9 @@ async def give(caller: Writer, user: str, deployment: str, body: GrantIn) -> Use
 
 
 @router.delete("/{user}/grants/{deployment}", status_code=204)
-async def take_back(caller: Writer, user: str, deployment: str) -> None:
+async def revoke_role(caller: Writer, user: str, deployment: str) -> None:
+    """Take a role in a deployment back."""
+
     async def work(session: Session) -> None:
         place = await get_deployment(session, deployment)
         await caller.authorize(session, place.id, Permission.ADMINISTER)

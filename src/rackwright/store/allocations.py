@@ -30,6 +30,7 @@ from rackwright.store.events import emit
 from rackwright.store.gaps import give_back, take, take_lowest
 from rackwright.store.generation import next_generation
 from rackwright.store.hook_calls import queue_network
+from rackwright.store.listing import Column, Filter, Listing
 from rackwright.store.network_rows import NetworkRecord, lock_network, select_networks
 from rackwright.store.session import Session
 
@@ -65,6 +66,19 @@ SELECT a.id, a.network_id, w.name AS network, a.node_id, n.name AS node, a.node_
 FROM allocations a JOIN networks w ON w.id = a.network_id JOIN nodes n ON n.id = a.node_id
 LEFT JOIN ranges r ON r.id = a.range_id
 """
+
+
+ALLOCATIONS = Listing(
+    "allocations",
+    {
+        "id": Column("a.id", Filter.NUMBER, sort="bigint"),
+        "address": Column("a.address", Filter.NONE, sort="inet", key=lambda one: str(one.address)),
+        "node": Column("n.name", Filter.REFERENCE, "a.node_id", sort="text"),
+        "range": Column("r.name"),
+    },
+    default="address",
+    id="a.id",
+)
 
 
 def _record(row: Row[Any]) -> AllocationRecord:

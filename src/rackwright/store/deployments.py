@@ -9,7 +9,7 @@ from rackwright.domain.states import TRANSITION, NodeRoleState
 from rackwright.store.events import emit
 from rackwright.store.graph import bump_graph
 from rackwright.store.hook_calls import ask_deployment_roles, queue_node_updated
-from rackwright.store.listing import Column, Filter, Listing
+from rackwright.store.listing import Column, Filter, Listing, key_id
 from rackwright.store.noderoles import erase
 from rackwright.store.session import Session
 
@@ -120,10 +120,10 @@ async def describe_deployment(session: Session, deployment: DeploymentRecord, de
         await emit(session, "deployment.updated", deployment.id, deployment_id=deployment.id)
 
 
-def key_id(name_or_id: str | int) -> int:
-    """Anything with a name is addressed by name or id; -1 is nobody's."""
-    text = str(name_or_id)
-    return int(text) if text.isdecimal() and len(text) < 19 else -1
+async def root_id(session: Session) -> int:
+    """The system deployment: who may change it may change what belongs to no other."""
+    id: int = await session.value("SELECT id FROM deployments WHERE parent_id IS NULL")
+    return id
 
 
 async def create_deployment(session: Session, name: str, parent: str | int | None, description: str = "") -> int:

@@ -115,7 +115,7 @@ def _condition(listing: Listing, name: str, given: Sequence[Any], slot: str, val
             return _text(column, given, slot, values)
         case Filter.REFERENCE:
             values[slot] = [str(one).lower() for one in given]
-            values[f"{slot}_ids"] = [int(one) for one in given if re.fullmatch(r"\d{1,18}", str(one), re.ASCII)]
+            values[f"{slot}_ids"] = [key_id(one) for one in given]
             return f"({column.sql} = ANY (:{slot}) OR {column.id_sql} = ANY (CAST(:{slot}_ids AS bigint[])))"
         case Filter.WORDS:
             values[slot] = list(given)
@@ -137,6 +137,12 @@ def _text(column: Column, given: Sequence[str], slot: str, values: dict[str, obj
     return f"{column.sql} LIKE ANY (:{slot})"
 
 
+def key_id(name_or_id: str | int) -> int:
+    """Anything with a name is addressed by name or id; -1 is nobody's."""
+    text = str(name_or_id)
+    return int(text) if re.fullmatch(r"\d{1,18}", text, re.ASCII) else -1
+
+
 # --- the key of the last one seen, as text and back
 
 
@@ -151,7 +157,14 @@ def key_of(listing: Listing, wanted: Wanted, record: Any) -> tuple[str | int | b
     return value, record.id
 
 
-_TYPES: dict[str, type] = {"text": str, "timestamptz": str, "bigint": int, "smallint": int, "boolean": bool}
+_TYPES: dict[str, type] = {
+    "text": str,
+    "inet": str,
+    "timestamptz": str,
+    "bigint": int,
+    "smallint": int,
+    "boolean": bool,
+}
 
 
 def checked_key(listing: Listing, sort: str, value: object, id: object) -> tuple[object, int]:

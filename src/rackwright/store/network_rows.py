@@ -8,6 +8,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import NotFound
 from rackwright.domain.networks import Category, Network, Range, Router, Use
+from rackwright.store.listing import Column, Filter, Listing, key_id
 from rackwright.store.session import Session
 
 
@@ -56,6 +57,26 @@ async def select_networks(session: Session, where: str = "ORDER BY n.name", **va
         )
         for row in await session.rows(f"{_SELECT} {where}", **values)
     ]
+
+
+NETWORKS = Listing(
+    "networks",
+    {
+        "id": Column("n.id", Filter.NUMBER, sort="bigint"),
+        "name": Column("n.name", sort="text"),
+        "category": Column("n.category", Filter.CHOICE, choices={one.value: one.value for one in Category}),
+        "vlan": Column("n.vlan", Filter.NUMBER),
+    },
+    default="name",
+    id="n.id",
+)
+
+
+async def find_network(session: Session, name_or_id: str) -> NetworkRecord:
+    found = await select_networks(session, "WHERE n.name = :name OR n.id = :id", name=name_or_id, id=key_id(name_or_id))
+    if not found:
+        raise NotFound("network", name_or_id)
+    return found[0]
 
 
 async def get_network(session: Session, name: str) -> NetworkRecord:

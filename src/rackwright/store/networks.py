@@ -144,7 +144,7 @@ async def add_range(session: Session, network: str, new: Range) -> NetworkRecord
 async def change_range(session: Session, network: str, name: str, changes: Mapping[str, object]) -> NetworkRecord:
     """Give a range other ends or another use. Addresses that are outside of it then stay with their nodes."""
     before = await lock_network(session, network)
-    old = _find_range(before, name)
+    old = find_range(before, name)
     new = replace(old, **changes)  # type: ignore[arg-type]  # the names are ours
     if new == old:
         return before
@@ -164,7 +164,7 @@ async def change_range(session: Session, network: str, name: str, changes: Mappi
 async def delete_range(session: Session, network: str, name: str) -> NetworkRecord:
     """Nobody gets an address from it any more; those who have one keep it."""
     before = await lock_network(session, network)
-    _find_range(before, name)
+    find_range(before, name)
     id = before.range_ids[name]
     await session.run("UPDATE allocations SET range_id = NULL WHERE range_id = :id", id=id)
     await session.run("DELETE FROM ranges WHERE id = :id", id=id)
@@ -196,7 +196,7 @@ async def delete_router(session: Session, network: str, address: str) -> Network
     return await _changed(session, before)
 
 
-def _find_range(record: NetworkRecord, name: str) -> Range:
+def find_range(record: NetworkRecord, name: str) -> Range:
     for one in record.network.ranges:
         if one.name == name:
             return one

@@ -11,11 +11,11 @@ from rackwright.domain.names import check_mac, check_node_name, check_uuid
 from rackwright.domain.states import COMMITTED, PROPOSED, TRANSITION, NodeRoleState, Trigger, worst
 from rackwright.store.allocations import free_node
 from rackwright.store.binding import bind_committed
-from rackwright.store.deployments import SYSTEM, get_deployment, key_id
+from rackwright.store.deployments import SYSTEM, get_deployment
 from rackwright.store.events import emit
 from rackwright.store.graph import bump_graph, load_path
 from rackwright.store.hook_calls import queue_node_created, queue_node_deleted, queue_node_updated
-from rackwright.store.listing import Column, Filter, Listing
+from rackwright.store.listing import Column, Filter, Listing, key_id
 from rackwright.store.noderoles import deletable, erase_doomed, remove
 from rackwright.store.session import Session
 from rackwright.store.slots import add_slots

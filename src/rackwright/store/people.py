@@ -7,8 +7,8 @@ from datetime import datetime
 from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.names import check_name
 from rackwright.domain.people import UserRole
-from rackwright.store.deployments import key_id
 from rackwright.store.events import emit
+from rackwright.store.listing import key_id
 from rackwright.store.locks import PEOPLE_LOCK
 from rackwright.store.logins import end_sessions
 from rackwright.store.session import Session

@@ -9,6 +9,7 @@ import pytest
 from tests.support.site import Site, running_site
 
 from rackwright.api.serve import TOKEN_FILE
+from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.states import ACTIVE, ERROR
 from rackwright.store.nodes import update_node
 
@@ -81,7 +82,7 @@ async def test_a_network_is_made_shown_changed_and_taken_away(api: Api) -> None:
 async def test_what_is_wrong_is_a_422_with_a_pointer_and_changes_nothing(api: Api, change: Any, pointer: str) -> None:
     problem = await api("POST", "/networks", NETWORK | change, 422)
     assert problem["pointer"] == pointer
-    assert await api("GET", "/networks") == []
+    assert (await api("GET", "/networks"))["items"] == []
     assert await api.site.rack.rows("SELECT 1 FROM roles WHERE name LIKE 'network-%'") == []
 
 
@@ -100,7 +101,7 @@ async def test_addresses_are_given_by_hand_and_taken_back(api: Api) -> None:
     await api("POST", "/nodes", {"name": "n1.rack.example"}, 201)
     await api("POST", "/networks", NETWORK | {"name": "san", "category": "general"}, 201)
     given = await api("POST", "/networks/san/allocations", {"node": "n1.rack.example", "address": "10.77.0.5"}, 201)
-    assert [(one["address"], one["range"], one["bound"]) for one in given] == [("10.77.0.5", None, False)]
+    assert [(one["address"], one["range"], one["bound"]) for one in given["items"]] == [("10.77.0.5", None, False)]
     await api("POST", "/networks/san/allocations", {"node": "n1.rack.example", "address": "10.77.0.6"}, 409)
     await api("POST", "/networks/san/allocations", {"node": "n1.rack.example", "address": "10.77.0.150"}, 409)
     assert await api("GET", "/networks/san/allocations") == given
@@ -113,17 +114,17 @@ async def test_addresses_are_given_by_hand_and_taken_back(api: Api) -> None:
 async def test_a_discovered_machine_gets_its_address_and_keeps_what_a_person_hinted(api: Api) -> None:
     await api("POST", "/networks", NETWORK, 201)
     machine = await api.site.discovered(1)
-    listed = await api("GET", "/networks/admin/allocations")
+    listed = (await api("GET", "/networks/admin/allocations"))["items"]
     assert [one["address"] for one in listed if one["node"] == machine.name] == ["10.77.0.20", "fd77::20"]
     noderole = await api.site.rack.at(machine.short, "network-admin")
     assert noderole.state is ACTIVE
     assert noderole.wall == {"network": {"admin": {"addresses": ["10.77.0.20/24", "fd77::20/64"]}}}
-    wish = {"hint": {"admin": {"v4addr": "10.77.0.50"}}}
+    wish: JsonObject = {"hint": {"admin": {"v4addr": "10.77.0.50"}}}
     await api.site.change(lambda session: update_node(session, machine.name, {"hint": wish}))
     await api.site.anneal()
-    found = await api("GET", "/networks/admin/allocations")
+    found = (await api("GET", "/networks/admin/allocations"))["items"]
     assert "10.77.0.50" in {one["address"] for one in found}
-    bad = {"hint": {"admin": {"v4addr": "10.77.0.150"}}}
+    bad: JsonObject = {"hint": {"admin": {"v4addr": "10.77.0.150"}}}
     await api.site.change(lambda session: update_node(session, machine.name, {"hint": bad}))
     await api.site.anneal()
     noderole = await api.site.rack.at(machine.short, "network-admin")

@@ -163,7 +163,8 @@ async def test_power_goes_through_the_nodes_hammer_and_once_a_key(
     monkeypatch.setattr(site.server.installs, "reach", replace(site.server.installs.reach, hammer=lambda _: bmc))
     ok(await api.post("/nodes", json={"name": NODE}), 201)
     assert ok(await api.get(f"/nodes/{NODE}/power")) == {"node": NODE, "power": "off"}
-    body, headers = {"action": "on", "boot": "network"}, {"Idempotency-Key": "k"}
+    ok(await api.post(f"/nodes/{NODE}/boot_device", json={"device": "network"}))
+    body, headers = {"action": "on"}, {"Idempotency-Key": "k"}
     for _ in range(2):
         assert ok(await api.post(f"/nodes/{NODE}/power", json=body, headers=headers))["power"] == "on"
     assert bmc.asked == ["boot network", "on"]
