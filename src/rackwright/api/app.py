@@ -28,6 +28,7 @@ from rackwright.api import (
     snapshots,
     tokens,
     users,
+    webhooks,
 )
 from rackwright.api.bodies import Bodies
 from rackwright.api.context import Server
@@ -41,7 +42,7 @@ PREFIX = "/api/v2"
 MODULES = (
     *(machines, nodes, power, deployments, snapshots, deployment_roles, node_roles, attribs, runs, groups),
     *(catalogue, networks, anneal, graph, hook_calls, docs),
-    *(sessions, me, users, tokens, events),
+    *(sessions, me, users, tokens, events, webhooks),
 )
 
 

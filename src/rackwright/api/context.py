@@ -4,7 +4,7 @@ Deny by default: a route declares what it asks of its caller by the type of its 
 somebody who may not write everywhere is undone unless it asked `authorize` where it was made.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, TypeVar
 
@@ -17,6 +17,7 @@ from rackwright.annealer.judged import Judge
 from rackwright.api.doorkeeper import Doorkeeper, Forbidden, Unauthenticated
 from rackwright.api.passwords import Passwords
 from rackwright.domain.people import GRANTS, SCOPES, Permission, Principal
+from rackwright.domain.targets import Network
 from rackwright.images.shelf import Shelf
 from rackwright.jigs.base import Jig
 from rackwright.store.logins import Lifetime
@@ -45,6 +46,8 @@ class Policy:
     """What the settings say about people and what they see."""
 
     sessions: Lifetime = field(default_factory=Lifetime)
+    metrics_allow: Sequence[Network] = ()
+    webhook_allow: Sequence[Network] = ()
 
 
 @dataclass(frozen=True)

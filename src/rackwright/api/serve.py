@@ -26,9 +26,11 @@ from rackwright.annealer.transitions import RoleTransitions
 from rackwright.annealer.watch import Watch
 from rackwright.api.app import create_app
 from rackwright.api.context import Policy, Server
+from rackwright.api.deliveries import Courier, Webhooks
 from rackwright.api.feed import Feed
 from rackwright.api.passwords import Passwords
 from rackwright.api.provisioning import reach_of, serving_machines
+from rackwright.api.retention import Retention
 from rackwright.api.settings import Options, SettingsInvalid
 from rackwright.api.tls import certificate_of, keep_fresh
 from rackwright.barclamps.loader import built_in
@@ -148,7 +150,11 @@ async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncI
 
 
 def policy_of(options: Options) -> Policy:
-    return Policy(sessions=Lifetime(options.session_idle, options.session_absolute))
+    return Policy(
+        Lifetime(options.session_idle, options.session_absolute),
+        metrics_allow=options.metrics_allow,
+        webhook_allow=options.webhook_allow,
+    )
 
 
 @asynccontextmanager
@@ -160,7 +166,9 @@ async def _annealing(server: Server, options: Options) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as group:
         group.create_task(annealer.run(), name="annealer")
         group.create_task(server.hooks.run(), name="hooks")
-        idle = [group.create_task(part.run()) for part in (server.installs, watch, powersave)]
+        webhooks = Webhooks(server.store, server.claimant.worker, Courier(options.webhook_allow))
+        retention = Retention(server.store, options.event_retention)
+        idle = [group.create_task(part.run()) for part in (server.installs, watch, powersave, webhooks, retention)]
         try:
             yield
         finally:

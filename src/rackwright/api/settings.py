@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,12 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from rackwright.domain.errors import RackwrightError
+from rackwright.domain.targets import Network
 from rackwright.home import default_home
 from rackwright.store.runs import DEFAULT_LEASE
 
 PREFIX = "RACKWRIGHT_"
 FILE = "rackwright.toml"
-
-Network = IPv4Network | IPv6Network
 
 
 class SettingsInvalid(RackwrightError):

@@ -47,3 +47,9 @@ def check_uuid(uuid: str) -> str:
         return str(UUID(uuid))
     except ValueError:
         raise Invalid(f"{uuid[:40]!r} is no UUID.") from None
+
+
+def is_host_name(name: str) -> bool:
+    """Whether it can stand in DNS. What ends in a number is one of the many ways to write an IPv4 address."""
+    last = name.rpartition(".")[2]
+    return len(name) <= 253 and _FQDN.fullmatch(name) is not None and not last.isdecimal() and last[:2] != "0x"

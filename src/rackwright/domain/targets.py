@@ -1,0 +1,92 @@
+"""Which addresses the server may call on somebody's word. Pure: resolving names and connecting are done elsewhere."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from urllib.parse import urlsplit
+
+from rackwright.domain.errors import Invalid
+from rackwright.domain.names import is_host_name
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+_NAT64 = IPv6Network("64:ff9b::/96")
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a URL leads."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def authority(self) -> str:
+        """As the Host header has it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    def at(self, address: Address) -> str:
+        """The URL with this address in place of the name."""
+        host = f"[{address}]" if address.version == 6 else str(address)
+        return f"{self.scheme}://{host}:{self.port}{self.path}"
+
+
+def parse_target(url: str) -> Target:
+    """A URL to be called, or an error that says what is wrong with it."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise Invalid(f"{url[:200]!r} is no URL: {error}.", "/url") from None
+    if parts.scheme not in _PORTS or not parts.hostname or not url.isascii() or any(ord(one) <= 32 for one in url):
+        raise Invalid("The URL must begin with https:// or http:// and name a host, without spaces.", "/url")
+    if parts.username is not None or parts.password is not None or parts.fragment:
+        raise Invalid("The URL must have no user, password or fragment; the signature proves the sender.", "/url")
+    if port == 0:
+        raise Invalid("Port 0 cannot be called.", "/url")
+    host = parts.hostname.lower()
+    if not _is_address(host) and not is_host_name(host):
+        raise Invalid(f"{host[:80]!r} is neither a host name nor an address.", "/url")
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Target(parts.scheme, host, port or _PORTS[parts.scheme], path)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return "%" not in host
+
+
+def refusal(address: Address, allowed: Iterable[Network]) -> str | None:
+    """Why this address must not be called; None: it may. Private networks may if they are allowed."""
+    real = _real(address)
+    if any(one in network for network in allowed for one in {address, real} if one.version == network.version):
+        return None
+    if real.is_global and not real.is_multicast:
+        return None
+    return (
+        f"{address} is not an address of the public internet. Servers in your own networks can be called after an "
+        "administrator of this host has listed their network in the setting webhook_allow."
+    )
+
+
+def _real(address: Address) -> Address:
+    """Where packets to an address really go: several forms of IPv6 hold an IPv4 address."""
+    if isinstance(address, IPv4Address):
+        return address
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    if address.sixtofour is not None:
+        return address.sixtofour
+    if address.teredo is not None:
+        return address.teredo[1]
+    if address in _NAT64 or int(address) >> 32 == 0:  # and the old "compatible" form
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address
