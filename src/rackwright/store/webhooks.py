@@ -14,8 +14,8 @@ from sqlalchemy import Row
 
 from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.names import check_name
-from rackwright.store.deployments import key_id
 from rackwright.store.events import Cursor, Event, EventFilter, emit, forgotten, newest, read_events
+from rackwright.store.listing import key_id
 from rackwright.store.session import Session
 
 GIVE_UP = 15

@@ -98,6 +98,9 @@ def test_a_mesh_run_takes_another_nodes_output(write: Write) -> None:
         def problem(self, node: str, reference: str) -> str | None:
             return None if node == "db-1" else f"there is no node {node!r}"
 
+        def ready(self, node: str, reference: str) -> bool:
+            return True
+
         def fetch(self, node: str, reference: str) -> Any:
             if reference == "lost.stdout":
                 raise StateError("db-1 is gone")
