@@ -65,16 +65,9 @@ def leader(fleet: Fleet, asked: str) -> str:
     return found[0]
 
 
-def processes(fleet: Fleet, server: str) -> list[int]:
-    """The agent of a server and what it has started."""
-    agent = fleet.pid(server)
-    children = Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
-    return [agent, *map(int, children)]
-
-
 def freeze(fleet: Fleet, server: str) -> list[int]:
     """Stop everything on a server, as a suspended virtual machine would. `thaw` takes what it returns."""
-    frozen = processes(fleet, server)
+    frozen = fleet.processes(server)
     for process in frozen:
         os.kill(process, signal.SIGSTOP)
     return frozen

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from rackwright.cli import mesh_datastore, mesh_demo, mesh_runs
+from rackwright.cli import mesh_config, mesh_datastore, mesh_demo, mesh_runs
 from rackwright.cli.mesh_options import AsJson, Folder, plain_errors
 from rackwright.cli.mesh_tables import members_table, status_table
 from rackwright.mesh import control, founding, handover
@@ -34,6 +34,7 @@ app = typer.Typer(
 app.add_typer(mesh_demo.app, name="demo")
 mesh_datastore.add_verbs(app)
 mesh_runs.add_verbs(app)
+mesh_config.add_verbs(app)
 
 Name = Annotated[str | None, typer.Option(help="This server's name in the cluster; its host name if not given.")]
 Bind = Annotated[str | None, typer.Option(help="Address to listen on; the advertised one if not given.")]

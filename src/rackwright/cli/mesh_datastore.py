@@ -65,7 +65,7 @@ def datastore_table(told: dict[str, Any]) -> Table:
         part = "learner" if member["learner"] else "leader" if member["leader"] else "voter"
         state = "[green]healthy[/]" if member["healthy"] else "[red]not healthy[/]"
         table.add_row(member["server"] or "(not started)", part, state, f"{member['bytes'] / 1e6:.1f} MB")
-    lines = [f"this server: {told['here']}"]
+    lines = [f"this server: {told['here']}" + (f" ({escape(told['why_not'])})" if told["why_not"] else "")]
     if told["conductor"]:
         lines.append(f"conducted by {told['conductor']}")
     if told["doing"]:

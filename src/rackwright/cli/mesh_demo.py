@@ -10,8 +10,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from rackwright.cli.mesh_datastore import datastore_table
 from rackwright.cli.mesh_tables import members_table
 from rackwright.mesh import control
+from rackwright.mesh.datastore_config import DatastoreConfig
 from rackwright.mesh.errors import MeshError
 from rackwright.mesh.fleet import Fleet, NotRunning
 from rackwright.mesh.namespaces import Network
@@ -38,7 +40,9 @@ class _Plain:
 def _fleet() -> Fleet:
     folder = Path(os.environ.get("RACKWRIGHT_MESH_DEMO_DIR", FOLDER))
     prefix = os.environ.get("RACKWRIGHT_MESH_DEMO_PREFIX", "rwdemo")
-    return Fleet(folder, SERVERS, Network(SERVERS, prefix), die_with_me=False)
+    # Without etcd the demo shows who is alive, and no more.
+    datastore = DatastoreConfig(grace=10.0) if shutil.which("etcd") else None
+    return Fleet(folder, SERVERS, Network(SERVERS, prefix), die_with_me=False, datastore=datastore)
 
 
 def _network(fleet: Fleet) -> Network:
@@ -121,6 +125,13 @@ def members(
         with contextlib.suppress(KeyboardInterrupt), Live(refresh_per_second=8) as live:
             for told in control.listen(home, "watch"):
                 live.update(members_table(told["members"]))
+
+
+@app.command()
+def datastore(number: Annotated[int, typer.Argument(min=1, max=5, help="Through whose eyes.")] = 1) -> None:
+    """Which of them hold the datastore. Kill its leader, and look again after some seconds."""
+    with _Plain():
+        Console().print(datastore_table(_fleet().ask(SERVERS[number - 1], "datastore")))
 
 
 @app.command()

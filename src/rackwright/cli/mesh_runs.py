@@ -63,7 +63,7 @@ def run(
         raise BadRequest(f"{mode!r} is no mode; it is one of {', '.join(MODES)}")
     if key is None:
         raise BadRequest("a run is signed by an operator: name your OpenSSH key with --key")
-    chosen = Targets(tuple(_split(on)), _pairs(label), _pairs(fact))
+    chosen = Targets(tuple(split(on)), pairs(label), pairs(fact))
     variables, hidden = _variables(var), _variables(secret)
     cluster = str(control.ask(home, "status")["ca"])
     with tempfile.TemporaryDirectory(prefix="rackwright-run-", dir=home) as scratch:
@@ -210,11 +210,11 @@ def _packed(
         raise BadRequest("; ".join(str(problem) for problem in refused.problems)) from refused
 
 
-def _split(given: list[str] | None) -> list[str]:
+def split(given: list[str] | None) -> list[str]:
     return [name for part in given or () for name in part.split(",") if name]
 
 
-def _pairs(given: list[str] | None) -> dict[str, str]:
+def pairs(given: list[str] | None) -> dict[str, str]:
     pairs = [part.partition("=") for part in given or ()]
     if not all(equals and name for name, equals, _ in pairs):
         raise BadRequest("a label or fact is KEY=VALUE")
@@ -224,7 +224,7 @@ def _pairs(given: list[str] | None) -> dict[str, str]:
 def _variables(given: list[str] | None) -> dict[str, Any]:
     from rackwright.states.sls import parse
 
-    return {name: parse(value, f"--var {name}") for name, value in _pairs(given).items()}
+    return {name: parse(value, f"--var {name}") for name, value in pairs(given).items()}
 
 
 # What comes out

@@ -32,9 +32,16 @@ def status_table(told: dict[str, Any]) -> Table:
     table.caption = (
         f"CA {told['ca']}, held by {holders}\n"
         f"certificate until {told['certificate_expires'][:16]}, revocation list {told['revocations']},"
-        f" {told['links']} connections, awareness {told['awareness']}"
+        f" {told['links']} connections, awareness {told['awareness']}\n{_datastore(told['datastore'])}"
     )
     return table
+
+
+def _datastore(holders: list[str]) -> str:
+    if not holders:
+        return "no datastore"
+    doubt = " [yellow](not fault tolerant)[/]" if len(holders) < 3 else ""
+    return f"datastore on {', '.join(holders)}{doubt}"
 
 
 def software(checks: dict[str, str], reasons: dict[str, str]) -> str:

@@ -35,6 +35,7 @@ from rackwright.mesh.metadata import Section, pack
 from rackwright.mesh.metrics import Metrics
 from rackwright.mesh.overseer import Overseer
 from rackwright.mesh.renewal import renewed
+from rackwright.mesh.repositories import Repositories
 from rackwright.mesh.revocation import RevocationFile
 from rackwright.mesh.software import SoftwareWatch
 from rackwright.mesh.swim import Dial, Event, EventKind, MemberRecord, Output, Send, State, Swim, SwimConfig
@@ -72,6 +73,7 @@ class Agent:
         self.datastore = Datastore(self)
         self.tasks = TaskRunner(self)
         self.overseer = Overseer(self)
+        self.repositories = Repositories(self)
         self.desk = Desk(self)
         self.control = ControlServer(folder, self.desk.ask)
         self.watchers: set[asyncio.Queue[dict[str, Any]]] = set()
@@ -110,7 +112,7 @@ class Agent:
         self._input(self.swim.joined(self.now))
         for work in (self._seek(), self._keep_peers(), self._keep_certificate(), self._offer_revocations()):
             self.spawn(work)
-        for work in (self.datastore.run(), self.tasks.run(), self.overseer.run()):
+        for work in (self.datastore.run(), self.tasks.run(), self.overseer.run(), self.repositories.run()):
             self.spawn(work)
         if self.settings.metrics:
             await metrics.serve(self.metrics, self.settings.metrics)

@@ -7,12 +7,14 @@ sure that it still holds the lock.
 import asyncio
 from typing import TYPE_CHECKING
 
-from rackwright.mesh import etcd_cluster
+from rackwright.mesh import cluster_config, etcd_cluster
+from rackwright.mesh.cluster_config import overridden
 from rackwright.mesh.datastore_gossip import Part, hint_of, peer_url
 from rackwright.mesh.errors import Fenced, NoDatastore, Rejected
 from rackwright.mesh.etcd_cluster import EtcdMember
 from rackwright.mesh.lock import Lock, clock
 from rackwright.mesh.member import LIVE, Entry, State
+from rackwright.mesh.run_store import RunStore
 from rackwright.mesh.takeover import Add, Candidate, Condition, Decision, Promote, Remove, Takeover, View, Voice, Wait
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ class Conductor:
         config = datastore.config
         self.takeover = Takeover(config.count, config.grace, config.learner_seconds)
         self.lock = Lock(self.etcd, LOCK_KEY, self.agent.name, config.lease_seconds)
+        self.store = RunStore(self.etcd)
         self.reason = "not looked yet"
         self._known: dict[str, EtcdMember] = {}
 
@@ -49,6 +52,7 @@ class Conductor:
             await self.lock.release()
 
     async def _turn(self) -> float:
+        await self._follow_config()
         view = await self.look()
         decision = self.takeover.decide(clock(), view)
         if not await self.lock.hold():
@@ -56,6 +60,12 @@ class Conductor:
             return EVERY_SECONDS
         await self._act(decision)
         return EVERY_SECONDS if isinstance(decision, Wait) else LEARNING_SECONDS
+
+    async def _follow_config(self) -> None:
+        """What the cluster has set counts before what this server's file says."""
+        config = overridden(self.datastore.config, await cluster_config.read(self.etcd, deadline=2.0))
+        self.takeover.count, self.takeover.grace = config.count, config.grace
+        self.takeover.learner_seconds = config.learner_seconds
 
     # Looking
 
@@ -164,6 +174,7 @@ class Conductor:
     def _tell(self, what: str, server: str, reason: str) -> None:
         self.reason = f"{what} {server}: {reason}"
         self.agent.log.warning(f"datastore_{what}", member=server, why=reason)
+        self.agent.spawn(self.store.tell(self.agent.name, f"datastore_{what}", member=server, why=reason))
 
 
 def _candidate(entry: Entry) -> Candidate:

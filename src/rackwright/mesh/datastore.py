@@ -6,10 +6,10 @@ server only; who becomes a datastore is `conductor.py`.
 
 import asyncio
 import contextlib
-import json
+import ipaddress
 import secrets
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,54 +17,22 @@ from rackwright.mesh import etcd_cluster
 from rackwright.mesh.authority import is_ip
 from rackwright.mesh.conductor import Conductor
 from rackwright.mesh.datastore_gossip import Hint, Part, client_url, hint_of
+from rackwright.mesh.datastore_state import KeptState, load, save
 from rackwright.mesh.errors import BadRequest, MeshError, NoDatastore, Rejected
 from rackwright.mesh.etcd import Etcd
 from rackwright.mesh.etcd_cluster import EtcdMember
 from rackwright.mesh.etcd_process import EtcdProcess
-from rackwright.mesh.identity import write_private
 from rackwright.mesh.member import LIVE
 
 if TYPE_CHECKING:
     from rackwright.mesh.agent import Agent
 
-FILE = "datastore.json"
 FOLDER = "etcd"
 LOOK_SECONDS = 1.0
 PLAIN_SECONDS = 15.0
 """A server that is no datastore looks seldom: who wants it pokes it."""
 QUORUM_LOST_SECONDS = 10.0
 RESTART_SECONDS = 1.0
-
-
-@dataclass(frozen=True)
-class KeptState:
-    """What must be known again after a restart."""
-
-    era: int = 0
-    token: str = ""
-    member: bool = False
-    """etcd's data here is that of a member, as far as this server knows."""
-    member_id: int = 0
-    alone: bool = False
-    """This server is to begin the datastore by itself: it founded the cluster or recovered it."""
-    endpoints: tuple[str, ...] = ()
-
-
-def load(folder: Path) -> KeptState:
-    try:
-        content = json.loads((folder / FILE).read_text())
-    except FileNotFoundError:
-        return KeptState()
-    return KeptState(**{**content, "endpoints": tuple(content.get("endpoints", ()))})
-
-
-def save(folder: Path, state: KeptState) -> None:
-    write_private(folder / FILE, json.dumps(asdict(state)).encode())
-
-
-def founded(folder: Path) -> None:
-    """Mark a new cluster's first server as the one that begins its datastore."""
-    save(folder, KeptState(1, secrets.token_hex(8), member=True, alone=True))
 
 
 class Datastore:
@@ -77,7 +45,8 @@ class Datastore:
         # etcd compares the address a client comes from with the one in its certificate.
         local = bind if bind == host and is_ip(bind) else None
         self.etcd = Etcd(self.endpoints, agent.contexts.client, local)
-        self.eligible = self.config.eligible and is_ip(host) and self.process.available()
+        self.why_not = self._why_not(host)
+        self.eligible = not self.why_not
         self.part = Part.STARTING if self.state.member and self.eligible else Part.NONE
         self.conductor = Conductor(self)
         self.problem = ""
@@ -86,6 +55,15 @@ class Datastore:
         self._told_lost = False
         self._next_question = 0.0
         self._lock = asyncio.Lock()
+
+    def _why_not(self, host: str) -> str:
+        """Why this server can hold no datastore; empty if it can."""
+        if not self.config.eligible:
+            return "datastore.eligible is false in agent.yml"
+        if not is_ip(host) or ipaddress.ip_address(host).is_loopback:
+            # etcd compares the address a client comes from with the one in its certificate.
+            return f"its address {host} is no IP address that others could come from"
+        return "" if self.process.available() else f"{self.config.etcd} is not installed here"
 
     # Life
 
@@ -286,6 +264,7 @@ class Datastore:
         told: dict[str, Any] = {
             "here": self.part.name.lower(),
             "eligible": self.eligible,
+            "why_not": self.why_not,
             "era": self.state.era,
             "count": self.config.count,
             "endpoints": self.endpoints(),
@@ -347,7 +326,7 @@ class Datastore:
     async def recover(self, snapshot: Path | None) -> dict[str, Any]:
         """Begin a new datastore on this server from a snapshot. A person's decision: what came after it is lost."""
         if not self.eligible:
-            raise BadRequest("this server cannot be a datastore: it is not eligible, or etcd is not installed here")
+            raise BadRequest(f"this server cannot be a datastore: {self.why_not}")
         with contextlib.suppress(NoDatastore, Rejected):
             await etcd_cluster.members(self.etcd, deadline=1.0)
             raise BadRequest("the datastore answers, so there is nothing to recover; see: rackwright mesh datastore")

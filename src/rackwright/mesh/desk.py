@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rackwright.mesh import http
 from rackwright.mesh.address import parse_address
 from rackwright.mesh.admission import INVITE_SECONDS, TOKEN_SECONDS, Admission, Rate, status_of
+from rackwright.mesh.datastore_gossip import Part, hint_of
 from rackwright.mesh.errors import BadRequest, MeshError, NoAuthority, TooMany
 from rackwright.mesh.handover import ensure_key
 from rackwright.mesh.identity import certificate_pem, fingerprint
@@ -152,6 +153,7 @@ class Desk:
             "awareness": agent.swim.awareness,
             "links": sum(len(held) for held in agent.transport.links.values()),
             "members": {state.name.lower(): states.count(state) for state in State},
+            "datastore": sorted(record.name for record in self._alive() if hint_of(record).part is Part.VOTER),
         }
 
     def _metrics(self) -> dict[str, Any]:

@@ -140,8 +140,18 @@ class Fleet:
         os.kill(self.pid(server), number)
 
     def kill(self, server: str) -> None:
+        """Kill the agent, and wait until what dies with it (its etcd) is dead too."""
+        started = self.processes(server)
         self.signal(server, signal.SIGKILL)
         self._reap(server)
+        wait_until(lambda: not any(map(_runs, started)), 20, f"what {server} had started does not end", every=0.01)
+
+    def processes(self, server: str) -> list[int]:
+        """The agent of a server, and what it has started."""
+        agent = self.pid(server)
+        with contextlib.suppress(OSError):
+            return [agent, *map(int, Path(f"/proc/{agent}/task/{agent}/children").read_text().split())]
+        return [agent]
 
     def stop(self, server: str) -> None:
         """Ask the agent to leave, and wait until it has."""
@@ -218,6 +228,15 @@ def wait_until(condition: Callable[[], bool], seconds: float, otherwise: str, ev
         if time.monotonic() > deadline:
             raise Unreachable(f"{otherwise} (waited {seconds:g} s)")
         time.sleep(every)
+
+
+def _runs(process: int) -> bool:
+    """A zombie does not: whoever should collect it may be long in coming."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
 
 
 def _flags(options: dict[str, str]) -> list[str]:

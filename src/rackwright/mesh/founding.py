@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 
-from rackwright.mesh import datastore, settings
+from rackwright.mesh import datastore_state, settings
 from rackwright.mesh.address import Address
 from rackwright.mesh.authority import LIFE, AuthorityFiles
 from rackwright.mesh.errors import BadIdentity
@@ -34,7 +34,7 @@ def found(
     )
     settings.save(folder, chosen)
     IdentityFiles(folder).save(identity)
-    datastore.founded(folder)
+    datastore_state.founded(folder)
     return identity
 
 

@@ -6,6 +6,8 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
+from rackwright.mesh import cluster_config
+from rackwright.mesh.cluster_config import overridden
 from rackwright.mesh.datastore_gossip import Part
 from rackwright.mesh.errors import Fenced, NoDatastore, Rejected
 from rackwright.mesh.lock import Lock
@@ -50,7 +52,8 @@ class Overseer:
             await self._look_after(run)
         if time.monotonic() - self._forgotten > FORGET_SECONDS:
             self._forgotten = time.monotonic()
-            before = time.time() - self.agent.settings.datastore.event_hours * 3600
+            config = overridden(self.agent.settings.datastore, await cluster_config.read(self.store.etcd))
+            before = time.time() - config.event_hours * 3600
             if count := await self.store.forget(before):
                 self.agent.log.info("runs_forgotten", count=count)
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rackwright.mesh import run_model, trust
+from rackwright.mesh import cluster_config, run_model, trust
 from rackwright.mesh.errors import BadRequest, MeshError, NoAuthority
 from rackwright.mesh.member import LIVE
 from rackwright.mesh.performance import module, module_names
@@ -56,12 +56,23 @@ class RunDesk:
             return await self._push_module(Path(wish["file"]))
         if verb == "modules":
             return {"modules": await module_names(self.store)}
+        if verb == "config":
+            return await self._config(wish.get("settings") or {})
+        if verb == "repository":
+            return await self._repository(wish)
         return None
 
     # Runs
 
     async def _run(self, package: Path) -> Answers:
         signed, tree = await asyncio.to_thread(_read_package, package)
+        begun = await self.begin(signed, tree)
+        yield begun
+        async for told in follow(self.store, begun["run"], set(begun["targets"])):
+            yield told
+
+    async def begin(self, signed: Signed, tree: bytes) -> dict[str, Any]:
+        """Check a run as its targets will, and together; then store it and tell them."""
         await self.agent.tasks.refresh_signers()
         who = await asyncio.to_thread(
             trust.verify, signed.text.encode(), signed.signature, self.agent.tasks.signers.allowed
@@ -73,9 +84,7 @@ class RunDesk:
         states = await self._checked(request, files, facts)
         await self.store.begin(signed, request, tree, states, self.agent.name)
         self.agent.log.info("run_begun", run=request.id, operator=who, targets=sorted(states))
-        yield {"run": request.id, "targets": sorted(states), "states": states, "operator": who}
-        async for told in follow(self.store, request.id, set(states)):
-            yield told
+        return {"run": request.id, "targets": sorted(states), "states": states, "operator": who}
 
     async def _targets(self, request: Request) -> dict[str, dict[str, Any]]:
         """The living servers that are meant, with their facts."""
@@ -149,6 +158,24 @@ class RunDesk:
                 if not following:
                     return
                 yield {"cursor": cursor, "event": {"kind": "still_here"}}
+
+    # Configuration and repositories
+
+    async def _config(self, wishes: dict[str, str]) -> dict[str, Any]:
+        etcd, base = self.store.etcd, self.agent.settings.datastore
+        config = await cluster_config.change(etcd, base, wishes) if wishes else await cluster_config.read(etcd)
+        if wishes:
+            self.agent.log.warning("config_changed", settings=sorted(wishes))
+        return {"config": config, "known": cluster_config.known()}
+
+    async def _repository(self, wish: dict[str, Any]) -> dict[str, Any]:
+        repositories = self.agent.repositories
+        if wish["action"] == "add":
+            order = await repositories.add(Signed(str(wish["order"]), str(wish["signature"])))
+            return {"name": order.name, "here": repositories.key.exists()}
+        if wish["action"] == "remove":
+            await repositories.remove(str(wish["name"]))
+        return {"repositories": await repositories.listed()}
 
     # Trusted keys and modules
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rackwright.mesh.errors import BadRequest, Fenced, NoDatastore
+from rackwright.mesh.errors import BadRequest, Fenced, NoDatastore, Rejected
 from rackwright.mesh.etcd import (
     MAX_OPERATIONS,
     Change,
@@ -195,7 +195,7 @@ class RunStore:
         key = f"{CLUSTER_EVENTS}{stamp}-{server}-{kind}"
         try:
             await self.etcd.put(key, json.dumps(event).encode(), deadline=5.0)
-        except NoDatastore:
+        except (NoDatastore, Rejected):
             return
 
     # Forgetting

@@ -143,8 +143,10 @@ class Takeover:
         return voice.condition is Condition.LOST and self.seconds_lost(now, voice.member) >= self.grace
 
     def _grow(self, view: View, voters: list[Voice]) -> Decision:
-        if len(voters) >= self.count:
+        if len(voters) == self.count:
             return Wait("complete")
+        if len(voters) > self.count and all(voice.condition is Condition.WELL for voice in voters):
+            return Remove(max(voters, key=lambda voice: voice.server), f"{len(voters)}, and {self.count} are wanted")
         if any(voice.condition is not Condition.WELL for voice in voters):
             return Wait("one of the datastore servers is not well; it is not a time to add another")
         chosen = self._choose(view, "")

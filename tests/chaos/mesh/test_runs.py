@@ -18,6 +18,7 @@ from tests.support.store import leader, voters, wait_complete, wires
 
 from rackwright.mesh import control, run_model, trust
 from rackwright.mesh.datastore_config import DatastoreConfig
+from rackwright.mesh.errors import Unreachable
 from rackwright.mesh.fleet import Fleet, wait_until
 from rackwright.mesh.run_model import Request, Targets, pack_tree, task_key
 from rackwright.states import extensions
@@ -329,3 +330,44 @@ def test_a_module_of_the_datastore_is_used_if_it_is_signed_and_refused_if_it_was
     _, late = forged(five, "altered-module", pack_tree(tree), keys / "operator")
     rogue(keys={f"{run_model.MODULES}/greeter.py": b64encode(MODULE + b"\n# and more\n").decode()}, run=late)
     assert "altered after it was signed" in refusal(five, "altered-module")
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *identity, "-C", str(folder), *arguments], check=True, capture_output=True, timeout=60)
+
+
+def wait_for_line(path: Path, line: str) -> None:
+    wait_until(lambda: path.exists() and line in path.read_text().splitlines(), 90, f"{line} is not run", every=0.2)
+
+
+def test_a_branch_that_moves_is_run_once_by_a_server_with_a_trusted_key(
+    five: Fleet, keys: Path, tmp_path: Path
+) -> None:
+    repository, proof = tmp_path / "states", tmp_path / "proof"
+    repository.mkdir()
+    git(repository, "init", "-q", "-b", "main")
+    write = f"commit:\n  cmd.run:\n    - name: echo {{}} >> {proof}\n"
+    for server in SERVERS:
+        for end in ("", ".pub"):
+            (five.home(server) / f"run-key{end}").write_bytes((keys / f"operator{end}").read_bytes())
+            (five.home(server) / f"run-key{end}").chmod(0o600)
+    for name in ("one", "two"):
+        (repository / "init.sls").write_text(write.format(name))
+        git(repository, "add", "init.sls")
+        git(repository, "commit", "-q", "-m", name)
+        if name == "one":
+            order = ["mesh", "repository", "add", "site", str(repository), "--on", "s4", "--seconds", "1"]
+            five.rackwright("s2", *order, "--key", str(keys / "operator"))
+        wait_for_line(proof, name)
+    five.rackwright("s2", "mesh", "repository", "remove", "site")
+    assert proof.read_text() == "one\ntwo\n"
+
+
+def test_the_clusters_configuration_counts_on_all_servers(five: Fleet) -> None:
+    shown = five.rackwright("s4", "mesh", "config", "datastore.grace=4", "datastore.event_hours=1")
+    assert "datastore.grace=4.0" in shown
+    assert "datastore.event_hours=1.0" in five.rackwright("s2", "mesh", "config")
+    with pytest.raises(Unreachable, match="must be 1, 3, 5 or 7"):
+        five.rackwright("s2", "mesh", "config", "datastore.count=4")
+    assert "datastore.grace=\n" in five.rackwright("s1", "mesh", "config", "datastore.grace=", "datastore.event_hours=")

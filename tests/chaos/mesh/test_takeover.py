@@ -19,7 +19,6 @@ from tests.support.store import (
     datastore,
     freeze,
     leader,
-    processes,
     thaw,
     unblock_peers,
     voters,
@@ -78,13 +77,11 @@ def using(five: Fleet, tmp_path: Path) -> Iterator[Callable[[str], Client]]:
 
 
 def corrupted(history: list[Operation]) -> list[Operation]:
-    """The same history, but the last read of a value saw an older one that had been overwritten before it began."""
-    reads = [operation for operation in history if operation.kind is Kind.READ]
-    last = max(reads, key=lambda operation: operation.start)
-    first = min(
-        (operation for operation in history if operation.key == last.key and operation.known), key=lambda o: o.end
-    )
-    stale = first.value if first.kind is Kind.WRITE else "never written"
+    """The same history, but the last read saw what had been overwritten before it began: a write was lost."""
+    last = max((one for one in history if one.kind is Kind.READ), key=lambda operation: operation.start)
+    writes = [one for one in history if one.key == last.key and one.kind is Kind.WRITE and one.end < last.start]
+    first, second = min(writes, key=lambda one: one.end), max(writes, key=lambda one: one.start)
+    stale = first.value if first.end < second.start else "never written"
     return [replace(operation, value=stale) if operation is last else operation for operation in history]
 
 
@@ -109,12 +106,10 @@ def test_another_takes_over_from_the_killed_leader_while_a_client_writes(
 ) -> None:
     victim, watcher = leader(five, "s1"), plain_servers(five, "s1")[-1]
     writer = using(watcher)
-    _, *etcd = processes(five, victim)
+    assert len(five.processes(victim)) == 2, "the agent and its etcd, which dies with it"
     killed = time.monotonic()
     five.kill(victim)
     writer.wait_writes(10, since=killed)
-    assert etcd
-    assert not any(Path(f"/proc/{process}").exists() for process in etcd), "etcd does not outlive its agent"
     wait_complete(five, watcher, without=[victim])
     five.start(victim)
     becomes_plain(five, victim)
@@ -209,7 +204,7 @@ def test_a_leader_that_slept_past_its_lease_does_not_act_when_it_wakes(
         asleep = time.monotonic()
         wait_complete(five, watcher, without=[sleeper])
         writer.wait_writes(5, since=asleep)
-        assert conductor(five, watcher) not in ("", sleeper), "another one has taken the lease"
+        wait_until(lambda: conductor(five, watcher) not in ("", sleeper), 60, "nobody else has taken the lease")
     finally:
         thaw(frozen)
     five.wait_agree(ALIVE, seconds=60)
@@ -224,7 +219,7 @@ def test_without_a_quorum_nothing_is_done_until_a_person_recovers_it_from_a_snap
     keeper, *others = sorted(voters(five, "s1"))
     with client(five, keeper, tmp_path / "before.history") as writer:
         writer.wait_writes(5)
-    kept = [operation for operation in writer.operations() if operation.known]
+    kept = writer.operations()
     snapshot = json.loads(five.rackwright(keeper, "mesh", "datastore", "--snapshot", "--json"))["snapshot"]
     for server in others:
         five.kill(server)

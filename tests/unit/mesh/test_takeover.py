@@ -52,6 +52,12 @@ def test_a_complete_datastore_is_left_alone() -> None:
     assert machine().decide(0, View(voices(WELL, WELL, WELL), FREE)) == Wait("complete")
 
 
+def test_one_too_many_is_let_go_while_all_are_well() -> None:
+    four = voices(WELL, WELL, WELL, WELL)
+    assert machine().decide(0, View(four, FREE)) == Remove(four[-1], "4, and 3 are wanted")
+    assert isinstance(machine().decide(0, View(voices(WELL, WELL, WELL, DOUBTFUL), FREE)), Wait)
+
+
 def test_a_lost_one_is_left_alone_within_the_grace_period_and_removed_after_it() -> None:
     takeover, view = machine(), View(voices(WELL, LOST, WELL), FREE)
     assert isinstance(after(takeover, view, 0, 29.9), Wait)
