@@ -15,7 +15,7 @@ import httpx
 import pytest
 from tests.e2e.conftest import ROOT
 
-pytestmark = [pytest.mark.pxe, pytest.mark.xdist_group("pxe")]
+pytestmark = pytest.mark.pxe
 
 RACKWRIGHT = (sys.executable, "-m", "rackwright")
 PATIENCE = 300.0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.pxe, pytest.mark.xdist_group("pxe")]
+pytestmark = pytest.mark.pxe
 
 ROOT = Path(__file__).parents[2]
 NAMESPACES = ("unshare", "--net", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc")

@@ -17,6 +17,7 @@ from rackwright.domain.errors import NotFound
 from rackwright.domain.install import SLEDGEHAMMER
 from rackwright.domain.runs import Run
 from rackwright.images.shelf import ROOT_FILE, NoImage, Shelf
+from rackwright.jigs.boot_server import Look, nothing_served
 from rackwright.jigs.dhcp_database import HeldEntries
 from rackwright.jigs.network import own_addresses
 from rackwright.jigs.os_install import BadInstall
@@ -92,11 +93,14 @@ class Means:
         key = server_key(home)
         self.public_key = key.export_public_key().decode().strip()
         self.connections = Connections(key, watch)
+        self.boot: Look = nothing_served
+        """How this server sees to it that machines can boot."""
 
     def equipment(self, transitions: Transitions, http: httpx.AsyncClient) -> Equipment:
         return Equipment(
             transitions=transitions,
             open_attempt=self.open_attempt,
+            boot=self.boot,
             entries=self.entries,
             boot_provider=HeldEntries(),
             record_served=self.record_served,

@@ -26,6 +26,7 @@ from rackwright.hammers.simulated import SimulatedHammer
 from rackwright.hammers.ssh import SshHammer
 from rackwright.images import sledgehammer
 from rackwright.images.shelf import NoImage, Shelf
+from rackwright.jigs.boot_server import BootTrouble, Look, nothing_served, tftp_answers
 from rackwright.provision.advertise import advertising
 from rackwright.provision.ipxe import check_arguments
 from rackwright.provision.tftp import serving_tftp
@@ -53,6 +54,25 @@ def ipxe_files(shelf: Shelf) -> dict[str, Path]:
         log.warning("tftp: %s", error)
         return {}
     return {name: known[name].path for name in sledgehammer.IPXE if name in known}
+
+
+def look_of(shelf: Shelf, options: Options) -> Look:
+    """How the noderole of `provisioner-server` on this host looks at what machines would find."""
+    address = options.provision_address
+    if address is None:
+        return nothing_served
+
+    async def look() -> list[str]:
+        try:
+            image = shelf.find(sledgehammer.NAME)
+        except NoImage as error:
+            raise BootTrouble(str(error)) from None
+        for name in sledgehammer.IPXE:
+            if not await tftp_answers(address, options.tftp_port, name):
+                raise BootTrouble(f"TFTP on {address} port {options.tftp_port} does not send {name}. Is it ours?")
+        return [f"{name}: {file.size} bytes, sha256 {file.sha256}" for name, file in sorted(image.files.items())]
+
+    return look
 
 
 @asynccontextmanager

@@ -29,7 +29,7 @@ from rackwright.api.context import Policy, Server
 from rackwright.api.deliveries import Courier, Webhooks
 from rackwright.api.feed import Feed
 from rackwright.api.passwords import Passwords
-from rackwright.api.provisioning import reach_of, serving_machines
+from rackwright.api.provisioning import look_of, reach_of, serving_machines
 from rackwright.api.retention import Retention
 from rackwright.api.settings import Options, SettingsInvalid
 from rackwright.api.tls import certificate_of, keep_fresh
@@ -125,6 +125,7 @@ async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncI
     claimant = Claimant(f"{host_name()}:{os.getpid()}", await _own_node(store), options.lease)
     shelf = Shelf(options.home)
     means = Means(store, options.home, claimant.node_id, shelf if options.provision_address else None)
+    means.boot = look_of(shelf, options)
     await store.change(lambda session: publish_server_key(session, host_name(), means.public_key), actor="first start")
     async with httpx.AsyncClient(trust_env=False) as http:
         jigs = all_jigs(means.equipment(RoleTransitions(store, workers), http))

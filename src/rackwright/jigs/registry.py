@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import httpx
 
 from rackwright.jigs.base import Jig
+from rackwright.jigs.boot_server import BootServerJig, Look
 from rackwright.jigs.dhcp_database import BootProvider, DhcpDatabaseJig, Entries, Record
 from rackwright.jigs.lab import LabJig
 from rackwright.jigs.network import Assign, NetworkJig
@@ -22,6 +23,7 @@ class Equipment:
 
     transitions: Transitions
     open_attempt: OpenAttempt
+    boot: Look
     entries: Entries
     boot_provider: BootProvider
     record_served: Record
@@ -38,6 +40,7 @@ def all_jigs(equipment: Equipment) -> dict[str, Jig]:
         "simulate": SimulateJig(),
         "script": equipment.script,
         "state": StateJig(equipment.state_tree, equipment.script),
+        "boot-server": BootServerJig(equipment.boot),
         "os-install": OsInstallJig(equipment.open_attempt),
         "dhcp-database": DhcpDatabaseJig(equipment.entries, equipment.boot_provider, equipment.record_served),
         "network": NetworkJig(equipment.assign),

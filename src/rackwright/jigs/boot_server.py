@@ -1,0 +1,65 @@
+"""The jig of `provisioner-server`: sees to it that machines which boot now would find all they need on this host.
+
+The serving itself belongs to the server's process. Here it is looked at as a machine would: a missing image is an error
+that people see before any machine boots.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from rackwright.domain.runs import Outcome, Run
+from rackwright.jigs.base import JigNode, Log
+
+Look = Callable[[], Awaitable[list[str]]]
+"""What is served now, a line each; BootTrouble if something is missing."""
+
+
+class BootTrouble(Exception):
+    """A machine that boots now would not find what it needs; the text says what, and what to do."""
+
+
+async def nothing_served() -> list[str]:
+    return ["this server has no network to boot machines from (--provision-address)"]
+
+
+class BootServerJig:
+    def __init__(self, look: Look) -> None:
+        self._look = look
+
+    async def node_create(self, node: JigNode) -> None:
+        """It keeps nothing of nodes."""
+
+    async def node_update(self, node: JigNode) -> None:
+        """It keeps nothing of nodes."""
+
+    async def node_delete(self, node: JigNode) -> None:
+        """It keeps nothing of nodes."""
+
+    async def run(self, run: Run, log: Log) -> Outcome:
+        try:
+            for line in await self._look():
+                log(f"{line}\n")
+        except BootTrouble as error:
+            return Outcome.failure(str(error))
+        return Outcome.success()
+
+
+async def tftp_answers(host: str, port: int, name: str, patience: float = 10.0) -> bool:
+    """Whether a TFTP server sends the first block of a file."""
+    heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    class Client(asyncio.DatagramProtocol):
+        def datagram_received(self, data: bytes, addr: object) -> None:
+            if not heard.done():
+                heard.set_result(data)
+
+    transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(Client, local_addr=(host, 0))
+    try:
+        transport.sendto(b"\0\1" + name.encode() + b"\0octet\0", (host, port))
+        async with asyncio.timeout(patience):
+            answer = await heard
+    except TimeoutError:
+        return False
+    finally:
+        transport.close()
+    return answer[:4] == b"\0\3\0\1"
