@@ -22,7 +22,7 @@ from rackwright.lab.rack import MACHINE_PORT, Rack, Racked, running_rack
 from rackwright.lab.virtual import Firmware, Hardware
 from rackwright.store.barclamps import import_barclamps
 
-PATIENCE = 600.0
+PATIENCE = 2400.0
 """Seconds for anything to happen, on a machine that has much else to do."""
 
 

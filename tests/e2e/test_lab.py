@@ -18,7 +18,7 @@ from tests.e2e.conftest import ROOT
 pytestmark = pytest.mark.pxe
 
 RACKWRIGHT = (sys.executable, "-m", "rackwright")
-PATIENCE = 300.0
+PATIENCE = 900.0
 
 
 def _until(what: str, ask: Callable[[], Any]) -> Any:
