@@ -17,7 +17,7 @@ async def test_servers_killed_at_random_while_200_machines_converge(migrated_url
         await site.deploy()
         kills = await site.kill_at_random(6)
         assert kills >= 3, "it converged before anything was killed"
-        await site.until_converged(600)
+        await site.until_converged(1200)
         await site.check()
         runs = await site.number("SELECT count(*) FROM runs")
         lost = sum(len(machine.journal.lost_secrets) for machine in site.lab.machines.values())

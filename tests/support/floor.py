@@ -148,7 +148,7 @@ class Floor:
         began = time.monotonic()
         server.kill()
         server.start()
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + 300
         while not await asyncio.to_thread(server.ready):
             assert time.monotonic() < deadline, server.said()[-4000:]
             await asyncio.sleep(0.1)

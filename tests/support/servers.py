@@ -55,7 +55,7 @@ class ServerProcess:
 
     def ready(self) -> bool:
         with contextlib.suppress(httpx.HTTPError):
-            return httpx.get(f"{self.address}/healthz", timeout=1, trust_env=False).status_code == 200
+            return httpx.get(f"{self.address}/healthz", timeout=10, trust_env=False).status_code == 200
         assert self.running, f"the server ended by itself:\n{self.log.read_text()[-4000:]}"
         return False
 
@@ -83,7 +83,7 @@ def servers(
     try:
         for one in made:
             one.start()
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         for one in made:
             while not one.ready():
                 assert time.monotonic() < deadline, f"not ready:\n{one.said()[-4000:]}"

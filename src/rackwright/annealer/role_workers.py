@@ -14,7 +14,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rackwright.barclamps.worker import END_OF_OUTPUT
@@ -51,9 +51,22 @@ class RoleCall:
     view: JsonObject
 
 
+class _Process(asyncio.subprocess.Process):
+    """One that can be let go of while somebody else holds its output; asyncio's own keeps its pipes until all left."""
+
+    def __init__(
+        self,
+        transport: asyncio.SubprocessTransport,
+        protocol: asyncio.subprocess.SubprocessStreamProtocol,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        super().__init__(transport, protocol, loop)
+        self.let_go = transport.close
+
+
 @dataclass(eq=False)
 class _Worker:
-    process: asyncio.subprocess.Process
+    process: _Process
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     version: int
@@ -145,17 +158,13 @@ class RoleWorkers:
     async def _start(self, version: int) -> _Worker:
         ours, theirs = socket.socketpair()
         try:
-            process = await asyncio.create_subprocess_exec(
+            process = await _spawn(
                 sys.executable,
                 "-m",
                 "rackwright.barclamps.worker",
                 str(theirs.fileno()),
                 str(os.getpid()),
                 pass_fds=[theirs.fileno()],
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                start_new_session=True,
             )
         except BaseException:
             ours.close()
@@ -175,7 +184,7 @@ class RoleWorkers:
 
     def _worker(
         self,
-        process: asyncio.subprocess.Process,
+        process: _Process,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         version: int,
@@ -220,6 +229,20 @@ class RoleWorkers:
         self._reaping.add(reaping)
         reaping.add_done_callback(self._reaping.discard)
         await asyncio.shield(reaping)
+
+
+async def _spawn(*command: str, pass_fds: Sequence[int]) -> _Process:
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.subprocess_exec(
+        lambda: asyncio.subprocess.SubprocessStreamProtocol(limit=MAX_OUTPUT, loop=loop),
+        *command,
+        pass_fds=pass_fds,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    return _Process(transport, protocol, loop)
 
 
 async def _open(connection: socket.socket, reader: asyncio.StreamReader) -> asyncio.StreamWriter:
@@ -272,6 +295,7 @@ async def _reap(worker: _Worker) -> None:
     except TimeoutError:
         log.warning("something that a hook started outlives it and holds its output; process %d", worker.process.pid)
         worker.pump.cancel()
+        worker.process.let_go()
 
 
 def _tail(printed: list[str]) -> str:
