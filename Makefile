@@ -4,13 +4,21 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 STAMP := .venv/.synced
 
-.PHONY: setup packages check test unit integration chaos e2e-pxe soak demo lock format clean
+.PHONY: setup ui packages check test unit integration chaos e2e-pxe soak demo lock format clean
 
-setup: $(STAMP)
+setup: $(STAMP) ui
 
 $(STAMP): pyproject.toml requirements/dev.lock requirements/uv.lock scripts/setup
 	scripts/setup
 	touch $(STAMP)
+
+## The web page. Nothing is done when nothing changed.
+UI := src/rackwright/api/static/index.html
+ui: $(UI)
+
+$(UI): $(STAMP) openapi.json $(shell find ui -name node_modules -prune -o -type f ! -name schema.d.ts -print) scripts/ui
+	scripts/ui
+	touch $(UI)
 
 packages:
 	scripts/packages
@@ -22,6 +30,7 @@ check: setup
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 	scripts/openapi --check
+	scripts/ui check
 	$(PY) -m pytest tests/unit -n 2
 
 unit: setup
@@ -57,4 +66,4 @@ format: setup
 	.venv/bin/ruff format .
 
 clean:
-	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build ui/node_modules src/rackwright/api/static .mypy_cache .ruff_cache .pytest_cache .hypothesis

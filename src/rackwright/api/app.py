@@ -36,6 +36,7 @@ from rackwright.api.doorkeeper import Doorkeeper
 from rackwright.api.feed import Feed
 from rackwright.api.limits import Bucket
 from rackwright.api.trace import Traced
+from rackwright.api.ui import add_page
 
 PREFIX = "/api/v2"
 
@@ -67,6 +68,7 @@ def create_app(server: Server | None) -> FastAPI:
         app.include_router(module.router, prefix=PREFIX)
     app.include_router(boot.router)
     app.get("/healthz", include_in_schema=False)(healthz)
+    add_page(app)
     app.add_middleware(Bodies)
     app.add_middleware(Traced)
     problems.install(app)

@@ -1,0 +1,170 @@
+"""The web page with 5,000 noderoles: bytes of the first load, time until it is usable, and frames a second while the
+annealer runs 100 noderoles a second anew and the page shows every step of it. Chromium without a graphics card.
+
+    .venv/bin/python bench/ui.py [--nodes 500] [--seconds 10]
+"""
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from playwright.async_api import BrowserContext, Page, async_playwright
+
+import graph
+from rackwright.api.app import create_app
+from rackwright.api.serve import PASSWORD_FILE, Options, listening, running
+from rackwright.domain.states import Trigger
+from rackwright.store.database import open_database
+from rackwright.store.session import Session, Store
+from rackwright.store.transitions import move
+from rackwright.store.vault import load_vault
+from report import at_least, at_most, emit
+
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
+QUIET = ["--disable-background-networking", "--disable-component-update"]
+LENGTH = 10
+A_SECOND = 100
+STEPS = 10
+"""Bundles a second in which noderoles are sent off again."""
+
+COUNT_FRAMES = """seconds => new Promise(done => {
+    const times = []; let changes = 0;
+    const watch = new MutationObserver(list => { changes += list.length; });
+    watch.observe(document.querySelector('table'), { subtree: true, attributeFilter: ['href', 'aria-label'] });
+    const start = performance.now();
+    const frame = now => {
+        times.push(now);
+        if (now - start < seconds * 1000) requestAnimationFrame(frame);
+        else { watch.disconnect(); done({ times, changes }); }
+    };
+    requestAnimationFrame(frame);
+})"""
+
+
+async def active(store: Store) -> int:
+    async with store.read() as session:
+        found: int = await session.value("SELECT count(*) FROM node_roles WHERE state = 0")
+    return found
+
+
+@contextlib.asynccontextmanager
+async def site(home: Path, nodes: int) -> AsyncIterator[tuple[Store, str, str]]:
+    """A server that anneals, on a database with a chain of noderoles on each node, all of them ACTIVE."""
+    async with await open_database(None, home) as database:
+        await graph.fill(Store(database.engine, load_vault(home)), nodes, LENGTH)
+    async with (
+        running(Options(home, tick=1)) as server,
+        listening(create_app(server)) as address,
+    ):
+        total = 0
+        while await active(server.store) != total or not total:
+            async with server.store.read() as session:
+                total = await session.value("SELECT count(*) FROM node_roles")
+            await asyncio.sleep(0.5)
+        yield server.store, address, (home / PASSWORD_FILE).read_text().strip()
+
+
+async def first_load(context: BrowserContext, password: str) -> tuple[Page, dict[str, int]]:
+    """Log in on a cold browser; bytes as they went over the wire, of the page's own files and of the API."""
+    page = await context.new_page()
+    wire = await context.new_cdp_session(page)
+    await wire.send("Network.enable")
+    urls: dict[str, str] = {}
+    sizes = {"files": 0, "api": 0}
+
+    def ended(event: dict[str, Any]) -> None:
+        kind = "api" if "/api/" in urls.get(event["requestId"], "") else "files"
+        sizes[kind] += int(event["encodedDataLength"])
+
+    wire.on("Network.requestWillBeSent", lambda event: urls.update({event["requestId"]: event["request"]["url"]}))
+    wire.on("Network.loadingFinished", ended)
+    await page.goto("/")
+    await page.get_by_label("Name").fill("admin")
+    await page.get_by_label("Password").fill(password)
+    await page.get_by_role("button", name="Log in").click()
+    await page.locator("[data-live='live']").wait_for(state="attached")
+    await page.wait_for_load_state("load")
+    return page, sizes
+
+
+async def usable(page: Page, path: str, sign: str) -> float:
+    """Seconds from the start of a full load until something that stands for usable is there."""
+    await page.goto(path, wait_until="commit")
+    await page.locator(sign).first.wait_for()
+    return float(await page.evaluate("performance.now()")) / 1000
+
+
+async def churn(store: Store, seconds: float) -> int:
+    """Send noderoles off again, evenly, so many a second; says how many."""
+    async with store.read() as session:
+        ids = [row.id for row in await session.rows("SELECT id FROM node_roles ORDER BY id LIMIT 2000")]
+    sent, each = 0, A_SECOND // STEPS
+    began = time.monotonic()
+    while time.monotonic() - began < seconds:
+        chosen = [ids[(sent + step) % len(ids)] for step in range(each)]
+
+        async def work(session: Session, chosen: list[int] = chosen) -> int:
+            return len(await move(session, Trigger.RETRY, chosen))
+
+        sent += await store.change(work)
+        await asyncio.sleep(max(0.0, began + (sent / A_SECOND) - time.monotonic()))
+    return sent
+
+
+def frames(times: list[float]) -> dict[str, float]:
+    gaps = sorted(later - sooner for sooner, later in itertools.pairwise(times))
+    seconds = (times[-1] - times[0]) / 1000
+    return {"per_second": round(len(gaps) / seconds, 1), "worst_5_percent_ms": round(gaps[int(len(gaps) * 0.95)], 1)}
+
+
+async def main(nodes: int, seconds: float) -> None:
+    with tempfile.TemporaryDirectory(prefix="rackwright-bench-ui-") as home:
+        async with site(Path(home), nodes) as (store, address, password), async_playwright() as playwright:
+            browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS, *QUIET])
+            context = await browser.new_context(base_url=address, viewport={"width": 1280, "height": 860})
+            context.set_default_timeout(120_000)
+            page, sizes = await first_load(context, password)
+            overview = await usable(page, "/", "[data-live='live']")
+            collapsed = await usable(page, "/graph", ".svelte-flow__node")
+            whole = await usable(page, "/graph?by=none", ".svelte-flow__node")
+            matrix = await usable(page, "/deployments/bench", "[data-noderole]")
+            still = frames((await page.evaluate(COUNT_FRAMES, 3))["times"])
+            counted, sent = await asyncio.gather(page.evaluate(COUNT_FRAMES, seconds), churn(store, seconds))
+            busy = frames(counted["times"])
+            await browser.close()
+    emit(
+        "ui",
+        {
+            "noderoles": nodes * LENGTH,
+            "first_load_bytes": sizes,
+            "seconds_to_usable": {
+                "overview": round(overview, 2),
+                "deployment": round(matrix, 2),
+                "graph": round(collapsed, 2),
+                "graph_of_every_noderole": round(whole, 2),
+            },
+            "frames_at_rest": still,
+            "frames_while_busy": busy,
+            "noderoles_run_again_a_second": round(sent / seconds, 1),
+            "changes_of_lights_in_sight": counted["changes"],
+        },
+        [
+            at_most("kB of the first load, compressed, before the graph", sizes["files"] / 1000, 200),
+            at_least("frames a second while 100 noderoles a second change", busy["per_second"], 30),
+        ],
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=500)
+    parser.add_argument("--seconds", type=float, default=10)
+    given = parser.parse_args()
+    asyncio.run(main(given.nodes, given.seconds))

@@ -1,0 +1,48 @@
+// Short words to the person: something worked, or the server's own reason why it did not.
+import { Problem } from '../api/client';
+
+export interface Note {
+  id: number;
+  kind: 'done' | 'refused';
+  text: string;
+}
+
+const SECONDS = { done: 5, refused: 20 };
+
+class Notes {
+  list = $state<Note[]>([]);
+  #next = 1;
+
+  done(text: string): void {
+    this.#add('done', text);
+  }
+
+  refused(text: string): void {
+    this.#add('refused', text);
+  }
+
+  drop(id: number): void {
+    this.list = this.list.filter((note) => note.id !== id);
+  }
+
+  /** Do something; if the server refuses, show its words. Says whether it worked. */
+  async attempt(work: () => Promise<unknown>, done?: string): Promise<boolean> {
+    try {
+      await work();
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      this.refused(error.message);
+      return false;
+    }
+    if (done) this.done(done);
+    return true;
+  }
+
+  #add(kind: Note['kind'], text: string): void {
+    const id = this.#next++;
+    this.list = [...this.list.filter((note) => note.text !== text), { id, kind, text }].slice(-4);
+    setTimeout(() => this.drop(id), SECONDS[kind] * 1000);
+  }
+}
+
+export const notes = new Notes();
