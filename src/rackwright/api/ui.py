@@ -16,7 +16,7 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 BUILT = Path(__file__).parent / "static"
-OWN = ("/api/", "/boot/", "/assets/", "/healthz", "/readyz", "/metrics")
+OWN = ("/api/", "/boot/", "/boot.ipxe", "/files/", "/assets/", "/healthz", "/readyz", "/metrics")
 """Paths that are never places within the page: what is not there is a plain 404 or 405."""
 
 FOR_GOOD = "public, max-age=31536000, immutable"

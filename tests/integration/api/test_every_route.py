@@ -16,6 +16,8 @@ PUBLIC = {
     "GET /boot/{machine}",
     "GET /boot/{machine}/secret",
     "POST /api/v2/nodes/register",
+    "GET /assets/{name}",
+    "GET /{place:path}",
 }
 """All that a stranger may ask. Whoever adds to it has thought about strangers."""
 
