@@ -329,6 +329,7 @@ class Agent:
                 self._input(self.swim.remove(self.now, name))
                 self.software.forget(name)
         self.transport.shut_out()
+        self.datastore.revoked()
         if now.covers(self.name, number_of(self.identity.certificate.serial_number)):
             self.log.error("removed_from_cluster", way_out="ask for a new invite or token, then: mesh join --again")
             self.end()

@@ -70,7 +70,15 @@ class Authority:
             .sign(self.key, None)
         )
         await self.records.add_certificate(
-            Issued(name, number, key_digest(key), int(expires.timestamp()), address), int(time.time())
+            Issued(
+                name,
+                number,
+                key_digest(key),
+                int(expires.timestamp()),
+                address,
+                f"{certificate.serial_number:x}",
+            ),
+            int(time.time()),
         )
         return certificate
 

@@ -32,7 +32,8 @@ LOOK_SECONDS = 1.0
 PLAIN_SECONDS = 15.0
 """A server that is no datastore looks seldom: who wants it pokes it."""
 QUORUM_LOST_SECONDS = 10.0
-RESTART_SECONDS = 1.0
+CUT_SECONDS = 6.0
+"""Between the restarts of two datastore servers: an election and a start take less."""
 
 
 class Datastore:
@@ -94,6 +95,26 @@ class Datastore:
         """Someone says that there is news about this server in the member list."""
         self._poked.set()
 
+    def revoked(self) -> None:
+        """The list of who is shut out has changed."""
+        if self.state.member and self._write_shut_out() and self.process.running:
+            self.agent.spawn(self._cut_connections())
+
+    def _write_shut_out(self) -> bool:
+        return self.process.write_shut_out(self.agent.revocations.current.names, self.agent.identity.key)
+
+    async def _cut_connections(self) -> None:
+        """etcd heeds the list for new connections; those that are open end with its process. One after another, so
+        that a majority stays.
+        """
+        voters = sorted(e.name for e in self.agent.swim.members() if hint_of(e.record).part is Part.VOTER)
+        place = voters.index(self.agent.name) if self.agent.name in voters else 0
+        await asyncio.sleep(1.0 + place * CUT_SECONDS)
+        async with self._lock:
+            self.agent.log.info("datastore_restarted", why="to end the connections of a server that was removed")
+            await self.process.stop()
+        self.poked()
+
     def endpoints(self) -> list[str]:
         """Where the datastore may answer: first here, then who is said to be a voter, then who once was."""
         told: list[tuple[bool, str]] = []
@@ -152,6 +173,7 @@ class Datastore:
         self.part = Part.STARTING
         self._keep(replace(self.state, member=True, member_id=mine.id, alone=False))
         self.agent.log.info("datastore_learning", members=sorted(cluster))
+        self._write_shut_out()
         await self.process.start(cluster, self.state.token or "rackwright", existing=True)
 
     async def _care(self) -> None:
@@ -172,6 +194,7 @@ class Datastore:
             self.agent.log.error("datastore_ended", why=self.process.last_words())
         # With data on disk etcd knows its cluster from there; this is for the first start of a founder only.
         cluster = {self.agent.name: self.process.peer_url}
+        self._write_shut_out()
         await self.process.start(cluster, self.state.token, existing=not self.state.alone)
         self.problem = "etcd is starting"
 

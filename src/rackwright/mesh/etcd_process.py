@@ -6,6 +6,7 @@ as what, is `datastore.py`.
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -13,8 +14,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from rackwright.mesh.datastore_config import DatastoreConfig
 from rackwright.mesh.errors import BadSettings, MeshError
+from rackwright.mesh.identity import write_private
+from rackwright.mesh.revocation import Revoked, revocation_list
 
 STOP_SECONDS = 5.0
 PROGRESS = "2s"
@@ -37,6 +42,7 @@ class EtcdProcess:
         self.peer_url = f"https://{shown}:{config.peer_port}"
         self.data = folder / "data"
         self.snapshots = folder / "snapshots"
+        self.shut_out = folder / "revoked.crl"
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -90,6 +96,9 @@ class EtcdProcess:
             f"--peer-key-file={node}",
             f"--peer-trusted-ca-file={ca}",
             "--peer-client-cert-auth",
+            # Read at every handshake.
+            f"--client-crl-file={self.shut_out}",
+            f"--peer-crl-file={self.shut_out}",
             "--experimental-peer-skip-client-san-verification",
             f"--experimental-watch-progress-notify-interval={PROGRESS}",
             "--pre-vote",
@@ -129,6 +138,19 @@ class EtcdProcess:
             lines = (self.folder / "etcd.log").read_text(errors="replace").splitlines()
             return lines[-1][-300:] if lines else ""
         return ""
+
+    def write_shut_out(self, revoked: Mapping[str, Revoked], key: Ed25519PrivateKey) -> bool:
+        """Tell etcd which certificates are revoked; True if that was news.
+
+        It looks at the serials only; the signature that counts was checked when the cluster's own list was taken.
+        """
+        serials = sorted({serial for entry in revoked.values() for serial in entry.serials})
+        known = self.folder / "revoked.json"
+        if self.shut_out.exists() and known.exists() and json.loads(known.read_text()) == serials:
+            return False
+        write_private(self.shut_out, revocation_list(serials, key))
+        write_private(known, json.dumps(serials).encode())
+        return True
 
     # Data
 

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from rackwright.mesh.errors import BadRecords
 from rackwright.mesh.identity import write_private
-from rackwright.mesh.revocation import EMPTY, Revocations, Revoked
+from rackwright.mesh.revocation import EMPTY, Revocations, Revoked, read_entry
 
 CONTEXT = b"rackwright records 1\n"
 
@@ -56,6 +56,7 @@ class Issued:
     expires: int
     address: str = ""
     """The IP address it carries; empty for none."""
+    serial: str = ""
 
 
 class Records(Protocol):
@@ -145,7 +146,8 @@ class FileRecords:
         def revoke(content: _Content) -> Revocations:
             until = max((held.expires for held in content.certificates if held.name == name), default=now) + 86_400
             # Up to the newest number of all, so that one being signed this moment is caught as well.
-            content.revocations = content.revocations.with_name(name, Revoked(content.number, until), now)
+            serials = tuple(held.serial for held in content.certificates if held.name == name and held.serial)
+            content.revocations = content.revocations.with_name(name, Revoked(content.number, until, serials), now)
             content.certificates = [held for held in content.certificates if held.name != name]
             content.invites.pop(name, None)
             content.tokens = {held.id: held for held in content.tokens.values() if held.name != name}
@@ -194,5 +196,5 @@ def _read(content: dict[str, Any]) -> _Content:
         {entry["name"]: Invite(**entry) for entry in content["invites"]},
         {entry["id"]: Token(**entry) for entry in content["tokens"]},
         [Issued(**entry) for entry in content["certificates"]],
-        Revocations(content["revocations"]["version"], {name: Revoked(*entry) for name, entry in names.items()}),
+        Revocations(content["revocations"]["version"], {name: read_entry(entry) for name, entry in names.items()}),
     )

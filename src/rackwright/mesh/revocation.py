@@ -8,12 +8,15 @@ import json
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 
 from rackwright.mesh.errors import BadRecords
 from rackwright.mesh.identity import write_private
@@ -28,6 +31,8 @@ class Revoked(NamedTuple):
     """Certificates of the name up to this issue number are refused."""
     until: int
     """Unix time at which the last of them has expired by itself and the entry may be forgotten."""
+    serials: tuple[str, ...] = ()
+    """Of those that had not expired, in hex: etcd knows certificates by serial only."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,12 @@ def verify(signed: bytes, ca: x509.Certificate) -> Revocations:
     except (InvalidSignature, Base64Error) as problem:
         raise BadRecords("a revocation list without the CA's signature was refused") from problem
     content = json.loads(payload)
-    return Revocations(content["version"], {name: Revoked(*entry) for name, entry in content["names"].items()})
+    return Revocations(content["version"], {name: read_entry(entry) for name, entry in content["names"].items()})
+
+
+def read_entry(entry: list[Any]) -> Revoked:
+    number, until, *serials = entry
+    return Revoked(int(number), int(until), tuple(map(str, serials[0])) if serials else ())
 
 
 class RevocationFile:
@@ -85,3 +95,15 @@ class RevocationFile:
         write_private(self.path, signed)
         self.signed, self.current = signed, fresh
         return True
+
+
+def revocation_list(serials: list[str], key: Ed25519PrivateKey) -> bytes:
+    """These serials as an X.509 list, for programs that know no other."""
+    now = datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "rackwright mesh revocations")])
+    builder = x509.CertificateRevocationListBuilder().issuer_name(name)
+    builder = builder.last_update(now).next_update(now + timedelta(days=3650))
+    for serial in serials:
+        entry = x509.RevokedCertificateBuilder().serial_number(int(serial, 16)).revocation_date(now).build()
+        builder = builder.add_revoked_certificate(entry)
+    return builder.sign(key, None).public_bytes(Encoding.DER)

@@ -237,3 +237,21 @@ def test_without_a_quorum_nothing_is_done_until_a_person_recovers_it_from_a_snap
     with client(five, keeper, tmp_path / "after.history") as reader:
         wait_until(lambda: len(reader.operations()) > 20, 60, "nothing can be read after the recovery")
     assert first_problem([*kept, *reader.operations()]) is None, "what the snapshot holds is there"
+
+
+def test_a_removed_server_can_no_longer_use_the_datastore_not_even_over_an_open_connection(
+    formed: Fleet, tmp_path: Path
+) -> None:
+    formed.wait_agree(ALIVE, seconds=60)
+    wait_complete(formed, "s1")
+    removed = next(server for server in plain_servers(formed, "s1") if server != "s1")
+    inside = next(server for server in plain_servers(formed, "s1") if server != removed)
+    with (
+        client(formed, removed, tmp_path / "removed.history") as shut_out,
+        client(formed, inside, tmp_path / "inside.history") as allowed,
+    ):
+        shut_out.wait_writes(5)
+        formed.rackwright("s1", "mesh", "remove", removed)
+        wait_until(lambda: shut_out.writes(time.monotonic() - 5) == 0, 120, "it still writes", every=0.5)
+        allowed.wait_writes(5, since=time.monotonic())
+        assert shut_out.process.poll() is None, "it tries, and is not let in"
