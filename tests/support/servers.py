@@ -21,7 +21,7 @@ class ServerProcess:
     def __init__(self, home: Path, database_url: str, *, lease: float, heartbeat: float) -> None:
         self.home = home
         self.database_url = database_url
-        self.port = _free_port()
+        self.port = free_port()
         self.log = home / f"server-{self.port}.log"
         self._options = ["--lease", str(lease), "--heartbeat", str(heartbeat), "--tick", "1"]
         self._process: subprocess.Popen[bytes] | None = None
@@ -95,7 +95,7 @@ def servers(
                 one.kill()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,30 +1,64 @@
 """rackwright anneal"""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from rackwright.cli.client import Client, show
+from rackwright.cli.client import Client
+from rackwright.cli.exits import Exit, fail
+from rackwright.cli.output import prints
+from rackwright.cli.shared import names_of
 
 app = typer.Typer(help="The work itself.", no_args_is_help=True)
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
-def status(json: Json = False) -> None:
-    """How many noderoles are in which state."""
-    show(Client().call("GET", "/anneal"), ("noderoles", "cap"), json)
+@prints()
+def status() -> Any:
+    """How many noderoles are in which state, and how many runs may execute at once."""
+    return Client().get("/anneal")
 
 
 @app.command()
-def step(noderole: Annotated[int | None, typer.Argument(help="Just this one.")] = None, json: Json = False) -> None:
-    """One pass by hand: what can run, runs once."""
-    done = Client().call("POST", "/anneal/step", {"node_role": noderole})
-    if json:
-        show(done, (), json)
-        return
-    show(done["ran"], ("run_id", "role", "node", "outcome", "error"), json)
-    if done["hooks"]:
-        show(done["hooks"], ("handler", "hook", "error"), json)
-    if done["waiting"]:
-        show(done["waiting"], ("title", "state", "text", "remedy"), json)
+@prints("what", "outcome", "because", empty="Nothing could run, and nothing waits.")
+def step(noderole: Annotated[int | None, typer.Argument(help="Just this one.")] = None) -> Any:
+    """One pass by hand: what can run, runs once; for what waits, why."""
+    client = Client()
+    if noderole is not None:
+        client.get(f"/node_roles/{noderole}")  # says so if there is none
+    done = client.post("/anneal/step", {"node_role": noderole})
+    ran = [_line(f"{one['role']} on {one['node']}", one["outcome"], one["error"]) for one in done["ran"]]
+    hooks = [_line(f"{one['handler']}.{one['hook']}", "failed", one["error"]) for one in done["hooks"]]
+    waiting = [_line(one["title"], f"waits ({one['state']})", one["text"]) for one in done["waiting"]]
+    return [*ran, *hooks, *waiting]
+
+
+def _line(what: str, outcome: str, because: str) -> dict[str, str]:
+    return {"what": what, "outcome": outcome, "because": because}
+
+
+@app.command()
+@prints()
+def cap(
+    value: Annotated[str | None, typer.Argument(help="How many runs at once, or `auto`. None: show it.")] = None,
+) -> Any:
+    """How many runs may execute at once."""
+    client = Client()
+    if value is None:
+        return client.get("/anneal/cap")
+    if value != "auto" and not value.isdigit():
+        fail(f"{value!r} is neither a number nor `auto`.", Exit.USAGE)
+    return client.put("/anneal/cap", {"cap": value if value == "auto" else int(value)})
+
+
+@app.command()
+def watch(
+    deployment: Annotated[
+        str | None, typer.Option(help="Only this deployment's.", autocompletion=names_of("/deployments"))
+    ] = None,
+    once: Annotated[bool, typer.Option(help="Show it once and end.")] = False,
+) -> None:
+    """Follow the work until all is ACTIVE or only a person can go on. Ctrl-C leaves it; the work goes on."""
+    from rackwright.cli.watch import follow
+
+    follow(Client(), f"deployment {deployment}" if deployment else "all deployments", once=once, deployment=deployment)

@@ -1,99 +1,180 @@
-"""The way to the server, and how what it says reaches the person: a table, JSON, or one sentence of error."""
+"""The way to the server: calls of the API as the person at the keyboard, with what it refuses said in one sentence."""
 
 import json
-import os
-import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-import httpx
+from rackwright.cli.exits import BY_STATUS, Exit, fail
+from rackwright.cli.profile import Profile, current_profile
 
-from rackwright.home import default_home
+if TYPE_CHECKING:
+    import httpx
 
-PAGE = 1000
-DEFAULT_URL = "http://127.0.0.1:8090"
+PREFIX = "/api/v2"
+ATTEMPTS = 3
+"""So often a call is tried when the server does not answer; an idempotency key keeps it from being done twice."""
 
 
 class Client:
     """Calls of the API with this person's token."""
 
-    def __init__(self) -> None:
-        self.url = os.environ.get("RACKWRIGHT_URL", DEFAULT_URL).rstrip("/")
-        self._http = httpx.Client(base_url=f"{self.url}/api/v2", timeout=60, trust_env=False)
-        self._http.headers["Authorization"] = f"Bearer {_token()}"
+    def __init__(self, profile: Profile | None = None, timeout: float = 60) -> None:
+        import httpx
 
-    def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
-        try:
-            answer = self._http.request(
-                method, path, json=body, params={key: value for key, value in query.items() if value is not None}
+        found = profile or current_profile()
+        if found is None:
+            fail(
+                "You are not logged in. Run `rackwright login URL`, set RACKWRIGHT_TOKEN, or run this as the user who"
+                " runs the server.",
+                Exit.NOT_ALLOWED,
             )
-        except httpx.TransportError as error:
-            fail(f"The server at {self.url} does not answer ({error}). Start it: rackwright server")
-        if answer.is_success:
-            return answer.json() if answer.content else None
-        fail(_reason(answer))
+        self.profile = found
+        self._http = httpx.Client(
+            base_url=f"{found.url}{PREFIX}",
+            timeout=timeout,
+            trust_env=False,
+            verify=_verify(found.ca),
+            headers={"Authorization": f"Bearer {found.token}"},
+        )
 
-    def list(self, path: str, **query: Any) -> list[Any]:
-        """All of a list, page by page."""
-        items: list[Any] = []
-        cursor: str | None = None
-        while True:
-            page = self.call("GET", path, limit=PAGE, cursor=cursor, **query)
-            items += page["items"]
+    # --- objects
+
+    def get(self, path: str, **query: Any) -> Any:
+        return self._call("GET", path, **query)
+
+    def pages(self, path: str, limit: int | None = None, **query: Any) -> list[dict[str, Any]]:
+        """A list, from its first page to its last, or so many of it."""
+        found: list[dict[str, Any]] = []
+        cursor = None
+        while limit is None or len(found) < limit:
+            size = 1000 if limit is None else min(1000, limit - len(found))
+            page = self.get(path, cursor=cursor, limit=size, **query)
+            found.extend(page["items"])
             cursor = page["next"]
             if cursor is None:
-                return items
+                break
+        return found
+
+    def post(self, path: str, body: Any = None, **query: Any) -> Any:
+        return self._call("POST", path, body, {"Idempotency-Key": secrets.token_hex(16)}, **query)
+
+    def merge(self, path: str, changes: Mapping[str, Any]) -> Any:
+        """Change an object as it is now: if somebody else does so meanwhile, nothing is done."""
+        headers = {"Content-Type": "application/merge-patch+json", **self._seen(path)}
+        return self._call("PATCH", path, dict(changes), headers)
+
+    def put(self, path: str, body: Any, *, tagged: bool = True) -> Any:
+        """`tagged`: it is an object of its own, which can be read and must be as it is now."""
+        return self._call("PUT", path, body, self._seen(path) if tagged else {})
+
+    def delete(self, path: str, *, tagged: bool = True) -> Any:
+        return self._call("DELETE", path, None, self._seen(path) if tagged else {})
+
+    def _seen(self, path: str) -> dict[str, str]:
+        found = self.get(path)
+        tag = found.get("etag") if isinstance(found, dict) else None
+        return {"If-Match": f'"{tag}"'} if tag else {}
+
+    def text(self, path: str, **query: Any) -> tuple[str, "httpx.Headers"]:
+        answer = self._request("GET", path, None, {}, query)
+        return answer.text, answer.headers
+
+    # --- streams
+
+    def stream(self, path: str, last: str | None = None, **query: Any) -> Iterator[tuple[str, str, Any]]:
+        """Server-sent events: id, kind and data of each. It ends when the server ends it or goes away."""
+        import httpx
+
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
+        try:
+            with self._http.stream(
+                "GET", path, headers=headers, params=_given(query), timeout=httpx.Timeout(60, read=60)
+            ) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    _refused(answer)
+                yield from _events(answer.iter_lines())
+        except httpx.TransportError:
+            return
+
+    # --- one call
+
+    def _call(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None, **query: Any
+    ) -> Any:
+        answer = self._request(method, path, body, headers or {}, query)
+        return answer.json() if answer.content else None
+
+    def _request(
+        self, method: str, path: str, body: Any, headers: Mapping[str, str], query: Mapping[str, Any]
+    ) -> "httpx.Response":
+        import httpx
+
+        content = None if body is None else json.dumps(body).encode()
+        sent = {"Content-Type": "application/json", **headers} if body is not None else dict(headers)
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                time.sleep(0.3 * attempt)
+            try:
+                answer = self._http.request(method, path, content=content, headers=sent, params=_given(query))
+            except httpx.TransportError as error:
+                trouble = error
+                continue
+            if answer.is_success:
+                return answer
+            _refused(answer)
+        fail(
+            f"The server at {self.profile.url} does not answer ({trouble}). Is it running? Start it with"
+            " `rackwright server`, or choose another with `rackwright login URL`.",
+            Exit.UNREACHABLE,
+        )
 
 
-def _reason(answer: httpx.Response) -> str:
+def _verify(ca: str | None) -> Any:
+    import ssl
+
+    if ca is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        fail(f"The certificates in {ca} cannot be read: {error}", Exit.USAGE)
+
+
+def _given(query: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in query.items() if value is not None}
+
+
+def _refused(answer: "httpx.Response") -> None:
+    fail(reason(answer), BY_STATUS.get(answer.status_code, Exit.FAILED))
+
+
+def reason(answer: "httpx.Response") -> str:
+    """The server's own words, with the place they are about."""
     try:
         problem = answer.json()
     except ValueError:
         return f"The server answered {answer.status_code} without saying why."
-    return str(problem.get("detail") or problem.get("title") or answer.status_code)
+    said = str(problem.get("detail") or problem.get("title") or answer.status_code)
+    pointer = problem.get("pointer")
+    errors = [f"{one.get('pointer', '')}: {one.get('detail', '')}" for one in problem.get("errors", [])]
+    return "; ".join([f"{pointer}: {said}" if pointer and pointer not in said else said, *errors])
 
 
-def _token() -> str:
-    given = os.environ.get("RACKWRIGHT_TOKEN")
-    if given:
-        return given
-    file = default_home() / "admin-token"
-    try:
-        return file.read_text().strip()
-    except OSError:
-        fail(f"No token: set RACKWRIGHT_TOKEN, or run this where the server keeps {file}.")
-
-
-def fail(message: str) -> NoReturn:
-    print(f"rackwright: {message}", file=sys.stderr)
-    sys.exit(1)
-
-
-def show(rows: Sequence[Mapping[str, Any]] | Mapping[str, Any], columns: Iterable[str], as_json: bool) -> None:
-    """Print rows as a table, or all there is to know as JSON."""
-    if as_json:
-        print(json.dumps(rows, indent=2))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    listed = [rows] if isinstance(rows, Mapping) else rows
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    names = list(columns)
-    for name in names:
-        table.add_column(name.upper().replace("_", " "))
-    for row in listed:
-        table.add_row(*(_cell(row.get(name)) for name in names))
-    Console(soft_wrap=True).print(table)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, Mapping):
-        return " ".join(f"{key}={inner}" for key, inner in value.items())
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return str(value)
+def _events(lines: Iterator[str]) -> Iterator[tuple[str, str, Any]]:
+    id, kind, data = "", "message", ""
+    for line in lines:
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if not line:
+            if data:
+                yield id, kind, json.loads(data)
+            kind, data = "message", ""
+        elif name == "id":
+            id = value
+        elif name == "event":
+            kind = value
+        elif name == "data":
+            data += value

@@ -78,7 +78,7 @@ async def _demo(home: Path, wanted: Wanted) -> None:
     import httpx
 
     from rackwright.api.app import PREFIX, create_app
-    from rackwright.api.serve import TOKEN_FILE, Options, listening, running
+    from rackwright.api.serve import PASSWORD_FILE, TOKEN_FILE, Options, listening, running
     from rackwright.cli.demo_view import View
     from rackwright.lab.lab import running_lab
 
@@ -92,7 +92,9 @@ async def _demo(home: Path, wanted: Wanted) -> None:
             httpx.AsyncClient(base_url=f"{address}{PREFIX}", headers=headers, timeout=60, trust_env=False)
         )
         view = stack.enter_context(View(wanted.machines))
-        view.say(f"Rackwright on {address}; admin's token in {home / TOKEN_FILE}")
+        password = (home / PASSWORD_FILE).read_text().strip()
+        view.say(f"Rackwright on {address}; log in as admin with the password {password}")
+        view.say(f"For commands: export RACKWRIGHT_URL={address} RACKWRIGHT_HOME={home}")
         lab.power_on()
         with _giving_up(wanted):
             async with asyncio.timeout(wanted.patience if wanted.until_active else None):

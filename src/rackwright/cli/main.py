@@ -4,30 +4,56 @@ A noun is `module:attribute`, where the attribute is a Typer app or a plain func
 nothing else keeps `rackwright --help` and the commands that must start fast (`state`) free of what they do not use.
 """
 
+import os
 import sys
 from importlib import import_module
+from typing import Any
 
 NOUNS: dict[str, tuple[str, str]] = {
-    "server": ("rackwright.cli.server:main", "run the server"),
     "demo": ("rackwright.cli.demo:app", "see it work, on this machine alone"),
+    "server": ("rackwright.cli.server:main", "run the server"),
+    "login": ("rackwright.cli.login:login_command", "choose a server and say who you are"),
+    "logout": ("rackwright.cli.login:logout_command", "forget that"),
+    "config": ("rackwright.cli.config:app", "settings, and where each comes from"),
+    "top": ("rackwright.cli.top:main", "the whole system on one screen, live"),
     "node": ("rackwright.cli.node:app", "machines"),
-    "deployment": ("rackwright.cli.deployment:app", "what people want of them"),
+    "group": ("rackwright.cli.group:app", "machines that belong together"),
+    "network": ("rackwright.cli.network:app", "networks and addresses"),
+    "deployment": ("rackwright.cli.deployment:app", "what people want of their machines"),
     "noderole": ("rackwright.cli.noderole:app", "roles bound to nodes"),
     "anneal": ("rackwright.cli.anneal:app", "the work itself"),
-    "power": ("rackwright.cli.power:app", "switch machines"),
+    "run": ("rackwright.cli.run:app", "what was done and is being done, with logs"),
+    "event": ("rackwright.cli.event:app", "what happened, and what happens"),
+    "hook": ("rackwright.cli.hook:app", "hooks that fail"),
+    "barclamp": ("rackwright.cli.barclamp:app", "packages of roles: write, check, import"),
+    "role": ("rackwright.cli.catalogue:role", "what can be bound"),
+    "attrib": ("rackwright.cli.catalogue:attrib", "values of nodes, noderoles and deployments"),
+    "jig": ("rackwright.cli.catalogue:jig", "what does the work"),
+    "hammer": ("rackwright.cli.catalogue:hammer", "ways to reach a machine outside the graph"),
+    "user": ("rackwright.cli.user:app", "people"),
+    "token": ("rackwright.cli.token:app", "tokens for programs"),
     "image": ("rackwright.cli.image:app", "make what machines boot and what is put on their disks"),
     "lab": ("rackwright.cli.lab:app", "virtual machines to try it on"),
-    "module": ("rackwright.cli.module:main", "sign and verify extension modules of the state engine"),
     "state": ("rackwright.cli.state:main", "apply, test, show and explain states on this machine"),
+    "module": ("rackwright.cli.module:main", "sign and verify extension modules of the state engine"),
     "agent": ("rackwright.cli.agent:app", "run this server's agent of the mesh"),
     "mesh": ("rackwright.cli.mesh:app", "make, join and look at a cluster of servers"),
+    "completion": ("rackwright.cli.completion:main", "have your shell complete commands and names"),
 }
 """noun -> (where it lives, one line for --help)"""
+
+COMPLETE = "_RACKWRIGHT_COMPLETE"
+"""Set by a shell that asks what could come next."""
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run one command and exit with its status."""
     arguments = sys.argv[1:] if argv is None else argv
+    if COMPLETE in os.environ:
+        from rackwright.cli.completion import complete
+
+        complete()
+        sys.exit(0)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage())
         sys.exit(0)
@@ -51,12 +77,21 @@ def run(noun: str, arguments: list[str]) -> int:
     if noun not in NOUNS:
         print(f"rackwright: no command {noun!r}{_nearest(noun)}. See rackwright --help.", file=sys.stderr)
         return 2
-    module_name, _, attribute = NOUNS[noun][0].partition(":")
-    command = getattr(import_module(module_name), attribute)
-    if callable(command) and getattr(command, "registered_commands", None) is None:
+    command = load(noun)
+    if is_function(command):
         return int(command(arguments))
     result = command(args=arguments, prog_name=f"rackwright {noun}", standalone_mode=True)
     return int(result or 0)
+
+
+def load(noun: str) -> Any:
+    module_name, _, attribute = NOUNS[noun][0].partition(":")
+    return getattr(import_module(module_name), attribute)
+
+
+def is_function(command: Any) -> bool:
+    """A plain function of its arguments, and no Typer app."""
+    return getattr(command, "registered_commands", None) is None
 
 
 def _nearest(noun: str) -> str:

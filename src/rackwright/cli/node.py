@@ -1,51 +1,147 @@
 """rackwright node"""
 
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Any
 
 import typer
 
-from rackwright.cli.client import Client, show
+from rackwright.cli.client import Client
+from rackwright.cli.exits import confirm
+from rackwright.cli.output import prints
+from rackwright.cli.shared import Deployment, Filters, Limit, Node, Role, Settings, Sort, Yes, listed, values
 
 app = typer.Typer(help="Machines.", no_args_is_help=True)
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 COLUMNS = ("name", "state", "alive", "available", "deployment", "bootenv")
 
 
+class PowerAct(StrEnum):
+    STATUS = "status"
+    ON = "on"
+    OFF = "off"
+    RESET = "reset"
+
+
 @app.command("list")
-def list_all(json: Json = False) -> None:
-    """All nodes."""
-    show(Client().list("/nodes"), COLUMNS, json)
+@prints(*COLUMNS, empty="No node fits.")
+def list_all(filters: Filters = None, sort: Sort = None, limit: Limit = None) -> list[Any]:
+    """All nodes, or those that fit: -f state=error -f deployment=web"""
+    return listed("/nodes", filters, sort, limit)
 
 
 @app.command("show")
-def show_one(node: str, json: Json = False) -> None:
-    """One node."""
-    show(Client().call("GET", f"/nodes/{node}"), COLUMNS, json)
+@prints()
+def show_one(node: Node) -> Any:
+    """One node, with all that is known of it."""
+    return Client().get(f"/nodes/{node}")
 
 
 @app.command()
+@prints()
 def create(
     name: str,
     mac: Annotated[list[str] | None, typer.Option(help="A MAC address of it; may be repeated.")] = None,
+    uuid: Annotated[str | None, typer.Option(help="Its system UUID.")] = None,
+    description: str = "",
     alive: Annotated[bool, typer.Option(help="It is up already.")] = False,
-    deployment: str | None = None,
-    json: Json = False,
-) -> None:
+    deployment: Annotated[str | None, typer.Option(help="Where it belongs; `system` if none is given.")] = None,
+) -> Any:
     """Add a machine. Its discovery roles are bound at once."""
-    body = {"name": name, "macs": mac or [], "alive": alive, "deployment": deployment}
-    show(Client().call("POST", "/nodes", body), COLUMNS, json)
+    body = {"name": name, "macs": mac or [], "alive": alive, "deployment": deployment, "description": description}
+    return Client().post("/nodes", {**body, "uuid": uuid})
 
 
 @app.command()
-def bind(node: str, role: str, deployment: str, dry_run: bool = False, json: Json = False) -> None:
+@prints()
+def update(node: Node, set: Settings = None) -> Any:
+    """Change a node: --set description="Third from the top" --set stay_on=true"""
+    return Client().merge(f"/nodes/{node}", values(set))
+
+
+@app.command()
+def delete(node: Node, yes: Yes = False) -> None:
+    """Remove a machine, with its noderoles."""
+    confirm(f"Remove node {node} with everything bound to it?", yes)
+    Client().delete(f"/nodes/{node}")
+
+
+@app.command()
+@prints("role", "node", "cohort", empty="All of it was bound already.")
+def bind(
+    node: Node,
+    role: Role,
+    deployment: Deployment,
+    dry_run: Annotated[bool, typer.Option(help="Only say what it would take.")] = False,
+) -> Any:
     """Bind a role to a node in a deployment's proposal, with all that the role needs."""
     body = {"node": node, "role": role, "deployment": deployment}
-    bound = Client().call("POST", "/node_roles", body, dry_run=dry_run or None)
-    show(bound if json else bound["created"], ("role", "node", "cohort"), json)
+    bound = Client().post("/node_roles", body, dry_run=dry_run or None)
+    return bound["created"]
 
 
 @app.command()
-def delete(node: str) -> None:
-    """Remove a machine, with its noderoles."""
-    Client().call("DELETE", f"/nodes/{node}")
+@prints()
+def move(node: Node, deployment: Deployment) -> Any:
+    """Put a node into another deployment."""
+    return Client().post(f"/nodes/{node}/move", {"deployment": deployment})
+
+
+@app.command()
+@prints(*COLUMNS)
+def accept(
+    nodes: Annotated[list[str] | None, typer.Argument(help="New machines to let in.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All that wait.")] = False,
+) -> Any:
+    """Let new machines in: from now on the annealer may work on them."""
+    client = Client()
+    names = nodes or []
+    if every:
+        waiting = client.pages("/nodes", available=False, admin=False, system=False)
+        names = [one["name"] for one in waiting]
+    return [client.post(f"/nodes/{name}/accept") for name in names]
+
+
+@app.command()
+@prints()
+def power(node: Node, act: Annotated[PowerAct, typer.Argument()] = PowerAct.STATUS, yes: Yes = False) -> Any:
+    """Ask for a machine's power over its BMC, or switch it."""
+    if act in (PowerAct.OFF, PowerAct.RESET):
+        confirm(f"Power {act} of {node} stops whatever runs there. Go on?", yes)
+    client = Client()
+    if act is PowerAct.STATUS:
+        return client.get(f"/nodes/{node}/power")
+    return client.post(f"/nodes/{node}/power", {"action": act.value})
+
+
+@app.command()
+def bmc(
+    node: Node,
+    address: Annotated[str, typer.Option(help="Host, or host:port.")],
+    username: str = "",
+    password: Annotated[
+        str,
+        typer.Option(prompt=True, hide_input=True, envvar="RACKWRIGHT_BMC_PASSWORD", help="Asked for."),
+    ] = "",
+    plain: Annotated[bool, typer.Option(help="Plain HTTP, on a network of its own.")] = False,
+    insecure: Annotated[bool, typer.Option(help="Take any certificate.")] = False,
+) -> None:
+    """Say how a machine's Redfish BMC is reached. The password is kept sealed."""
+    body = {"address": address, "username": username, "password": password, "plain": plain, "insecure": insecure}
+    Client().put(f"/nodes/{node}/bmc", body, tagged=False)
+
+
+@app.command()
+@prints()
+def reinstall(node: Node, yes: Yes = False) -> Any:
+    """Install the operating system anew. All that is on its disks is lost."""
+    confirm(f"Reinstall {node}? All that is on its disks is lost.", yes)
+    return Client().post(f"/nodes/{node}/reinstall")
+
+
+@app.command()
+def watch(node: Node, once: Annotated[bool, typer.Option(help="Show it once and end.")] = False) -> None:
+    """Follow a node's noderoles until all are ACTIVE or one needs a person."""
+    from rackwright.cli.watch import follow
+
+    client = Client()
+    follow(client, f"node {node}", once=once, node=client.get(f"/nodes/{node}")["name"])

@@ -66,7 +66,7 @@ def _call(node: HammerNode, do: Callable[[Any], T]) -> T:
     bmc = node.settings.get("bmc")
     address = bmc.get("address") if isinstance(bmc, dict) else None
     if not isinstance(bmc, dict) or not isinstance(address, str):
-        raise HammerFailed(f"{node.name} has no BMC address. Give it one: rackwright power set {node.name}")
+        raise HammerFailed(f"{node.name} has no BMC address. Give it one: rackwright node bmc {node.name}")
     try:
         root = sushy.Sushy(
             f"{'http' if bmc.get('plain') is True else 'https'}://{address}/redfish/v1",

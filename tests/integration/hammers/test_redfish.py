@@ -85,7 +85,7 @@ async def test_a_bmc_that_is_not_there_is_named(trial: Trial) -> None:
 
 
 async def test_a_node_without_a_bmc_is_told_how_to_get_one(trial: Trial) -> None:
-    with pytest.raises(HammerFailed, match=r"rackwright power set n1\.example"):
+    with pytest.raises(HammerFailed, match=r"rackwright node bmc n1\.example"):
         await RedfishHammer().on(replace(trial.node, settings={}))
 
 

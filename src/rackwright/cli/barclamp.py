@@ -1,0 +1,109 @@
+"""rackwright barclamp: packages of roles. They hold code that runs with the server's rights, so they are imported from
+this host's own disk, by whoever runs the server."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rackwright.cli.client import Client
+from rackwright.cli.exits import Exit, fail
+from rackwright.cli.output import prints
+from rackwright.cli.shared import Filters, Limit, Sort, listed, names_of
+
+app = typer.Typer(help="Packages of roles.", no_args_is_help=True)
+
+Barclamp = Annotated[str, typer.Argument(help="Name of a barclamp.", autocompletion=names_of("/barclamps"))]
+Folder = Annotated[Path, typer.Argument(help="The folder with barclamp.yml in it.")]
+
+
+@app.command("list")
+@prints("name", "version", "roles", "imported_at")
+def list_all(filters: Filters = None, sort: Sort = None, limit: Limit = None) -> list[Any]:
+    """All barclamps of the server."""
+    return listed("/barclamps", filters, sort, limit)
+
+
+@app.command("show")
+@prints()
+def show_one(barclamp: Barclamp) -> Any:
+    """One barclamp."""
+    return Client().get(f"/barclamps/{barclamp}")
+
+
+@app.command()
+def new(
+    folder: Folder,
+    jig: Annotated[str, typer.Option(help="script, simulate to try things, or lab for simulated machines.")] = "script",
+) -> None:
+    """Write a barclamp to begin with: complete, commented, and ready to import."""
+    from rackwright.cli.barclamp_template import JIGS, write_barclamp
+    from rackwright.domain.errors import Invalid
+
+    if jig not in JIGS:
+        fail(f"There is no beginning for the jig {jig!r}; there is one for {' and '.join(JIGS)}.", Exit.USAGE)
+    try:
+        made = write_barclamp(folder, jig)
+    except Invalid as error:
+        fail(str(error), Exit.USAGE)
+    except FileExistsError:
+        fail(f"{folder} is there already; nothing was changed. Give the name of a folder to make.", Exit.CONFLICT)
+    for file in made:
+        print(f"wrote {file}")
+    print(f"Next: rackwright barclamp check {folder}, then: rackwright barclamp import {folder}")
+
+
+@app.command()
+@prints()
+def check(folder: Folder) -> Any:
+    """Whether a barclamp is right; what is wrong is said with file and line."""
+    return _told(folder)
+
+
+@app.command("import")
+@prints()
+def import_folder(
+    folder: Folder,
+    home: Annotated[Path | None, typer.Option(help="Where the server keeps its data.")] = None,
+    database_url: Annotated[
+        str | None, typer.Option(help="The server's database, if it is not the embedded one.")
+    ] = None,
+) -> Any:
+    """Import a barclamp on the server's own host, or import it anew after a change."""
+    told = _told(folder)
+    flags = {"home": home, "database_url": database_url}
+    asyncio.run(_import(folder, {name: value for name, value in flags.items() if value is not None}))
+    return told
+
+
+def _told(folder: Path) -> dict[str, Any]:
+    from rackwright.barclamps.loader import load_folder
+    from rackwright.domain.errors import RackwrightError
+
+    try:
+        found = load_folder(folder)
+    except RackwrightError as error:
+        fail(str(error), Exit.USAGE)
+    return {"name": found.name, "version": found.version, "roles": [one.name for one in found.roles]}
+
+
+async def _import(folder: Path, flags: dict[str, Any]) -> None:
+    from rackwright.api.settings import load_settings
+    from rackwright.barclamps.loader import load_folder
+    from rackwright.domain.errors import RackwrightError
+    from rackwright.store.barclamps import import_barclamps
+    from rackwright.store.database import open_database
+    from rackwright.store.session import Store
+    from rackwright.store.vault import load_vault
+
+    try:
+        options = load_settings(flags).options
+        async with await open_database(options.database_url, options.home) as database:
+            store = Store(database.engine, load_vault(options.home))
+            barclamp = load_folder(folder)
+            await store.change(
+                lambda session: import_barclamps(session, [barclamp]), actor="barclamp import", graph=True
+            )
+    except RackwrightError as error:
+        fail(str(error), Exit.CONFLICT)

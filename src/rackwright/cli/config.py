@@ -1,0 +1,37 @@
+"""rackwright config"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rackwright.cli.exits import Exit, fail
+from rackwright.cli.output import prints
+from rackwright.cli.profile import current_profile
+
+app = typer.Typer(help="Settings.", no_args_is_help=True)
+
+
+@app.command()
+@prints("name", "value", "source", "description")
+def show(config: Annotated[Path | None, typer.Option(help="A settings file, instead of the usual one.")] = None) -> Any:
+    """What a server started here would run with, and where each value comes from."""
+    from dataclasses import asdict
+
+    from rackwright.api.settings import load_settings, show_settings
+    from rackwright.domain.errors import RackwrightError
+
+    try:
+        return [asdict(one) for one in show_settings(load_settings({}, config))]
+    except RackwrightError as error:
+        fail(str(error), Exit.USAGE)
+
+
+@app.command()
+@prints()
+def client() -> Any:
+    """Which server commands go to from here, and as whom."""
+    profile = current_profile()
+    if profile is None:
+        fail("You are not logged in. Run: rackwright login URL", Exit.NOT_ALLOWED)
+    return {"url": profile.url, "token": f"from {profile.source}", "ca": profile.ca}

@@ -1,0 +1,58 @@
+"""rackwright run"""
+
+from typing import Annotated, Any
+
+import typer
+
+from rackwright.cli.client import Client
+from rackwright.cli.output import prints
+from rackwright.cli.shared import Filters, Limit, Sort, listed
+
+app = typer.Typer(help="What jigs did and do.", no_args_is_help=True)
+
+COLUMNS = ("id", "role", "node", "jig", "state", "attempt", "started_at", "ended_at", "error")
+Id = Annotated[int, typer.Argument(help="Id of a run, as `run list` shows it.")]
+
+
+@app.command("list")
+@prints(*COLUMNS, empty="No run fits.")
+def list_all(filters: Filters = None, sort: Sort = "-id", limit: Limit = 50) -> list[Any]:
+    """The newest runs, or those that fit: -f state=failed -f node=n1.rack.example"""
+    return listed("/runs", filters, sort, limit)
+
+
+@app.command("show")
+@prints()
+def show_one(id: Id) -> Any:
+    """One run."""
+    return Client().get(f"/runs/{id}")
+
+
+@app.command()
+def log(id: Id, follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on while it runs.")] = False) -> None:
+    """What it printed."""
+    print_log(Client(), id, follow)
+
+
+@app.command()
+@prints()
+def cancel(id: Id) -> Any:
+    """End a run. Its noderole goes to ERROR."""
+    return Client().post(f"/runs/{id}/cancel")
+
+
+def print_log(client: Client, id: int, follow: bool) -> None:
+    """The log so far; with `follow`, also what comes until the run ends, over breaks of the connection too."""
+    if not follow:
+        text, _ = client.text(f"/runs/{id}/log")
+        print(text, end="" if text.endswith("\n") or not text else "\n")
+        return
+    position = ""
+    while True:
+        for place, kind, data in client.stream(f"/runs/{id}/log/tail", position or None):
+            position = place
+            if kind == "end":
+                print(f"Run {id}: {data}.")
+                return
+            print(data, end="", flush=True)
+        client.get(f"/runs/{id}")  # says so, and ends, if the server stays away

@@ -1,0 +1,109 @@
+"""What many commands have in common: filters, the reading of KEY=VALUE, and the names a shell completes."""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
+
+import typer
+
+from rackwright.cli.client import Client
+from rackwright.cli.exits import Exit, fail
+from rackwright.cli.profile import current_profile
+
+Filters = Annotated[
+    list[str] | None,
+    typer.Option("--filter", "-f", metavar="NAME=VALUE", help="Only those that fit; may be repeated."),
+]
+Sort = Annotated[
+    str | None, typer.Option("--sort", help="Sort by this; with - in front the last comes first: --sort=-id")
+]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="So many at most.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="The value is JSON, or else plain text; may be repeated."),
+]
+
+
+def listed(path: str, filters: list[str] | None, sort: str | None, limit: int | None, **more: Any) -> list[Any]:
+    """A list of the server, with the filters it knows; one it does not know it names the others for."""
+    query: dict[str, list[str]] = {}
+    for name, value in pairs(filters or []):
+        query.setdefault(name, []).append(value)
+    return Client().pages(path, limit, sort=sort, **query, **more)
+
+
+def pairs(given: Iterable[str]) -> list[tuple[str, str]]:
+    found = []
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            fail(f"{text!r} is not of the form NAME=VALUE.", Exit.USAGE)
+        found.append((name, value))
+    return found
+
+
+def values(given: Iterable[str] | None) -> dict[str, Any]:
+    """NAME=VALUE, where the value is JSON if it can be read so: `alive=true`, `macs=["..."]`, `description=Top one`."""
+    found: dict[str, Any] = {}
+    for name, text in pairs(given or []):
+        try:
+            found[name] = json.loads(text)
+        except ValueError:
+            found[name] = text
+    return found
+
+
+def names_of(path: str, *fields: str) -> Callable[[str], list[str]]:
+    """What a shell offers for an argument: the names there are on the server now; silence if it does not answer."""
+    parts = fields or ("name",)
+
+    def complete(incomplete: str) -> list[str]:
+        import httpx
+
+        profile = current_profile()
+        if profile is None:
+            return []
+        headers = {"Authorization": f"Bearer {profile.token}"}
+        try:
+            answer = httpx.get(
+                f"{profile.url}/api/v2{path}",
+                params={"fields": ",".join(parts), "limit": 1000},
+                headers=headers,
+                timeout=2,
+                trust_env=False,
+            )
+        except httpx.TransportError:
+            return []
+        if not answer.is_success:
+            return []
+        names = [":".join(str(one[part]) for part in parts) for one in answer.json()["items"]]
+        return [name for name in names if name.startswith(incomplete)]
+
+    return complete
+
+
+Node = Annotated[str, typer.Argument(help="Name or id of a node.", autocompletion=names_of("/nodes"))]
+Deployment = Annotated[str, typer.Argument(help="Name or id of a deployment.", autocompletion=names_of("/deployments"))]
+Role = Annotated[str, typer.Argument(help="Name of a role.", autocompletion=names_of("/roles"))]
+
+
+def noderole_names(incomplete: str) -> list[str]:
+    names = names_of("/node_roles", "role", "node")("")
+    return [name for one in names if (name := one.replace(":", "@", 1)).startswith(incomplete)]
+
+
+NodeRole = Annotated[str, typer.Argument(help="ROLE@NODE or id of a noderole.", autocompletion=noderole_names)]
+
+
+def noderole_id(client: Client, key: str) -> int:
+    """The id of `ROLE@NODE`."""
+    if key.isdigit():
+        return int(key)
+    role, at, node = key.partition("@")
+    if not at:
+        fail(f"{key!r} is neither the id of a noderole nor of the form ROLE@NODE.", Exit.USAGE)
+    found = client.pages("/node_roles", 1, role=role, node=node)
+    if not found:
+        fail(f"Role {role!r} is not bound to node {node!r}.", Exit.NOT_FOUND)
+    return int(found[0]["id"])

@@ -1,0 +1,60 @@
+"""The README as a stranger reads it: a fresh clone, an empty HOME, a bare environment, its commands as written."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def blocks(kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stranger")
+    (folder / "home").mkdir()
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder / "rackwright")], check=True)
+    return folder
+
+
+def run(clone: Path, script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=clone / "rackwright",
+        env={"HOME": str(clone / "home"), "PATH": PATH, "LANG": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
+
+
+def test_the_ten_minutes_go_as_the_readme_says(clone: Path) -> None:
+    ended = run(clone, "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n" + "".join(blocks("sh walk")))
+    said = f"{ended.stdout[-6000:]}\n{ended.stderr[-3000:]}"
+    assert ended.returncode == 0, said
+    assert "+ hello-server on n1.rack.example" in ended.stdout, said
+    assert "ERROR hello-server on n1.rack.example: simulated failure" in ended.stdout, said
+    assert "as expected" in ended.stdout, said
+    assert "one greeter" in ended.stdout, said
+    assert ended.stdout.rstrip().splitlines()[-1].endswith("ACTIVE"), said
+
+
+def test_the_demo_goes_from_discovery_to_a_workload_and_ends(clone: Path) -> None:
+    first = blocks("sh")[0].splitlines()[0].split("#")[0].strip()
+    assert first == "make demo"
+    ended = run(clone, f'{first} ARGS="--until-active --machines 4"')
+    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
+    assert "log in as admin with the password" in ended.stdout
+    assert "Everything is ACTIVE: 4 nodes" in ended.stdout
+
+
+def test_every_page_the_readme_names_is_there() -> None:
+    named = re.findall(r"\]\(([^)]+)\)", (ROOT / "README.md").read_text())
+    assert named
+    assert [name for name in named if not name.startswith("http") and not (ROOT / name).exists()] == []

@@ -1,0 +1,226 @@
+"""Every command against a real server: its table, its JSON, and one mistake with the way out of it.
+
+The server has no annealer, so that nothing changes but by the commands themselves.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.support.cli import Cli, served
+
+from rackwright.cli.exits import Exit
+
+NODE = "n1.rack.example"
+
+
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    """A server with two nodes, a deployment with something committed and something proposed, and a run that failed."""
+    with served(tmp_path_factory.mktemp("server"), "--manual", "--test-barclamp", "--lab") as cli:
+        for name in (NODE, "n2.rack.example"):
+            cli.ok("node", "create", name, "--alive")
+        cli.ok("deployment", "create", "web", "--description", "The shop")
+        cli.ok("node", "bind", NODE, "test-child", "web")
+        cli.ok("deployment", "commit", "web", "-m", "the first", "--yes")
+        for _ in range(10):
+            cli.ok("anneal", "step")
+        cli.ok("deployment", "propose", "web")
+        cli.ok("group", "create", "rack", "r1")
+        cli.ok("network", "create", "admin", "--v4", "10.20.0.0/24", "--range", "host:10.20.0.10-10.20.0.20")
+        cli.ok("user", "create", "grace", "--role", "viewer", "--password-stdin", stdin="correct horse battery\n")
+        yield cli
+
+
+READ = [
+    ("node list", NODE),
+    (f"node show {NODE}", "deployment"),
+    ("group list", "r1"),
+    ("group show rack:r1", "rack"),
+    ("network list", "10.20.0.0/24"),
+    ("network show admin", "10.20.0.10"),
+    ("network allocations admin", "No address"),
+    ("deployment list", "web"),
+    ("deployment show web", "The shop"),
+    ("deployment plan web", "digest"),
+    ("deployment diff web", "They are the same"),
+    ("deployment snapshots web", "the first"),
+    ("deployment graph web", "test-child"),
+    ("noderole list", "test-child"),
+    ("noderole show 1", "role"),
+    ("noderole why 1", "STATE"),
+    ("anneal status", "cap"),
+    ("anneal cap", "10"),
+    ("run list", "STATE"),
+    ("run show 1", "jig"),
+    ("event list", "deployment.created"),
+    ("hook list", "No hook fails"),
+    ("barclamp list", "core"),
+    ("barclamp show core", "roles"),
+    ("role list", "test-child"),
+    ("role show test-child", "requires"),
+    ("jig list", "script"),
+    ("jig show script", "kind"),
+    ("attrib list", "MAP"),
+    (f"attrib values node/{NODE}", "SOURCE"),
+    ("hammer list", "KIND"),
+    ("user list", "grace"),
+    ("user show grace", "viewer"),
+    ("token list", "SCOPE"),
+    ("config show", "port"),
+    ("config client", "url"),
+]
+
+
+@pytest.mark.parametrize(("command", "shown"), READ, ids=[command for command, _ in READ])
+def test_what_is_read_is_shown_as_a_table_and_as_json(cli: Cli, command: str, shown: str) -> None:
+    words = command.split()
+    assert shown in cli.ok(*words).out
+    assert isinstance(cli.json(*words), dict | list)
+
+
+MISTAKES = [
+    ("node show nosuch.rack.example", Exit.NOT_FOUND, "nosuch.rack.example"),
+    ("node list -f colour=red", Exit.USAGE, "colour"),
+    ("node list --columns colour", Exit.USAGE, "colour"),
+    ("node create UPPER", Exit.USAGE, "UPPER"),
+    (f"node create {NODE}", Exit.CONFLICT, NODE),
+    (f"node update {NODE} --set description", Exit.USAGE, "NAME=VALUE"),
+    (f"node delete {NODE}", Exit.USAGE, "--yes"),
+    (f"node bind {NODE} nosuch web", Exit.NOT_FOUND, "nosuch"),
+    (f"node move {NODE} nosuch", Exit.NOT_FOUND, "nosuch"),
+    ("node accept nosuch.rack.example", Exit.NOT_FOUND, "nosuch"),
+    (f"node power {NODE} off", Exit.USAGE, "--yes"),
+    (f"node reinstall {NODE} --yes", Exit.NOT_FOUND, NODE),
+    ("node watch nosuch.rack.example --once", Exit.NOT_FOUND, "nosuch"),
+    ("group show nosuch", Exit.NOT_FOUND, "nosuch"),
+    ("group create rack r1", Exit.CONFLICT, "r1"),
+    ("group add rack:r1 nosuch.rack.example", Exit.NOT_FOUND, "nosuch"),
+    ("network create admin --v4 10.20.0.0/24", Exit.CONFLICT, "admin"),
+    ("network create other --v4 nonsense", Exit.USAGE, "nonsense"),
+    ("network create other --range nonsense", Exit.USAGE, "NAME:FIRST-LAST"),
+    ("deployment show nosuch", Exit.NOT_FOUND, "nosuch"),
+    ("deployment create web", Exit.CONFLICT, "web"),
+    ("deployment propose system", Exit.CONFLICT, "system"),
+    ("deployment recall web", Exit.CONFLICT, "web"),
+    ("deployment discard web", Exit.USAGE, "--yes"),
+    ("deployment commit web --digest stale", Exit.CONFLICT, "plan"),
+    ("deployment rollback web 999999", Exit.NOT_FOUND, "999999"),
+    ("deployment delete system --yes", Exit.CONFLICT, "system"),
+    ("deployment graph nosuch", Exit.NOT_FOUND, "nosuch"),
+    ("noderole show 999999", Exit.NOT_FOUND, "999999"),
+    ("noderole why 999999", Exit.NOT_FOUND, "999999"),
+    ("noderole log 999999", Exit.NOT_FOUND, "999999"),
+    ("noderole retry", Exit.USAGE, "--all"),
+    ("noderole delete 1", Exit.USAGE, "--yes"),
+    ("anneal cap many", Exit.USAGE, "auto"),
+    ("anneal step 999999", Exit.NOT_FOUND, "999999"),
+    ("run show 999999", Exit.NOT_FOUND, "999999"),
+    ("run log 999999", Exit.NOT_FOUND, "999999"),
+    ("run cancel 1", Exit.CONFLICT, "1"),
+    ("event list --since nonsense", Exit.USAGE, "cursor"),
+    ("hook retry 999999", Exit.NOT_FOUND, "999999"),
+    ("barclamp show nosuch", Exit.NOT_FOUND, "nosuch"),
+    ("barclamp check /nonexistent", Exit.USAGE, "/nonexistent"),
+    ("role show nosuch", Exit.NOT_FOUND, "nosuch"),
+    ("jig show nosuch", Exit.NOT_FOUND, "nosuch"),
+    ("jig activate nosuch", Exit.NOT_FOUND, "nosuch"),
+    ("attrib show nosuch", Exit.NOT_FOUND, "nosuch"),
+    ("attrib values elsewhere", Exit.USAGE, "node/NAME"),
+    (f"attrib set node/{NODE} nosuch 1", Exit.NOT_FOUND, "nosuch"),
+    ("hammer show nosuch", Exit.NOT_FOUND, "nosuch"),
+    ("user show nosuch", Exit.NOT_FOUND, "nosuch"),
+    ("user delete admin", Exit.USAGE, "--yes"),
+    ("token create x --expires-at yesterday", Exit.USAGE, "expires_at"),
+    ("token delete 999999 --yes", Exit.NOT_FOUND, "999999"),
+    ("config show --config /nonexistent.toml", Exit.USAGE, "/nonexistent.toml"),
+]
+
+
+@pytest.mark.parametrize(("command", "code", "names"), MISTAKES, ids=[command for command, _, _ in MISTAKES])
+def test_a_mistake_is_one_sentence_that_names_it(cli: Cli, command: str, code: Exit, names: str) -> None:
+    ended = cli(*command.split())
+    assert ended.code == code, f"{ended.code}: {ended.err}{ended.out}"
+    assert names in ended.err
+    assert ended.err.startswith("rackwright: ")
+    assert ended.err.count("\n") == 1
+    assert "Traceback" not in ended.err
+
+
+def test_yaml_and_columns(cli: Cli) -> None:
+    assert "name: web" in cli.ok("deployment", "show", "web", "-o", "yaml").out
+    assert cli.json("node", "list", "-f", f"name={NODE}", "--columns", "name,alive") == [{"name": NODE, "alive": True}]
+
+
+def test_a_node_lives_from_create_to_delete(cli: Cli) -> None:
+    name = "short.rack.example"
+    assert cli.json("node", "create", name, "--mac", "52:54:00:aa:bb:cc")["macs"] == ["52:54:00:aa:bb:cc"]
+    assert cli.json("node", "update", name, "--set", "description=Third", "--set", "stay_on=true")["stay_on"] is True
+    cli.ok("group", "add", "rack:r1", name)
+    assert name in cli.json("group", "show", "rack:r1")["nodes"]
+    cli.ok("group", "remove", "rack:r1", name)
+    cli.ok("network", "allocate", "admin", name, "--address", "10.20.0.15")
+    assert "10.20.0.15" in cli.ok("network", "allocations", "admin").out
+    cli.ok("network", "free", "admin", "10.20.0.15", "--yes")
+    cli.ok("node", "delete", name, "--yes")
+    assert cli("node", "show", name).code == Exit.NOT_FOUND
+
+
+def test_two_at_once_on_one_node_do_not_overwrite_each_other(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rackwright.cli.client import Client
+
+    seen = Client._seen
+
+    def someone_is_quicker(self: Client, path: str) -> dict[str, str]:
+        tag = seen(self, path)
+        monkeypatch.setattr(Client, "_seen", seen)
+        cli.ok("node", "update", "n2.rack.example", "--set", "description=quicker")
+        return tag
+
+    monkeypatch.setattr(Client, "_seen", someone_is_quicker)
+    ended = cli("node", "update", "n2.rack.example", "--set", "description=slower")
+    assert ended.code == Exit.CONFLICT
+    assert cli.json("node", "show", "n2.rack.example")["description"] == "quicker"
+
+
+def test_a_deployment_goes_from_proposal_to_commit_and_back(cli: Cli) -> None:
+    cli.ok("deployment", "create", "mail")
+    assert cli.json("node", "bind", "n2.rack.example", "test-child", "mail", "--dry-run")
+    cli.ok("node", "bind", "n2.rack.example", "test-child", "mail")
+    plan = cli.ok("deployment", "plan", "mail").out
+    assert "+ test-child on n2.rack.example" in plan
+    cli.ok("deployment", "commit", "mail", "--yes")
+    first = cli.json("deployment", "snapshots", "mail")[0]["id"]
+    cli.ok("deployment", "recall", "mail")
+    cli.ok("deployment", "discard", "mail", "--yes")
+    cli.ok("deployment", "rollback", "mail", str(first))
+    assert "proposed" in cli.ok("deployment", "snapshots", "mail").out
+
+
+def test_who_logs_in_is_known_until_they_log_out(cli: Cli) -> None:
+    password = (cli.home / "admin-password").read_text()
+    assert "You are admin" in cli.ok("login", cli.url, "--password-stdin", stdin=password).out
+    assert "login.json" in cli.json("config", "client")["token"]
+    assert "Logged out" in cli.ok("logout").out
+    assert "admin-token" in cli.json("config", "client")["token"]
+    wrong = cli("login", cli.url, "--password-stdin", stdin="wrong\n")
+    assert wrong.code == Exit.NOT_ALLOWED
+
+
+def test_a_token_works_until_it_is_revoked(cli: Cli) -> None:
+    made = cli.json("token", "create", "for a test", "--scope", "read")
+    assert made["token"].startswith("rw_")
+    assert "for a test" in cli.ok("token", "list").out
+    cli.ok("token", "delete", str(made["id"]), "--yes")
+    assert "for a test" not in cli.ok("token", "list").out
+
+
+def test_without_a_server_the_way_to_one_is_told(cli: Cli) -> None:
+    ended = Cli("http://127.0.0.1:1", cli.home)("node", "list")
+    assert ended.code == Exit.UNREACHABLE
+    assert "rackwright server" in ended.err
+
+
+def test_who_is_not_logged_in_is_told_how(cli: Cli) -> None:
+    ended = Cli(cli.url, cli.home / "elsewhere")("node", "list")
+    assert ended.code == Exit.NOT_ALLOWED
+    assert "rackwright login" in ended.err
