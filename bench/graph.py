@@ -76,19 +76,20 @@ async def more_waiting(store: Store, nodes: int, each: int) -> None:
     await store.change(work, graph=True)
 
 
-async def more_active(store: Store, count: int) -> None:
-    """Many noderoles that are ACTIVE, on machines of their own."""
+async def more_active(store: Store, count: int, after: int = 0) -> None:
+    """Many noderoles that are ACTIVE, on machines of their own, numbered from the one after `after` on."""
 
     async def work(session: Session) -> None:
         await session.run(
             "WITH made AS (INSERT INTO nodes (name, alive, available, deployment_id)"
             " SELECT 'calm' || n || '.bench.example', true, true, (SELECT id FROM deployments WHERE parent_id IS NULL)"
-            " FROM generate_series(1, :count / 20) n RETURNING id, deployment_id), slotted AS ("
+            " FROM generate_series(:after + 1, :after + :count / 20) n RETURNING id, deployment_id), slotted AS ("
             " INSERT INTO slots (slot, node_id) SELECT id, id FROM made)"
             " INSERT INTO node_roles (node_id, role_id, deployment_id, state, cohort)"
             " SELECT made.id, r.id, made.deployment_id, 0, split_part(r.name, '-', 2)::int FROM made"
             " CROSS JOIN roles r WHERE r.name LIKE 'link-%'",
             count=count,
+            after=after,
         )
 
     await store.change(work, graph=True)

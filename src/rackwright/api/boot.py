@@ -6,7 +6,7 @@ node here, and proves nothing.
 
 import io
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import FileResponse
@@ -40,13 +40,22 @@ async def _find(session: Session, machine: str) -> int | None:
     return await find_node(session, [], check_uuid(machine))
 
 
-@router.get("/boot.ipxe")
+BYTES = "application/octet-stream"
+
+
+def _answers(media_type: str, *more: int) -> dict[str, Any]:
+    """How the documentation describes an answer that is no JSON."""
+    one = {"description": "What was asked for.", "content": {media_type: {"schema": {"type": "string"}}}}
+    return {"response_class": Response, "responses": dict.fromkeys((200, *more), one)}
+
+
+@router.get("/boot.ipxe", **_answers("text/plain"))
 async def get_first_boot_script(source: Source) -> Response:
     """Ask again, by name."""
     return Response(FIRST, media_type="text/plain")
 
 
-@router.get("/boot/{machine}")
+@router.get("/boot/{machine}", **_answers("text/plain"))
 async def get_boot_script(request: Request, source: Source, machine: str, host: Annotated[str, Header()]) -> Response:
     """What a machine that asks now, by MAC or UUID, should boot: an iPXE script from the database as it is."""
     server = _server(request)
@@ -66,13 +75,13 @@ async def _fetch_secret(request: Request, source: str, machine: str) -> str:
     return secret
 
 
-@router.get("/boot/{machine}/secret")
+@router.get("/boot/{machine}/secret", **_answers(BYTES))
 async def get_install_secret(request: Request, source: Source, machine: str) -> Response:
     """The secret of an install, for its installer: handed out once."""
     return Response(await _fetch_secret(request, source, machine), media_type="application/octet-stream")
 
 
-@router.get("/boot/{machine}/secret.cpio")
+@router.get("/boot/{machine}/secret.cpio", **_answers(BYTES))
 async def get_install_secret_archive(request: Request, source: Source, machine: str) -> Response:
     """The same as an archive that the kernel unpacks: the extra initrd file of an installer."""
     secret = await _fetch_secret(request, source, machine)
@@ -83,7 +92,7 @@ async def get_install_secret_archive(request: Request, source: Source, machine: 
     return Response(out.getvalue(), media_type="application/octet-stream")
 
 
-@router.get("/files/{image}/{file}")
+@router.get("/files/{image}/{file}", **_answers(BYTES, 206))
 async def get_image_file(request: Request, source: Source, image: str, file: str) -> Response:
     """A file of an image, whole or in parts. Its digest is its entity tag."""
     try:

@@ -43,6 +43,8 @@ _REFUSALS = {
 
 _ALWAYS = ("401", "403", "422", "503")
 _CHANGING = ("404", "409", "412", "413", "415")
+_FOR_MACHINES = {"machines", "boot", "people"}
+"""Tags of routes that strangers reach too, each limited for itself."""
 _PUBLIC = ("404", "409", "413", "415", "422", "429", "503")
 
 
@@ -106,11 +108,15 @@ def _declare_refusals(path: str, method: str, operation: dict[str, Any]) -> None
     statuses = set(_ALWAYS if operation.get("security") else _PUBLIC)
     if method != "get":
         statuses |= set(_CHANGING)
+    if set(operation.get("tags", ())) & _FOR_MACHINES:
+        statuses |= {*_PUBLIC, "401", "403"}
     if "{" in path:
+        statuses.add("404")
+    if path.endswith(("/why", "/events")):
         statuses.add("404")
     if path.endswith("/diff"):
         statuses.add("409")
-    if path.endswith("/power"):
+    if path.endswith(("/power", "/boot_device")):
         statuses |= {"409", "502"}
     statuses |= {status for status in responses if status in _REFUSALS}
     for status in sorted(statuses):

@@ -105,10 +105,16 @@ async def get_run_log(caller: Reader, id: Id, after: After = 0) -> Response:
     return Response(text, media_type="text/plain; charset=utf-8", headers={"Log-Position": str(position)})
 
 
+EVENT = {
+    "type": "object",
+    "description": "One event of the stream.",
+    "properties": {name: {"type": "string"} for name in ("event", "id", "data")},
+}
+
 _TAIL_RESPONSE = {
     "description": "Events `log`, each with a piece of the log as a JSON string and its position as id; at the end of"
     " the run one event `end` with its state.",
-    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    "content": {"text/event-stream": {"schema": EVENT}},
 }
 
 
