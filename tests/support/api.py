@@ -15,6 +15,7 @@ from rackwright.api.context import Server
 from rackwright.api.serve import TOKEN_FILE, Options, running
 from rackwright.domain.people import UserRole
 from rackwright.store.nodes import get_node
+from rackwright.store.people import get_user
 from rackwright.store.session import Session
 from rackwright.store.tokens import NewToken, create_token
 
@@ -50,6 +51,15 @@ class Site:
                 role=role.value,
             )
             _, token = await create_token(session, NewToken(id, "test"))
+            return token
+
+        return await self.server.store.change(work)
+
+    async def token_named(self, user: str) -> str:
+        """One more token of this user."""
+
+        async def work(session: Session) -> str:
+            _, token = await create_token(session, NewToken((await get_user(session, user)).id, "test"))
             return token
 
         return await self.server.store.change(work)

@@ -110,6 +110,10 @@ class Caller:
         if Permission.WRITE not in SCOPES[self.principal.scope] or self.principal.subtree is not None:
             raise Forbidden("Your token is too narrow for this. Log in, or use one of scope `write` for everything.")
 
+    def concerns_caller(self, session: Session) -> None:
+        """What this changes is the caller's own, so no deployment has a say in it. `own` has been asked before."""
+        session.authorized = True
+
     async def visible(self, session: Session) -> set[int] | None:
         """The deployments whose things the caller may see; None: all, and what belongs to none."""
         principal, limits = self.principal, []

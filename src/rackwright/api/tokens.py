@@ -3,21 +3,24 @@
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends, Query, Response
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from rackwright.api.answers import Page, Resource
 from rackwright.api.context import Forbidden, Person
+from rackwright.api.etags import tag
+from rackwright.api.paging import Asked, page, parameters
+from rackwright.api.types import Id
+from rackwright.api.writing import Terms, write
 from rackwright.domain.errors import NotFound
 from rackwright.domain.people import Permission, Scope
 from rackwright.store import tokens
 from rackwright.store.deployments import get_deployment
 from rackwright.store.people import get_user
 from rackwright.store.session import Session
-from rackwright.store.tokens import NewToken, TokenRecord
+from rackwright.store.tokens import TOKENS, NewToken, TokenRecord, select_tokens
 
 router = APIRouter(prefix="/tokens", tags=["people"])
-
-Id = Annotated[int, Field(ge=1, lt=2**63)]
 
 
 class TokenIn(BaseModel):
@@ -30,7 +33,9 @@ class TokenIn(BaseModel):
     user: str | None = Field(None, description="Whose it is; only administrators make tokens for others.")
 
 
-class TokenOut(BaseModel):
+class TokenOut(Resource):
+    """What a program shows instead of a password."""
+
     id: int
     user: str
     name: str
@@ -42,37 +47,38 @@ class TokenOut(BaseModel):
 
     @classmethod
     def of(cls, token: TokenRecord) -> "TokenOut":
-        return cls(**vars(token))
+        return cls(etag=tag(token.id, token.name, token.scope, token.deployment, token.expires_at), **vars(token))
 
 
 class NewTokenOut(TokenOut):
     token: str = Field(description="Shown this once.")
 
 
-class TokensOut(BaseModel):
-    items: list[TokenOut]
-    next: str | None = None
+Asking = Annotated[Asked, Depends(parameters(TOKENS, user=""))]
+Whose = Annotated[str | None, Query(max_length=63, description="Another user's, for administrators.")]
 
 
-@router.get("")
-async def list_tokens(caller: Person, user: str | None = None) -> TokensOut:
+@router.get("", response_model=Page[TokenOut])
+async def list_tokens(caller: Person, asked: Asking, user: Whose = None) -> Response:
     """Your tokens; another user's, for administrators."""
     async with caller.server.store.read() as session:
         user_id = caller.principal.user_id
-        if user is not None and (found := await get_user(session, user)).id != user_id:
+        if user is not None and user != caller.principal.name:
             caller.require(Permission.ADMINISTER)
-            user_id = found.id
-        return TokensOut(items=[TokenOut.of(token) for token in await tokens.list_tokens(session, user_id)])
+            user_id = (await get_user(session, user)).id
+        mine = "t.user_id = :user_id"
+        return await page(session, asked, select_tokens, TokenOut, TokenOut.of, mine, user_id=user_id)
 
 
-@router.post("", status_code=201)
-async def issue_token(caller: Person, body: TokenIn) -> NewTokenOut:
+@router.post("", status_code=201, response_model=NewTokenOut)
+async def issue_token(caller: Person, body: TokenIn) -> Response:
     """Make a token. It is shown in this answer and never again."""
     caller.own()
     if not caller.principal.covers(body.scope):
         raise Forbidden(f"Your token is of scope {caller.principal.scope}; it cannot make one of scope {body.scope}.")
 
     async def work(session: Session) -> NewTokenOut:
+        caller.concerns_caller(session)
         owner = caller.principal.user_id
         if body.user is not None and body.user != caller.principal.name:
             caller.require(Permission.ADMINISTER)
@@ -80,21 +86,23 @@ async def issue_token(caller: Person, body: TokenIn) -> NewTokenOut:
         place = None if body.deployment is None else (await get_deployment(session, body.deployment)).id
         new = NewToken(owner, body.name, body.scope, place, body.expires_at)
         id, token = await tokens.create_token(session, new)
-        return NewTokenOut(**vars(await tokens.get_token(session, id)), token=token)
+        return NewTokenOut(**TokenOut.of(await tokens.get_token(session, id)).model_dump(), token=token)
 
-    return await caller.server.store.change(work, actor=caller.principal.name)
+    # No Idempotency-Key: what is kept for it would be the token itself.
+    return await write(caller, Terms(), work, status=201)
 
 
 @router.delete("/{id}", status_code=204)
-async def revoke_token(caller: Person, id: Id) -> None:
+async def revoke_token(caller: Person, id: Id) -> Response:
     """It is of no use from now on."""
     if id != caller.principal.token_id:  # a token may always give itself up
         caller.own()
 
     async def work(session: Session) -> None:
+        caller.concerns_caller(session)
         token = await tokens.get_token(session, id)
         if token.user != caller.principal.name and not caller.principal.may(Permission.ADMINISTER):
             raise NotFound("token", id)
         await tokens.revoke_token(session, id)
 
-    await caller.server.store.change(work, actor=caller.principal.name)
+    return await write(caller, Terms(), work)

@@ -3,15 +3,21 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from rackwright.api.answers import Fields, Page, Resource, answer
 from rackwright.api.context import Administrator, Writer
+from rackwright.api.etags import tag
+from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.passwords import check_password
+from rackwright.api.patching import patch_body, read_patch
+from rackwright.api.types import Key, Name
+from rackwright.api.writing import Editing, Terms, write
 from rackwright.domain.people import Permission, UserRole
 from rackwright.store import people
 from rackwright.store.deployments import get_deployment
-from rackwright.store.people import UserRecord, get_user
+from rackwright.store.people import USERS, UserRecord, lock_user, select_users
 from rackwright.store.session import Session
 
 router = APIRouter(prefix="/users", tags=["people"])
@@ -24,18 +30,20 @@ class UserIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(max_length=63, examples=["grace"])
+    name: Name = Field(examples=["grace"])
     full_name: str = Field("", max_length=200)
     role: UserRole = Field(UserRole.VIEWER, description="Everywhere. `none`: only what grants in deployments give.")
     password: Password | None = None
 
 
-class UserChange(BaseModel):
+class UserEdit(BaseModel):
+    """What administrators change of a user."""
+
     model_config = ConfigDict(extra="forbid")
 
-    full_name: str | None = Field(None, max_length=200)
-    role: UserRole | None = None
-    disabled: bool | None = None
+    full_name: str = Field(max_length=200)
+    role: UserRole
+    disabled: bool
 
 
 class PasswordIn(BaseModel):
@@ -50,34 +58,33 @@ class GrantIn(BaseModel):
     role: Literal[UserRole.ADMIN, UserRole.OPERATOR, UserRole.VIEWER]
 
 
-class UserOut(BaseModel):
+class UserOut(Resource):
+    """A person, or a program that acts as one."""
+
     id: int
     name: str
     full_name: str
     role: UserRole
     disabled: bool
     created_at: datetime
-    grants: dict[str, UserRole]
+    grants: dict[str, UserRole] = Field(description="Roles in deployments and all below them.")
 
     @classmethod
     def of(cls, user: UserRecord) -> "UserOut":
-        return cls(**{**vars(user), "grants": dict(user.grants)})
+        grants = dict(user.grants)
+        etag = tag(user.id, user.name, user.full_name, user.role, user.disabled, grants)
+        return cls(etag=etag, **{**vars(user), "grants": grants})
 
 
-class UsersOut(BaseModel):
-    items: list[UserOut]
-    next: str | None = None
-
-
-@router.get("")
-async def list_users(caller: Administrator) -> UsersOut:
-    """All users."""
+@router.get("", response_model=Page[UserOut])
+async def list_users(caller: Administrator, asked: Annotated[Asked, Depends(parameters(USERS))]) -> Response:
+    """All users, or those that fit."""
     async with caller.server.store.read() as session:
-        return UsersOut(items=[UserOut.of(user) for user in await people.list_users(session)])
+        return await page(session, asked, select_users, UserOut, UserOut.of)
 
 
-@router.post("", status_code=201)
-async def create_user(caller: Administrator, body: UserIn) -> UserOut:
+@router.post("", status_code=201, response_model=UserOut)
+async def create_user(caller: Administrator, body: UserIn) -> Response:
     """A new user."""
     hashed = ""
     if body.password is not None:
@@ -85,67 +92,86 @@ async def create_user(caller: Administrator, body: UserIn) -> UserOut:
         hashed = await caller.server.passwords.hash(body.password)
 
     async def work(session: Session) -> UserOut:
-        await people.create_user(session, body.name, body.role, hashed, body.full_name)
-        return UserOut.of(await get_user(session, body.name))
+        id = await people.create_user(session, body.name, body.role, hashed, body.full_name)
+        return UserOut.of(await people.get_user(session, id))
 
-    return await caller.change(work)
+    # No Idempotency-Key: a hash of the request, which has the password, would be kept with the answer.
+    return await write(caller, Terms(), work, status=201, location=lambda _: f"/api/v2/users/{body.name}")
 
 
-@router.get("/{user}")
-async def show_user(caller: Administrator, user: str) -> UserOut:
+@router.get("/{user}", response_model=UserOut)
+async def show_user(caller: Administrator, user: Key, fields: Fields) -> Response:
     """One user."""
     async with caller.server.store.read() as session:
-        return UserOut.of(await get_user(session, user))
+        return answer(UserOut.of(await people.get_user(session, user)), fields=fields)
 
 
-@router.patch("/{user}")
-async def update_user(caller: Administrator, user: str, body: UserChange) -> UserOut:
-    """Change a user: the full name, the role, or whether it may log in."""
-    """A field that is left out stays as it is."""
+@router.patch("/{user}", response_model=UserOut, openapi_extra=patch_body(UserEdit, {"role": "operator"}))
+async def update_user(caller: Administrator, terms: Editing, user: Key, request: Request) -> Response:
+    """Change name, role, or whether the user is let in at all. It counts for the next request."""
+    patch = await read_patch(request)
 
     async def work(session: Session) -> UserOut:
-        id = await people.update_user(session, user, people.UserChange(body.role, body.disabled, body.full_name))
-        return UserOut.of(await get_user(session, id))
+        found = await lock_user(session, user)
+        terms.check(UserOut.of(found), f"user {found.name}")
+        wanted = patch.apply(UserEdit(full_name=found.full_name, role=found.role, disabled=found.disabled))
+        await people.update_user(session, found, wanted.role, wanted.disabled, wanted.full_name)
+        return UserOut.of(await people.get_user(session, found.id))
 
-    return await caller.change(work)
+    return await write(caller, terms, work)
 
 
 @router.delete("/{user}", status_code=204)
-async def delete_user(caller: Administrator, user: str) -> None:
-    """Take a user out, with its tokens and sessions."""
-    await caller.change(lambda session: people.delete_user(session, user))
+async def delete_user(caller: Administrator, terms: Editing, user: Key) -> Response:
+    """With all the user's tokens and sessions."""
+
+    async def work(session: Session) -> None:
+        found = await lock_user(session, user)
+        terms.check(UserOut.of(found), f"user {found.name}")
+        await people.delete_user(session, found)
+
+    return await write(caller, terms, work)
 
 
 @router.put("/{user}/password", status_code=204)
-async def set_user_password(caller: Administrator, user: str, body: PasswordIn) -> None:
+async def set_user_password(caller: Administrator, user: Key, body: PasswordIn) -> Response:
     """Give a user a new password; all their sessions end."""
     async with caller.server.store.read() as session:
-        found = await get_user(session, user)
+        found = await people.get_user(session, user)
     check_password(body.password, found.name)
     hashed = await caller.server.passwords.hash(body.password)
-    await caller.change(lambda session: people.set_password(session, found.id, found.name, hashed))
+
+    async def work(session: Session) -> None:
+        await people.set_password(session, found.id, found.name, hashed)
+
+    return await write(caller, Terms(), work)
 
 
-@router.put("/{user}/grants/{deployment}")
-async def grant_role(caller: Writer, user: str, deployment: str, body: GrantIn) -> UserOut:
+@router.put("/{user}/grants/{deployment}", response_model=UserOut)
+async def grant_role(caller: Writer, terms: Editing, user: Key, deployment: Key, body: GrantIn) -> Response:
     """Give a user a role in a deployment and all below it."""
 
     async def work(session: Session) -> UserOut:
         place = await get_deployment(session, deployment)
         await caller.authorize(session, place.id, Permission.ADMINISTER)
-        await people.grant(session, await get_user(session, user), place.id, body.role)
-        return UserOut.of(await get_user(session, user))
+        found = await lock_user(session, user)
+        terms.check(UserOut.of(found), f"user {found.name}")
+        await people.grant(session, found, place.id, body.role)
+        return UserOut.of(await people.get_user(session, found.id))
 
-    return await caller.change(work)
+    return await write(caller, terms, work)
 
 
-@router.delete("/{user}/grants/{deployment}", status_code=204)
-async def revoke_role(caller: Writer, user: str, deployment: str) -> None:
-    """Take a role in a deployment back."""
+@router.delete("/{user}/grants/{deployment}", response_model=UserOut)
+async def revoke_role(caller: Writer, terms: Editing, user: Key, deployment: Key) -> Response:
+    """Take back a role in a deployment."""
 
-    async def work(session: Session) -> None:
+    async def work(session: Session) -> UserOut:
         place = await get_deployment(session, deployment)
         await caller.authorize(session, place.id, Permission.ADMINISTER)
-        await people.take_back(session, await get_user(session, user), place.id, place.name)
+        found = await lock_user(session, user)
+        terms.check(UserOut.of(found), f"user {found.name}")
+        await people.take_back(session, found, place.id, place.name)
+        return UserOut.of(await people.get_user(session, found.id))
 
-    await caller.change(work)
+    return await write(caller, terms, work)

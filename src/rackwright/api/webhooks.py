@@ -5,18 +5,31 @@ from datetime import UTC, datetime
 from ipaddress import ip_address
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from rackwright.api.answers import Fields, Page, Resource, answer
 from rackwright.api.context import Administrator, Caller
 from rackwright.api.deliveries import Courier
+from rackwright.api.etags import tag
 from rackwright.api.events import KIND
+from rackwright.api.paging import Asked, page, parameters
+from rackwright.api.types import Key, Name
+from rackwright.api.writing import Editing, Terms, write
 from rackwright.domain.errors import Invalid
 from rackwright.domain.targets import parse_target, refusal
 from rackwright.store import webhooks
 from rackwright.store.events import Cursor, Event
 from rackwright.store.session import Session
-from rackwright.store.webhooks import Delivery, WebhookRecord, get_webhook
+from rackwright.store.webhooks import (
+    DELIVERIES,
+    WEBHOOKS,
+    Delivery,
+    WebhookRecord,
+    get_webhook,
+    select_deliveries,
+    select_webhooks,
+)
 
 router = APIRouter(prefix="/webhooks", tags=["events"])
 
@@ -24,7 +37,7 @@ router = APIRouter(prefix="/webhooks", tags=["events"])
 class WebhookIn(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(max_length=63, examples=["chat"])
+    name: Name = Field(examples=["chat"])
     url: str = Field(max_length=2000, examples=["https://chat.example/rackwright"])
     kinds: list[Annotated[str, Field(pattern=KIND, max_length=64)]] = Field(
         default_factory=list, max_length=32, description="Such as `noderole.error` or `node.*`; none: all events."
@@ -32,7 +45,7 @@ class WebhookIn(BaseModel):
     secret: str | None = Field(None, min_length=16, max_length=200, description="What signs; made here if left out.")
 
 
-class WebhookOut(BaseModel):
+class WebhookOut(Resource):
     """`state` is `stopped` when it failed too often; `resume` has it go on with the event that failed."""
 
     id: int
@@ -48,16 +61,12 @@ class WebhookOut(BaseModel):
 
     @classmethod
     def of(cls, hook: WebhookRecord) -> "WebhookOut":
-        return cls(**{**vars(hook), "kinds": list(hook.kinds), "cursor": str(hook.cursor)})
+        shown = {**vars(hook), "kinds": list(hook.kinds), "cursor": str(hook.cursor)}
+        return cls(etag=tag(hook.id, hook.name, hook.url, hook.kinds), **shown)
 
 
 class NewWebhookOut(WebhookOut):
     secret: str = Field(description="Shown this once.")
-
-
-class WebhooksOut(BaseModel):
-    items: list[WebhookOut]
-    next: str | None = None
 
 
 class DeliveryOut(BaseModel):
@@ -77,19 +86,15 @@ class DeliveryOut(BaseModel):
         return cls(**{**fields, "cursor": str(delivery.cursor)})
 
 
-class DeliveriesOut(BaseModel):
-    items: list[DeliveryOut]
-    next: str | None = None
-
-
-@router.get("")
-async def list_all(caller: Administrator) -> WebhooksOut:
+@router.get("", response_model=Page[WebhookOut])
+async def list_webhooks(caller: Administrator, asked: Annotated[Asked, Depends(parameters(WEBHOOKS))]) -> Response:
+    """All webhooks, or those that fit."""
     async with caller.server.store.read() as session:
-        return WebhooksOut(items=[WebhookOut.of(hook) for hook in await webhooks.list_webhooks(session)])
+        return await page(session, asked, select_webhooks, WebhookOut, WebhookOut.of)
 
 
-@router.post("", status_code=201)
-async def create(caller: Administrator, body: WebhookIn) -> NewWebhookOut:
+@router.post("", status_code=201, response_model=NewWebhookOut)
+async def create_webhook(caller: Administrator, body: WebhookIn) -> Response:
     """Events from now on are sent there, each signed, in their order."""
     _check(caller, body.url)
 
@@ -97,7 +102,8 @@ async def create(caller: Administrator, body: WebhookIn) -> NewWebhookOut:
         id, secret = await webhooks.create_webhook(session, body.name, body.url, tuple(body.kinds), body.secret)
         return NewWebhookOut(**WebhookOut.of(await get_webhook(session, id)).model_dump(), secret=secret)
 
-    return await caller.change(work)
+    # No Idempotency-Key: what is kept for it would be the secret itself.
+    return await write(caller, Terms(), work, status=201, location=lambda _: f"/api/v2/webhooks/{body.name}")
 
 
 def _check(caller: Caller, url: str) -> None:
@@ -109,35 +115,52 @@ def _check(caller: Caller, url: str) -> None:
             raise Invalid(why, "/url")
 
 
-@router.get("/{webhook}")
-async def show(caller: Administrator, webhook: str) -> WebhookOut:
+@router.get("/{webhook}", response_model=WebhookOut)
+async def show_webhook(caller: Administrator, webhook: Key, fields: Fields) -> Response:
+    """One webhook."""
     async with caller.server.store.read() as session:
-        return WebhookOut.of(await get_webhook(session, webhook))
+        return answer(WebhookOut.of(await get_webhook(session, webhook)), fields=fields)
 
 
 @router.delete("/{webhook}", status_code=204)
-async def delete(caller: Administrator, webhook: str) -> None:
-    await caller.change(lambda session: webhooks.delete_webhook(session, webhook))
+async def delete_webhook(caller: Administrator, terms: Editing, webhook: Key) -> Response:
+    """Nothing is sent there any more."""
+
+    async def work(session: Session) -> None:
+        hook = await get_webhook(session, webhook)
+        terms.check(WebhookOut.of(hook), f"webhook {hook.name}")
+        await webhooks.delete_webhook(session, hook)
+
+    return await write(caller, terms, work)
 
 
-@router.get("/{webhook}/deliveries")
-async def deliveries(caller: Administrator, webhook: str) -> DeliveriesOut:
+Asking = Annotated[Asked, Depends(parameters(DELIVERIES))]
+
+
+@router.get("/{webhook}/deliveries", response_model=Page[DeliveryOut])
+async def list_webhook_deliveries(caller: Administrator, webhook: Key, asked: Asking) -> Response:
     """The last calls, the newest first."""
     async with caller.server.store.read() as session:
         hook = await get_webhook(session, webhook)
-        found = await webhooks.list_deliveries(session, hook.id)
-    return DeliveriesOut(items=[DeliveryOut.of(one) for one in found])
+        mine = "webhook_id = :webhook_id"
+        return await page(session, asked, select_deliveries, DeliveryOut, DeliveryOut.of, mine, webhook_id=hook.id)
 
 
-@router.post("/{webhook}/resume")
-async def resume(caller: Administrator, webhook: str) -> WebhookOut:
+@router.post("/{webhook}/resume", response_model=WebhookOut)
+async def resume_webhook(caller: Administrator, terms: Editing, webhook: Key) -> Response:
     """Try again at once, also if it was given up."""
-    await caller.change(lambda session: webhooks.resume_webhook(session, webhook))
-    return await show(caller, webhook)
+
+    async def work(session: Session) -> WebhookOut:
+        hook = await get_webhook(session, webhook)
+        terms.check(WebhookOut.of(hook), f"webhook {hook.name}")
+        await webhooks.resume_webhook(session, hook)
+        return WebhookOut.of(await get_webhook(session, hook.id))
+
+    return await write(caller, terms, work)
 
 
 @router.post("/{webhook}/test")
-async def test(caller: Administrator, webhook: str) -> DeliveryOut:
+async def test_webhook(caller: Administrator, webhook: Key) -> DeliveryOut:
     """Call it now with an event of kind `webhook.test`, and say how that went."""
     async with caller.server.store.read() as session:
         hook = await get_webhook(session, webhook)

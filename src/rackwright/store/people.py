@@ -8,7 +8,7 @@ from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.names import check_name
 from rackwright.domain.people import UserRole
 from rackwright.store.events import emit
-from rackwright.store.listing import key_id
+from rackwright.store.listing import Column, Filter, Listing, key_id
 from rackwright.store.locks import PEOPLE_LOCK
 from rackwright.store.logins import end_sessions
 from rackwright.store.session import Session
@@ -44,6 +44,21 @@ async def ensure_admin(session: Session, password_hash: str, name: str = "admin"
     return (await create_token(session, NewToken(user_id, "first start")))[1]
 
 
+USERS = Listing(
+    "users",
+    {
+        "id": Column("u.id", Filter.NUMBER, sort="bigint"),
+        "name": Column("u.name", sort="text"),
+        "full_name": Column("u.full_name", sort="text"),
+        "role": Column("u.role", Filter.CHOICE, choices={role.value: role.value for role in UserRole}, sort="text"),
+        "disabled": Column("u.disabled", Filter.FLAG),
+        "created_at": Column("u.created_at", Filter.TIME, sort="timestamptz"),
+    },
+    default="name",
+    id="u.id",
+)
+
+
 async def create_user(session: Session, name: str, role: UserRole, password_hash: str = "", full_name: str = "") -> int:
     check_name("user", name)
     id: int | None = await session.value(
@@ -60,47 +75,36 @@ async def create_user(session: Session, name: str, role: UserRole, password_hash
     return id
 
 
-async def list_users(session: Session) -> list[UserRecord]:
-    return await _select(session, "ORDER BY u.name")
-
-
 async def get_user(session: Session, name_or_id: str | int) -> UserRecord:
-    found = await _select(session, "WHERE u.name = :name OR u.id = :id", name=str(name_or_id), id=key_id(name_or_id))
+    found = await select_users(
+        session, "WHERE u.name = :name OR u.id = :id", name=str(name_or_id), id=key_id(name_or_id)
+    )
     if not found:
         raise NotFound("user", name_or_id)
     return found[0]
 
 
-@dataclass(frozen=True)
-class UserChange:
-    """What becomes of a user; None: it stays as it is."""
-
-    role: UserRole | None = None
-    disabled: bool | None = None
-    full_name: str | None = None
-
-
-async def update_user(session: Session, name_or_id: str | int, change: UserChange) -> int:
-    """Whoever may less from now on may no more at once. Returns the user's id."""
+async def lock_user(session: Session, name_or_id: str | int) -> UserRecord:
+    """The user, whom nobody else edits until this transaction ends; nor any other, so that an admin always stays."""
     await _alone(session)
-    user = await get_user(session, name_or_id)
-    role = user.role if change.role is None else change.role
-    disabled = user.disabled if change.disabled is None else change.disabled
+    return await get_user(session, name_or_id)
+
+
+async def update_user(session: Session, user: UserRecord, role: UserRole, disabled: bool, full_name: str) -> None:
+    """Whoever may less from now on may no more at once. The user is locked."""
     if user.role is UserRole.ADMIN and (role is not UserRole.ADMIN or disabled):
         await _keep_an_admin(session, user)
     await session.run(
-        "UPDATE users SET role = :role, disabled = :disabled, full_name = coalesce(:full_name, full_name)"
-        " WHERE id = :id",
+        "UPDATE users SET role = :role, disabled = :disabled, full_name = :full_name WHERE id = :id",
         role=role.value,
         disabled=disabled,
-        full_name=change.full_name,
+        full_name=full_name,
         id=user.id,
     )
     session.changes_people = True
     if disabled:
         await end_sessions(session, user.id)
     await emit(session, "user.updated", user.id, data={"name": user.name, "role": role.value, "disabled": disabled})
-    return user.id
 
 
 async def set_password(session: Session, user_id: int, name: str, password_hash: str) -> None:
@@ -110,9 +114,8 @@ async def set_password(session: Session, user_id: int, name: str, password_hash:
     await end_sessions(session, user_id)
 
 
-async def delete_user(session: Session, name_or_id: str | int) -> None:
-    await _alone(session)
-    user = await get_user(session, name_or_id)
+async def delete_user(session: Session, user: UserRecord) -> None:
+    """The user is locked."""
     if user.role is UserRole.ADMIN:
         await _keep_an_admin(session, user)
     session.changes_people = True
@@ -213,7 +216,7 @@ FROM users u
 """
 
 
-async def _select(session: Session, where: str, **values: object) -> list[UserRecord]:
+async def select_users(session: Session, where: str, **values: object) -> list[UserRecord]:
     return [
         UserRecord(
             row.id,

@@ -8,6 +8,7 @@ from datetime import datetime
 from rackwright.domain.errors import Invalid, NotFound
 from rackwright.domain.people import Principal, Scope, UserRole
 from rackwright.store.events import emit
+from rackwright.store.listing import Column, Filter, Listing
 from rackwright.store.session import Session
 
 TOKEN_PREFIX = "rw_"  # noqa: S105  # no secret: it marks what is one
@@ -92,19 +93,30 @@ async def mark_used(session: Session, token_id: int) -> None:
     )
 
 
-async def list_tokens(session: Session, user_id: int | None = None) -> list[TokenRecord]:
-    """Of one user, or of all."""
-    rows = await session.rows(
-        f"{_SELECT} WHERE CAST(:user_id AS bigint) IS NULL OR t.user_id = :user_id ORDER BY t.id", user_id=user_id
-    )
+TOKENS = Listing(
+    "tokens",
+    {
+        "id": Column("t.id", Filter.NUMBER, sort="bigint"),
+        "name": Column("t.name", sort="text"),
+        "scope": Column("t.scope", Filter.CHOICE, choices={scope.value: scope.value for scope in Scope}, sort="text"),
+        "created_at": Column("t.created_at", Filter.TIME, sort="timestamptz"),
+        "expires_at": Column("t.expires_at", Filter.TIME),
+    },
+    default="id",
+    id="t.id",
+)
+
+
+async def select_tokens(session: Session, where: str, **values: object) -> list[TokenRecord]:
+    rows = await session.rows(f"{_SELECT} {where}", **values)
     return [TokenRecord(**{**row._mapping, "scope": Scope(row.scope)}) for row in rows]
 
 
 async def get_token(session: Session, id: int) -> TokenRecord:
-    row = await session.row(f"{_SELECT} WHERE t.id = :id", id=id)
-    if row is None:
+    found = await select_tokens(session, "WHERE t.id = :id", id=id)
+    if not found:
         raise NotFound("token", id)
-    return TokenRecord(**{**row._mapping, "scope": Scope(row.scope)})
+    return found[0]
 
 
 async def revoke_token(session: Session, id: int) -> None:

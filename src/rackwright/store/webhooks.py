@@ -15,7 +15,7 @@ from sqlalchemy import Row
 from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.names import check_name
 from rackwright.store.events import Cursor, Event, EventFilter, emit, forgotten, newest, read_events
-from rackwright.store.listing import key_id
+from rackwright.store.listing import Column, Filter, Listing, key_id
 from rackwright.store.session import Session
 
 GIVE_UP = 15
@@ -89,15 +89,41 @@ async def create_webhook(
     return id, secret
 
 
-async def list_webhooks(session: Session) -> list[WebhookRecord]:
-    return [_record(row) for row in await session.rows(f"{_SELECT} ORDER BY name")]
+WEBHOOKS = Listing(
+    "webhooks",
+    {
+        "id": Column("id", Filter.NUMBER, sort="bigint"),
+        "name": Column("name", sort="text"),
+        "state": Column("state", Filter.CHOICE, choices={"active": "active", "stopped": "stopped"}, sort="text"),
+        "created_at": Column("created_at", Filter.TIME, sort="timestamptz"),
+    },
+    default="name",
+    id="id",
+)
+
+DELIVERIES = Listing(
+    "deliveries",
+    {
+        "id": Column("id", Filter.NUMBER, sort="bigint"),
+        "kind": Column("kind"),
+        "at": Column("at", Filter.TIME, sort="timestamptz"),
+    },
+    default="-id",
+    id="id",
+)
+
+
+async def select_webhooks(session: Session, where: str, **values: object) -> list[WebhookRecord]:
+    return [_record(row) for row in await session.rows(f"{_SELECT} {where}", **values)]
 
 
 async def get_webhook(session: Session, name_or_id: str | int) -> WebhookRecord:
-    row = await session.row(f"{_SELECT} WHERE name = :name OR id = :id", name=str(name_or_id), id=key_id(name_or_id))
-    if row is None:
+    found = await select_webhooks(
+        session, "WHERE name = :name OR id = :id", name=str(name_or_id), id=key_id(name_or_id)
+    )
+    if not found:
         raise NotFound("webhook", name_or_id)
-    return _record(row)
+    return found[0]
 
 
 async def open_secret(session: Session, hook_id: int) -> str:
@@ -105,28 +131,24 @@ async def open_secret(session: Session, hook_id: int) -> str:
     return str(session.store.vault.open(sealed))
 
 
-async def delete_webhook(session: Session, name_or_id: str) -> None:
-    hook = await get_webhook(session, name_or_id)
+async def delete_webhook(session: Session, hook: WebhookRecord) -> None:
     await session.run("DELETE FROM webhooks WHERE id = :id", id=hook.id)
     await emit(session, "webhook.deleted", hook.id, data={"name": hook.name})
 
 
-async def resume_webhook(session: Session, name_or_id: str) -> None:
+async def resume_webhook(session: Session, hook: WebhookRecord) -> None:
     """Go on where it was stopped, now."""
-    hook = await get_webhook(session, name_or_id)
     await session.run(
         "UPDATE webhooks SET state = 'active', failures = 0, not_before = NULL WHERE id = :id", id=hook.id
     )
     await emit(session, "webhook.resumed", hook.id, data={"name": hook.name})
 
 
-async def list_deliveries(session: Session, hook_id: int) -> list[Delivery]:
-    """The newest first."""
+async def select_deliveries(session: Session, where: str, **values: object) -> list[Delivery]:
     rows = await session.rows(
-        "SELECT id, kind, xid::text AS xid, event_id, attempt, status, error, milliseconds, at FROM webhook_deliveries"
-        " WHERE webhook_id = :id ORDER BY id DESC LIMIT :limit",
-        id=hook_id,
-        limit=KEPT,
+        "SELECT id, kind, xid::text AS xid, event_id, attempt, status, error, milliseconds, at"
+        f" FROM webhook_deliveries {where}",
+        **values,
     )
     return [
         Delivery(

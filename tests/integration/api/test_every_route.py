@@ -2,26 +2,28 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
-from tests.support.api import Site
+from tests.support.api import Site, ok
 
 from rackwright.api.app import create_app
 from rackwright.domain.people import UserRole
+from rackwright.store.machines import token_hash
 
 PUBLIC = {
     "GET /healthz",
-    "GET /boot.ipxe",
     "GET /boot/{machine}",
     "GET /boot/{machine}/secret",
     "GET /boot/{machine}/secret.cpio",
+    "GET /boot.ipxe",
     "GET /files/{image}/{file}",
     "POST /api/v2/nodes/register",
+    "POST /api/v2/sessions",
     "GET /assets/{name}",
     "GET /{place:path}",
-    "POST /api/v2/sessions",
 }
 """All that a stranger may ask. Whoever adds to it has thought about strangers."""
 
@@ -33,26 +35,39 @@ MACHINES = {
 }
 """What takes a machine's own token, or the secret of an install."""
 
-OWN = {
+
+PERSONAL = {
+    "DELETE /api/v2/sessions/current",
+    "DELETE /api/v2/sessions/{id}",
     "PUT /api/v2/me/password",
     "POST /api/v2/tokens",
     "DELETE /api/v2/tokens/{id}",
-    "DELETE /api/v2/sessions/current",
-    "DELETE /api/v2/sessions/{id}",
 }
-"""What everybody may change: one's own ways in."""
+"""What everybody may change, because it is their own: `test_people.py` shows that it is nobody else's."""
 
 FOR_ADMINISTRATORS = {
+    "PUT /api/v2/nodes/{node}/bmc",
     "GET /api/v2/users",
     "POST /api/v2/users",
     "GET /api/v2/users/{user}",
     "PATCH /api/v2/users/{user}",
     "DELETE /api/v2/users/{user}",
     "PUT /api/v2/users/{user}/password",
-    "DELETE /api/v2/users/{user}/grants/{deployment}",
-    "PUT /api/v2/nodes/{node}/bmc",
+    "GET /api/v2/webhooks",
+    "POST /api/v2/webhooks",
+    "GET /api/v2/webhooks/{webhook}",
+    "DELETE /api/v2/webhooks/{webhook}",
+    "GET /api/v2/webhooks/{webhook}/deliveries",
+    "POST /api/v2/webhooks/{webhook}/resume",
+    "POST /api/v2/webhooks/{webhook}/test",
 }
-"""What an operator may not do, and nobody but administrators even read."""
+"""What only administrators may even read."""
+
+FOR_ADMINISTRATORS_THERE = {
+    "PUT /api/v2/users/{user}/grants/{deployment}",
+    "DELETE /api/v2/users/{user}/grants/{deployment}",
+}
+"""What takes an administrator too, if only one of that deployment."""
 
 
 def walk(app: FastAPI) -> Iterator[tuple[str, str]]:
@@ -67,7 +82,8 @@ def walk(app: FastAPI) -> Iterator[tuple[str, str]]:
 ROUTES = sorted(set(walk(create_app(None))))
 GUARDED = [(method, path) for method, path in ROUTES if f"{method} {path}" not in PUBLIC]
 PEOPLES = [(method, path) for method, path in GUARDED if f"{method} {path}" not in MACHINES]
-WRITES = [(method, path) for method, path in PEOPLES if method != "GET" and f"{method} {path}" not in OWN]
+CHANGES = [(method, path) for method, path in PEOPLES if method not in ("GET", "HEAD")]
+WRITES = [(method, path) for method, path in CHANGES if f"{method} {path}" not in PERSONAL]
 
 
 def address(path: str) -> str:
@@ -77,7 +93,7 @@ def address(path: str) -> str:
 
 def test_the_walk_finds_the_routes() -> None:
     assert len(ROUTES) > 90
-    assert {f"{method} {path}" for method, path in ROUTES} >= PUBLIC | MACHINES
+    assert {f"{method} {path}" for method, path in ROUTES} >= PUBLIC | MACHINES | PERSONAL | FOR_ADMINISTRATORS
     assert len(WRITES) > 45
 
 
@@ -112,7 +128,7 @@ async def test_a_viewer_may_read_everything_and_change_nothing(site: Site) -> No
     assert changed == {}
     reads = [(method, path) for method, path in PEOPLES if method == "GET" and not path.endswith("/tail")]
     refused = {route for route, status in (await _statuses(site, reads, viewer)).items() if status in (401, 403)}
-    assert refused == {one for one in FOR_ADMINISTRATORS if one.startswith("GET")}
+    assert refused <= FOR_ADMINISTRATORS
 
 
 @pytest.mark.parametrize("role", [UserRole.OPERATOR, UserRole.ADMIN])
@@ -122,5 +138,144 @@ async def test_whoever_may_write_is_not_refused_for_who_he_is(site: Site, role: 
     routes = [route for route in WRITES if route != ("POST", "/api/v2/anneal/step")]
     found = await _statuses(site, routes, token)
     refused = {route for route, status in found.items() if status in (401, 403)}
-    assert refused == (set() if role is UserRole.ADMIN else {one for one in FOR_ADMINISTRATORS if "GET" not in one})
+    assert refused <= (set() if role is UserRole.ADMIN else FOR_ADMINISTRATORS | FOR_ADMINISTRATORS_THERE)
     assert all(status < 500 or status == 502 for status in found.values()), found
+
+
+async def test_a_machine_is_refused_everything_that_is_not_its_own(site: Site) -> None:
+    token = "a machine's token"
+    await site.server.store.change(
+        lambda session: session.run(
+            "UPDATE nodes SET token_hash = :hash WHERE id = (SELECT min(id) FROM nodes)", hash=token_hash(token)
+        )
+    )
+    found = await _statuses(site, PEOPLES, token)
+    assert {route: status for route, status in found.items() if status != 403} == {}
+    # Its own token is no install's secret: it is like one that is over.
+    own = await _statuses(site, [("GET", "/api/v2/install/config")], token)
+    assert own == {"GET /api/v2/install/config": 404}
+
+
+async def test_what_is_a_machines_is_not_a_persons(site: Site) -> None:
+    found = await _statuses(site, [tuple(route.split(" ")) for route in MACHINES], site.token)  # type: ignore[misc]
+    assert {route: status for route, status in found.items() if status not in (401, 404, 422)} == {}
+
+
+NODE = "n1.rack.example"
+
+BODIES: dict[str, dict[str, object]] = {
+    "POST /nodes": {"name": "n2.rack.example", "deployment": "web"},
+    "PATCH /nodes/{node}": {"description": "x"},
+    "POST /nodes/{node}/move": {"deployment": "web"},
+    "POST /nodes/{node}/power": {"action": "on"},
+    "POST /nodes/{node}/boot_device": {"device": "network"},
+    "POST /deployments": {"name": "below", "parent": "web"},
+    "PATCH /deployments/{deployment}": {"description": "x"},
+    "POST /deployments/{deployment}/rollback": {"snapshot": 1},
+    "POST /deployment_roles": {"deployment": "web", "role": "test-service"},
+    "PATCH /deployment_roles/{id}": {"data": {}},
+    "POST /node_roles": {"node": NODE, "role": "test-child", "deployment": "web"},
+    "PATCH /node_roles/{id}": {"data": {}},
+    "PUT /nodes/{node}/attribs/{attrib}": {"value": "x"},
+    "PUT /node_roles/{id}/attribs/{attrib}": {"value": "x"},
+    "PUT /deployments/{deployment}/attribs/{attrib}": {"value": "x"},
+    "POST /groups": {"category": "rack", "name": "r2"},
+    "PATCH /groups/{group}": {"description": "x"},
+    "POST /networks": {"name": "two", "category": "admin", "v4_subnet": "198.51.100.0/24"},
+    "PATCH /networks/{network}": {"description": "x"},
+    "POST /networks/{network}/ranges": {"name": "r", "first": "192.0.2.1", "last": "192.0.2.9"},
+    "POST /networks/{network}/routers": {"address": "192.0.2.254"},
+    "POST /networks/{network}/allocations": {"node": NODE, "address": "192.0.2.7"},
+    "PUT /anneal/cap": {"cap": 10},
+    "PUT /users/{user}/grants/{deployment}": {"role": "viewer"},
+}
+"""What would be right, so that it is not refused for what it says."""
+
+
+@dataclass(frozen=True)
+class Things:
+    """What is there to be changed, in deployment web."""
+
+    noderole: int
+    deployment_role: int
+
+    def address(self, path: str) -> str:
+        id = self.deployment_role if "/deployment_roles/" in path else self.noderole
+        known = {"node": NODE, "deployment": "web", "group": "rack:r1", "jig": "noop", "user": "admin", "id": str(id)}
+        known |= {"attrib": "test-node-hinted" if "/nodes/" in path else "test-parent-default", "address": "192.0.2.7"}
+        known |= {"network": "one", "range": "r"}
+        return "http://server" + re.sub(r"\{([^}]*)\}", lambda found: known.get(found[1], "1"), path)
+
+
+async def _things(site: Site) -> Things:
+    async with site.client() as admin:
+        for name in ("web", "mail"):
+            ok(await admin.post("/deployments", json={"name": name}), 201)
+        ok(await admin.post("/nodes", json={"name": NODE, "alive": True, "deployment": "web"}), 201)
+        ok(await admin.post("/groups", json={"category": "rack", "name": "r1"}), 201)
+        ok(await admin.post("/networks", json={"name": "one", "v4_subnet": "192.0.2.0/24"}), 201)
+        binding = {"node": NODE, "role": "test-child", "deployment": "web"}
+        created = ok(await admin.post("/node_roles", json=binding), 201)["created"]
+        [bound] = [one["id"] for one in created if one["role"] == "test-parent"]
+        [first, *_] = ok(await admin.get("/deployment_roles?deployment=web"))["items"]
+    return Things(bound, first["id"])
+
+
+async def _as_operator_of(site: Site, deployment: str, things: Things) -> dict[str, int]:
+    async with site.client() as admin:
+        ok(await admin.put(f"/users/{deployment}-op/grants/{deployment}", json={"role": "operator"}))
+    token = await site.token_named(f"{deployment}-op")
+    found = {}
+    async with site.client(token) as client:
+        for method, path in WRITES:
+            route = f"{method} {path}"
+            if route in FOR_ADMINISTRATORS or (deployment == "web" and method == "DELETE"):
+                continue  # what is deleted could not be asked for again
+            body = BODIES.get(route.replace("/api/v2", ""), None if method == "DELETE" else {})
+            found[route] = (await client.request(method, things.address(path), json=body)).status_code
+    return found
+
+
+async def test_the_operator_of_another_subtree_is_refused(site: Site) -> None:
+    things = await _things(site)
+    await site.token_of(UserRole.VIEWER, "mail-op")
+    before = await site.rack.everything()
+    found = await _as_operator_of(site, "mail", things)
+    assert len(found) > 40
+    let_by = {route: status for route, status in found.items() if status not in (403, 404, 422)}
+    assert let_by == {}
+    missed = {route for route, status in found.items() if status != 403}
+    assert missed <= NOT_THERE, "asked for what is there, with what is right"
+    unchanged = {table: rows for table, rows in (await site.rack.everything()).items() if table != "events"}
+    assert unchanged == {table: rows for table, rows in before.items() if table != "events"}
+
+
+NOT_THERE = {"POST /api/v2/runs/{id}/cancel"}
+"""What has no object in this test, so that there is nothing to be refused."""
+
+
+async def test_the_operator_of_the_subtree_itself_is_not_refused_there(site: Site) -> None:
+    things = await _things(site)
+    await site.token_of(UserRole.VIEWER, "web-op")
+    found = await _as_operator_of(site, "web", things)
+    refused = {route for route, status in found.items() if status in (401, 403)}
+    assert refused == FOR_THE_WHOLE
+    assert "POST /api/v2/node_roles" not in refused
+
+
+FOR_THE_WHOLE = {
+    "PATCH /api/v2/groups/{group}",
+    "PATCH /api/v2/networks/{network}",
+    "PATCH /api/v2/networks/{network}/ranges/{range}",
+    "POST /api/v2/anneal/step",
+    "POST /api/v2/groups",
+    "POST /api/v2/hook_calls/{id}/retry",
+    "POST /api/v2/jigs/{jig}/activate",
+    "POST /api/v2/jigs/{jig}/deactivate",
+    "POST /api/v2/networks",
+    "POST /api/v2/networks/{network}/ranges",
+    "POST /api/v2/networks/{network}/routers",
+    "PUT /api/v2/anneal/cap",
+    "PUT /api/v2/users/{user}/grants/{deployment}",
+}
+"""What concerns every deployment: an operator of one alone may not."""
