@@ -25,7 +25,6 @@ from rackwright.mesh.settings import default_folder
 
 MODES = ("ansible", "justdoit", "genius")
 COLOURS = {"done": "green", "failed": "red", "refused": "red", "lost": "magenta", "changed": "yellow", "blocked": "red"}
-SECONDS_BETWEEN_WORDS = 15
 
 
 def add_verbs(app: typer.Typer) -> None:
@@ -236,6 +235,8 @@ def _show(answers: Iterable[dict[str, Any]], as_json: bool) -> int:
     ended: dict[str, str] = {}
     try:
         for told in answers:
+            if told.get("event", {}).get("kind") == "still_here":
+                continue
             if as_json:
                 print(json.dumps(told), flush=True)
             if "run" in told:

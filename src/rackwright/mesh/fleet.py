@@ -110,7 +110,7 @@ class Fleet:
             self.wait_for_agent(server)
         return process.pid
 
-    def wait_for_agent(self, server: str, seconds: float = 20.0) -> None:
+    def wait_for_agent(self, server: str, seconds: float = 60.0) -> None:
         def answers() -> bool:
             process = self._processes.get(server)
             if process is not None and process.poll() is not None:

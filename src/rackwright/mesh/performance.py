@@ -50,6 +50,7 @@ class Performance:
         self.why = ""
         self._events: list[dict[str, Any]] = []
         self._number = 0
+        self._flushing = asyncio.Lock()
         self._slots: dict[str, str] = {}
         self._asked: set[asyncio.Task[None]] = set()
         self._process: asyncio.subprocess.Process | None = None
@@ -140,14 +141,19 @@ class Performance:
             await self._flush()
 
     async def _flush(self) -> None:
-        events, self._events = self._events, []
-        ended = {(one["state"]["id"], one["state"]["name"]) for one in events if one["kind"] == "state"}
-        # That it started is news only while it runs.
-        kept = [one for one in events if one["kind"] != "start" or (one["id"], one["name"]) not in ended]
-        keyed = []
-        for event in kept:
-            self._number += 1
-            keyed.append((state_key(self.request.id, self.agent.name, self._number), json.dumps(event).encode()))
+        """Publish what there is. One at a time: whoever comes second waits until the first has published."""
+        async with self._flushing:
+            events, self._events = self._events, []
+            ended = {(one["state"]["id"], one["state"]["name"]) for one in events if one["kind"] == "state"}
+            # That it started is news only while it runs.
+            kept = [one for one in events if one["kind"] != "start" or (one["id"], one["name"]) not in ended]
+            await self._publish([self._keyed(event) for event in kept])
+
+    def _keyed(self, event: dict[str, Any]) -> tuple[str, bytes]:
+        self._number += 1
+        return state_key(self.request.id, self.agent.name, self._number), json.dumps(event).encode()
+
+    async def _publish(self, keyed: list[tuple[str, bytes]]) -> None:
         while keyed:
             try:
                 await self.store.publish(self.held, keyed)

@@ -6,6 +6,7 @@ are `conductor.py`.
 """
 
 import enum
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -159,11 +160,14 @@ class Takeover:
         return Add(chosen.server, f"{len(voters)} of {self.count}")
 
     def _choose(self, view: View, without: str) -> Candidate | None:
-        """Fewest roles, then a failure domain where no datastore is yet, then by name; who failed lately comes last."""
+        """Fewest roles, then a failure domain where no datastore is yet, then by name.
+
+        Who failed lately comes last, and of those the one that failed first: so all of them are tried in turn.
+        """
         used = {domain for server, domain in view.domains.items() if domain and server != without}
 
-        def rank(candidate: Candidate) -> tuple[bool, int, bool, str]:
-            failed = candidate.server in self._failed
+        def rank(candidate: Candidate) -> tuple[float, int, bool, str]:
+            failed = self._failed.get(candidate.server, -math.inf)
             return failed, candidate.roles, candidate.domain in used, candidate.server
 
         return min((one for one in view.candidates if one.server != without), key=rank, default=None)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from rackwright.mesh.agent import Agent
 
 AGAIN_SECONDS = 1.0
-LEASE_SECONDS = 10
+LEASE_SECONDS = 15
+"""How long a target may be silent before its task is given up as lost."""
 CLOCK_SECONDS = 300
 """How far the clock of whoever signed may be ahead of ours."""
 

@@ -141,6 +141,16 @@ def test_who_failed_is_tried_again_when_nobody_else_is_left() -> None:
     assert takeover.decide(62, View(voices(WELL, WELL), FREE[:1])) == Add("s4", "2 of 3")
 
 
+def test_of_those_that_failed_the_one_that_failed_first_is_tried_first() -> None:
+    takeover = machine()
+    for start, server in ((0, "s4"), (10, "s5")):
+        after(takeover, View((*voices(WELL, WELL), Voice(9, server, DOUBTFUL, learner=True)), ()), start, start + 61)
+        takeover.decide(start + 62, View(voices(WELL, WELL), ()))
+    assert takeover.decide(80, View(voices(WELL, WELL), FREE)) == Add("s4", "2 of 3")
+    after(takeover, View((*voices(WELL, WELL), Voice(9, "s4", DOUBTFUL, learner=True)), ()), 81, 143)
+    assert takeover.decide(144, View(voices(WELL, WELL), FREE)) == Add("s5", "2 of 3")
+
+
 @pytest.mark.parametrize(
     ("candidates", "chosen"),
     [
