@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from rackwright.home import default_home
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 INSIDE = ("-m", "rackwright.lab.inside")
+GOING_SECONDS = 120.0
 NEEDED = ("unshare", "setpriv", "ip")
 
 
@@ -75,15 +77,18 @@ def down() -> None:
     if lab is None:
         print("No lab is up.")
         return
-    os.kill(lab["pid"], signal.SIGTERM)
-    with contextlib.suppress(ProcessLookupError):
-        fd = os.pidfd_open(lab["pid"])
-        try:
-            import select
-
-            select.select([fd], [], [], 30)
-        finally:
-            os.close(fd)
+    try:
+        process = os.pidfd_open(lab["pid"])
+    except ProcessLookupError:
+        print("No lab is up.")
+        return
+    try:
+        signal.pidfd_send_signal(process, signal.SIGTERM)
+        gone, _, _ = select.select([process], [], [], GOING_SECONDS)
+    finally:
+        os.close(process)
+    if not gone:
+        _fail(f"The lab is still there after {GOING_SECONDS:g} s. Kill process {lab['pid']}: all of it goes with it.")
     print("The lab is gone.")
 
 
@@ -138,17 +143,19 @@ async def _keep(folder: Path, wanted: dict[str, Any], port: int) -> int:
     lab = await asyncio.create_subprocess_exec(
         *("setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--pid", "--mount", "--fork", "--kill-child"),
         *("--mount-proc", sys.executable, *INSIDE, str(folder), json.dumps(wanted)),
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.PIPE,
+        # Ctrl-C is for us alone: the lab's database and machines would take it for themselves.
+        start_new_session=True,
     )
+    assert lab.stdin is not None
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, lab.terminate)
+        asyncio.get_running_loop().add_signal_handler(number, lab.stdin.close)
     server = await asyncio.start_server(lambda reader, writer: _relay(folder, reader, writer), "127.0.0.1", port)
     async with server:
         print(f"The lab's server: http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         print(f"Its admin's token: {folder / 'home' / 'admin-token'}. Ctrl-C ends the lab.")
         sys.stdout.flush()
-        status = await lab.wait()
-    return 0 if status in (0, -signal.SIGTERM, 128 + signal.SIGTERM) else 1
+        return await lab.wait()
 
 
 async def _relay(folder: Path, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

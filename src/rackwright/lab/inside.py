@@ -1,6 +1,7 @@
 """The lab itself, as the first process of its namespaces: `python -m rackwright.lab.inside FOLDER JSON`.
 
-The only ways in are files of FOLDER: a socket `api` to the server, and a socket `serial` a machine.
+The only ways in are files of FOLDER: a socket `api` to the server, and a socket `serial` a machine. It lives until its
+standard input ends.
 """
 
 import asyncio
@@ -45,9 +46,15 @@ def main() -> int:
     logging.basicConfig(level=logging.WARNING)
     loop = asyncio.new_event_loop()
     life = loop.create_task(live(Path(sys.argv[1]), json.loads(sys.argv[2])))
-    # The first process of a PID namespace is deaf to signals that it does not handle.
+
+    def end() -> None:
+        loop.remove_reader(sys.stdin.fileno())
+        life.cancel()
+
+    # Signals do not get here: `unshare` ignores them and passes none on. The end of standard input does.
+    loop.add_reader(sys.stdin.fileno(), end)
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, life.cancel)
+        loop.add_signal_handler(number, lambda: None)
     try:
         loop.run_until_complete(life)
     except asyncio.CancelledError:
