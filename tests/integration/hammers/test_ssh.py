@@ -1,0 +1,105 @@
+"""The SSH hammer and probe against a real SSH server of loopback, which runs what only looks, and notes the rest."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import asyncssh
+import pytest
+
+from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power
+from rackwright.hammers.ssh import LOOK, SshHammer
+from rackwright.jigs.ssh import Connections, HostKeyWatch, Target
+
+NODE = HammerNode(1, "n1.example", {})
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+@dataclass
+class Machine:
+    """What was asked of it, and how it is reached."""
+
+    target: Target
+    asked: list[str] = field(default_factory=list)
+    differed: list[str] = field(default_factory=list)
+
+    async def reached(self, node_id: int) -> Target:
+        return self.target
+
+
+async def _ignore(node_id: int, key: str) -> None:
+    raise AssertionError("a pinned key is never pinned anew")
+
+
+@pytest.fixture
+async def machine() -> AsyncIterator[tuple[Machine, SshHammer]]:
+    server_key, host_key = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
+    made = Machine(Target("127.0.0.1"))
+
+    async def handle(process: asyncssh.SSHServerProcess[str]) -> None:
+        command = process.command or ""
+        made.asked.append(command)
+        if "reboot" in command or "poweroff" in command:
+            process.exit(0)
+            return
+        here = await asyncio.create_subprocess_shell(command, stdout=asyncio.subprocess.PIPE)
+        said, _ = await here.communicate()
+        process.stdout.write(said.decode())
+        process.exit(here.returncode or 0)
+
+    async def differs(node_id: int, key: str) -> None:
+        made.differed.append(key)
+
+    listener = await asyncssh.listen(
+        "127.0.0.1",
+        0,
+        server_host_keys=[host_key],
+        authorized_client_keys=asyncssh.import_authorized_keys(server_key.export_public_key().decode()),
+        process_factory=handle,
+    )
+    pinned = host_key.export_public_key().decode().strip()
+    made.target = Target("127.0.0.1", port=listener.get_port(), host_key=pinned)
+    connections = Connections(server_key, HostKeyWatch(_ignore, differs))
+    try:
+        yield made, SshHammer(connections, made.reached)
+    finally:
+        await connections.close()
+        listener.close()
+        await listener.wait_closed()
+
+
+async def test_a_look_finds_the_boot_id_and_the_root_device(machine: tuple[Machine, SshHammer]) -> None:
+    made, hammer = machine
+    seen = await hammer.look(NODE)
+    assert seen.boot_id == BOOT_ID
+    assert seen.root_device
+    assert await hammer.status(NODE) is Power.ON
+    assert LOOK.split(";")[0] in made.asked[0]
+
+
+async def test_a_restart_is_asked_for_and_what_follows_connects_anew(machine: tuple[Machine, SshHammer]) -> None:
+    made, hammer = machine
+    await hammer.boot_device(NODE, BootDevice.NETWORK)
+    await hammer.reset(NODE)
+    await hammer.off(NODE)
+    assert ["reboot" in one or "poweroff" in one for one in made.asked] == [True, True]
+    assert (await hammer.look(NODE)).boot_id
+
+
+async def test_another_host_key_is_told_and_nothing_is_sent(machine: tuple[Machine, SshHammer]) -> None:
+    made, hammer = machine
+    other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode().strip()
+    made.target = Target("127.0.0.1", port=made.target.port, host_key=other)
+    with pytest.raises(HammerFailed, match="is pinned"):
+        await hammer.look(NODE)
+    assert made.asked == []
+    assert len(made.differed) == 1
+
+
+async def test_a_machine_that_does_not_answer_cannot_be_switched_on(machine: tuple[Machine, SshHammer]) -> None:
+    made, hammer = machine
+    made.target = Target("127.0.0.1", port=1, host_key=made.target.host_key)
+    assert await hammer.status(NODE) is Power.UNKNOWN
+    with pytest.raises(HammerFailed, match="no controller"):
+        await hammer.on(NODE)
