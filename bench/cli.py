@@ -1,6 +1,6 @@
 """How long it takes until a command has started: every noun's --help, beside `rackwright --help` itself.
 
-The best of several starts of each, as a process of its own: what a person waits for before anything is asked of a server.
+The best of several starts of each, as a process of its own: what a person waits for before a server is asked.
 """
 
 import argparse
