@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ import graph
 from rackwright.api.app import create_app
 from rackwright.api.serve import TOKEN_FILE, Options, listening, running
 from rackwright.store import nodes
+from rackwright.store.barclamps import import_barclamps
 from rackwright.store.listing import Wanted, page_sql
 from rackwright.store.session import Store
 from report import at_least, at_most, emit
@@ -64,7 +66,8 @@ def bare_app(store: Store) -> FastAPI:
 async def serve(home: Path) -> None:
     """Both, on two ports, until standard input ends; commands on it: how many nodes there are to be."""
     async with running(Options(home, manual=True)) as server, contextlib.AsyncExitStack() as stack:
-        await graph.fill(server.store, 10, LENGTH)
+        roles = replace(graph.chain(LENGTH), jigs=())  # the server has the jig noop already
+        await server.store.change(lambda session: import_barclamps(session, [roles]), graph=True)
         ports = [
             int((await stack.enter_async_context(listening(app))).rpartition(":")[2])
             for app in (create_app(server), bare_app(server.store))

@@ -1,10 +1,11 @@
 """How objects and lists are answered: the bytes, the tag, `?fields=`, and one envelope for every list."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Generic, TypeVar
 
 from fastapi import Depends, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import to_json
 
 from rackwright.api.etags import header
 from rackwright.domain.errors import Invalid
@@ -32,7 +33,7 @@ class Page(BaseModel, Generic[T]):
     next: str | None = Field(None, description="The cursor of the next page; null: this is the last.")
 
 
-def _fields(
+async def _fields(
     fields: Annotated[
         str | None,
         Query(description="Only these properties of each object, separated by commas.", examples=["id,name,state"]),
@@ -69,12 +70,17 @@ def answer(
 
 
 def answer_page(
-    model: type[BaseModel], items: Iterable[BaseModel], next: str | None, fields: frozenset[str] | None
+    model: type[BaseModel],
+    items: Sequence[BaseModel | Mapping[str, object]],
+    next: str | None,
+    fields: frozenset[str] | None,
 ) -> Response:
+    """A page of objects, or of the plain values that `model` describes: long lists are not made into objects first."""
     include = _checked(fields, model)
-    listed = ",".join([item.model_dump_json(include=include) for item in items])
-    end = "null" if next is None else f'"{next}"'
-    return Response(f'{{"items":[{listed}],"next":{end}}}', media_type=MEDIA_TYPE)
+    if include is not None:
+        plain = (item.model_dump() if isinstance(item, BaseModel) else item for item in items)
+        items = [{name: value for name, value in item.items() if name in include} for item in plain]
+    return Response(to_json({"items": items, "next": next}), media_type=MEDIA_TYPE)
 
 
 def answer_list(items: Sequence[BaseModel]) -> Response:

@@ -6,8 +6,9 @@ carry it too, and in the header ETag.
 """
 
 import hashlib
-import json
 import re
+
+from pydantic_core import to_json
 
 from rackwright.api.problems import Stale
 from rackwright.domain.errors import Invalid
@@ -17,8 +18,8 @@ _TAG = re.compile(r'\s*(?:W/)?("[\x21\x23-\x7e]*"|[\x21\x23-\x2b\x2d-\x7e]+)\s*'
 
 def tag(*values: object) -> str:
     """The tag of an object that is made of these values."""
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+    # What comes from the database has its keys in one order already.
+    return hashlib.blake2b(to_json(values), digest_size=12).hexdigest()
 
 
 def header(etag: str) -> str:

@@ -121,7 +121,7 @@ class BoundOut(BaseModel):
 async def list_node_roles(caller: Reader, asked: Annotated[Asked, Depends(parameters(NODE_ROLES))]) -> Response:
     """All noderoles, or those that fit. Sorted by `cohort` they come in the order in which they can run."""
     async with caller.server.store.read() as session:
-        return await page(session, asked, select_views, NodeRoleOut, NodeRoleOut.of)
+        return await page(session, asked, select_views, NodeRoleOut, _common)
 
 
 @router.post("", status_code=201, response_model=BoundOut)

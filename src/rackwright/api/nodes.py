@@ -1,9 +1,10 @@
 """/api/v2/nodes"""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import Row
 
 from rackwright.api.answers import Fields, Page, Resource, answer
 from rackwright.api.context import Reader, Writer
@@ -13,7 +14,7 @@ from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.patching import patch_body, read_patch
 from rackwright.api.types import JsonMap, Key, Line, Mac, NodeName, Uuid, shown
 from rackwright.api.writing import Editing, Posting, write
-from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.states import NodeRoleState
 from rackwright.store import nodes as stored
 from rackwright.store.deployments import SYSTEM, get_deployment
 from rackwright.store.machines import accept
@@ -100,7 +101,10 @@ class NodeDetail(NodeOut):
         return cls.model_validate({**_common(node), "discovery": shown(node.discovery)})
 
 
-def _common(node: NodeRecord) -> JsonObject:
+_LABELS = {int(state): state.label for state in NodeRoleState}
+
+
+def _common(node: NodeRecord | Row[Any]) -> dict[str, object]:
     return {
         "etag": _tag(node),
         "id": node.id,
@@ -117,7 +121,7 @@ def _common(node: NodeRecord) -> JsonObject:
         "boot_id": node.boot_id,
         "macs": [*node.macs],
         "uuid": node.uuid,
-        "state": node.state.label,
+        "state": _LABELS[max(node.states, default=0)],  # as `worst` says: the highest
         "hint": shown(node.hint),
         "quirks": [*node.quirks],
         "stay_on": node.stay_on,
@@ -125,7 +129,7 @@ def _common(node: NodeRecord) -> JsonObject:
     }
 
 
-def _tag(node: NodeRecord) -> str:
+def _tag(node: NodeRecord | Row[Any]) -> str:
     told = (node.name, node.description, node.available, node.deployment_id, node.stay_on, node.hint)
     return tag(node.id, *told, node.quirks, node.macs, node.uuid, node.groups)
 
@@ -134,7 +138,7 @@ def _tag(node: NodeRecord) -> str:
 async def list_nodes(caller: Reader, asked: Annotated[Asked, Depends(parameters(NODES))]) -> Response:
     """All nodes, or those that fit. What machines found out about themselves is only in the single node."""
     async with caller.server.store.read() as session:
-        return await page(session, asked, select_listed, NodeOut, NodeOut.of)
+        return await page(session, asked, select_listed, NodeOut, _common)
 
 
 @router.post("", status_code=201, response_model=NodeDetail)

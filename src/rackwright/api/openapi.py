@@ -8,8 +8,9 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
+from fastapi.routing import APIRoute, iter_route_contexts
 
+from rackwright.api.paging import ListDependency
 from rackwright.api.patching import JSON_PATCH_SCHEMA
 from rackwright.api.problems import MEDIA_TYPE, URN, Fault, Problem
 
@@ -83,10 +84,23 @@ def document(app: FastAPI) -> dict[str, Any]:
     made["components"]["responses"] = {
         name: _refusal(int(status), kind, detail) for status, (name, kind, detail) in _REFUSALS.items()
     }
+    _declare_lists(app, made)
     for path, method, operation in _operations(made):
         _declare_refusals(path, method, operation)
         _declare_headers(operation, schemas)
     return made
+
+
+def _declare_lists(app: FastAPI, made: dict[str, Any]) -> None:
+    """The parameters of lists, which the framework does not see."""
+    for route in iter_route_contexts(app.routes):
+        original = route.original_route
+        if not isinstance(original, APIRoute) or not original.include_in_schema:
+            continue
+        for dependency in original.dependant.dependencies:
+            if isinstance(dependency.call, ListDependency):
+                parameters = made["paths"][route.path]["get"].setdefault("parameters", [])
+                parameters.extend(dependency.call.documented())
 
 
 def _refusal(status: int, kind: str, detail: str) -> dict[str, Any]:

@@ -2,15 +2,15 @@
 
 import base64
 import binascii
-import inspect
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_origin
 
-from fastapi import Query, Request, Response
-from pydantic import BaseModel
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field, ValidationError, create_model
 
 from rackwright.api.answers import answer_page
 from rackwright.domain.errors import Invalid
@@ -18,8 +18,8 @@ from rackwright.store.listing import MOST, Column, Filter, Listing, Wanted, chec
 from rackwright.store.session import Session
 
 R = TypeVar("R")
-RESERVED = ("sort", "limit", "cursor", "fields")
-Number = Annotated[int, Query(ge=-(2**63), le=2**63 - 1)]
+LIMIT = 100
+Number = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 
 
 @dataclass(frozen=True)
@@ -31,84 +31,103 @@ class Asked:
     fields: frozenset[str] | None
 
 
-def parameters(listing: Listing, **fixed: str) -> Callable[..., Asked]:
-    """The dependency that takes a list's parameters from the query. What the list does not know is refused: a filter
-    with a typing error must not look like one that lets everything through."""
-    filters = _filters(listing)
-    names = {*filters, *RESERVED, *fixed}
+class ListDependency:
+    """Takes a list's parameters from the query, all in one look. What the list does not know is refused: a filter with
+    a typing error must not look like one that lets everything through.
 
-    def asked(request: Request, **given: Any) -> Asked:
-        unknown = sorted(request.query_params.keys() - names)
+    The framework would take each of some twenty parameters for itself, which costs more than the query for a page.
+    """
+
+    def __init__(self, listing: Listing) -> None:
+        self._listing = listing
+        fields = {**_filters(listing), **_common(listing)}
+        self._repeated = frozenset(name for name, (type_, _) in fields.items() if _repeats(type_))
+        self._model: type[BaseModel] = create_model(f"{listing.name}_query", **fields)  # type: ignore[call-overload]
+
+    async def __call__(self, request: Request) -> Asked:
+        listing, query = self._listing, request.query_params
+        unknown = sorted(query.keys() - self._model.model_fields.keys())
         if unknown:
-            raise Invalid(f"{listing.name} have no filter {unknown[0][:80]!r}. There are: {', '.join(sorted(names))}.")
-        fields = given.pop("fields")
-        sort, limit, cursor = given.pop("sort"), given.pop("limit"), given.pop("cursor")
+            there = ", ".join(sorted(self._model.model_fields))
+            raise Invalid(f"{listing.name} have no filter {unknown[0][:80]!r}. There are: {there}.")
+        try:
+            found = self._model.model_validate(
+                {name: query.getlist(name) if name in self._repeated else query[name] for name in query}
+            )
+        except ValidationError as wrong:
+            errors = [{**one, "loc": ("query", *one["loc"])} for one in wrong.errors(include_url=False)]
+            raise RequestValidationError(errors) from None
+        given = {name: getattr(found, name) for name in found.model_fields_set}
+        sort, limit = given.pop("sort", listing.default), given.pop("limit", LIMIT)
+        cursor, fields = given.pop("cursor", None), given.pop("fields", None)
         return Asked(
             listing,
             Wanted(
                 sort,
                 limit,
                 None if cursor is None else _after(listing, sort, cursor),
-                {
-                    name: value if isinstance(value, list) else [value]
-                    for name, value in given.items()
-                    if value is not None
-                },
+                {name: value if isinstance(value, list) else [value] for name, value in given.items()},
             ),
             None if fields is None else frozenset(name.strip() for name in fields.split(",")),
         )
 
-    asked.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request),
-            *(
-                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-                for name, (annotation, default) in {**filters, **_common(listing)}.items()
-            ),
-        ]
-    )
-    return asked
+    def documented(self) -> list[dict[str, Any]]:
+        """The parameters as OpenAPI has them."""
+        found = []
+        for name, schema in self._model.model_json_schema()["properties"].items():
+            schema.pop("title", None)
+            if schema.get("default") is None:
+                schema.pop("default", None)
+            says = schema.pop("description", "")
+            found.append({"name": name, "in": "query", "required": False, "description": says, "schema": schema})
+        return found
 
 
-def _common(listing: Listing) -> dict[str, tuple[Any, Any]]:
+def _repeats(type_: Any) -> bool:
+    origin: object = get_origin(type_)
+    return origin is list
+
+
+def parameters(listing: Listing) -> ListDependency:
+    """The dependency of a route that lists."""
+    return ListDependency(listing)
+
+
+Fields = dict[str, tuple[Any, Any]]
+
+
+def _common(listing: Listing) -> Fields:
     sorts = tuple(way + name for name in listing.sorts for way in ("", "-"))
     return {
         "sort": (
-            Annotated[Literal[sorts], Query(description="What to sort by; with - in front the last comes first.")],
-            listing.default,
+            Literal[sorts],
+            Field(listing.default, description="What to sort by; with - in front the last comes first."),
         ),
-        "limit": (Annotated[int, Query(ge=1, le=MOST, description="How many at most.")], 100),
-        "cursor": (Annotated[str | None, Query(max_length=2000, description="`next` of the page before.")], None),
-        "fields": (
-            Annotated[str | None, Query(description="Only these properties of each, separated by commas.")],
-            None,
-        ),
+        "limit": (int, Field(LIMIT, ge=1, le=MOST, description="How many at most.")),
+        "cursor": (str, Field(None, max_length=2000, description="`next` of the page before.")),
+        "fields": (str, Field(None, description="Only these properties of each, separated by commas.")),
     }
 
 
-def _filters(listing: Listing) -> dict[str, tuple[Any, Any]]:
-    found: dict[str, tuple[Any, Any]] = {}
+def _filters(listing: Listing) -> Fields:
+    found: Fields = {}
     for name, column in listing.columns.items():
+        says = column.says or name.replace("_", " ").capitalize()
         if column.filter is Filter.TIME:
             for end in ("after", "before"):
-                says = f"{column.says or name.replace('_', ' ').capitalize()}: {end} this."
-                found[f"{name}_{end}"] = (Annotated[datetime | None, Query(description=says)], None)
+                found[f"{name}_{end}"] = (datetime, Field(None, description=f"{says}: {end} this."))
+        elif column.filter is Filter.FLAG:
+            found[name] = (bool, Field(None, description=f"{says}: {column.filter.value}."))
         elif column.filter is not Filter.NONE:
-            found[name] = (_annotation(name, column), None)
+            field = Field(None, description=f"{says}: {column.filter.value}.", max_length=100)
+            found[name] = (list[_type(column)], field)  # type: ignore[misc]
     return found
 
 
-def _annotation(name: str, column: Column) -> Any:
-    says = f"{column.says or name.replace('_', ' ').capitalize()}: {column.filter.value}."
-    type_: Any = str
-    match column.filter:
-        case Filter.FLAG:
-            return Annotated[bool | None, Query(description=says)]
-        case Filter.NUMBER:
-            type_ = Number
-        case Filter.CHOICE:
-            type_ = Literal[tuple(column.choices)]
-    return Annotated[list[type_] | None, Query(description=says, max_length=100)]
+def _type(column: Column) -> Any:
+    if column.filter is Filter.NUMBER:
+        return Number
+    return Literal[tuple(column.choices)] if column.filter is Filter.CHOICE else str
 
 
 def _after(listing: Listing, sort: str, cursor: str) -> tuple[object, int]:
@@ -134,7 +153,7 @@ async def page(
     asked: Asked,
     select: Callable[..., Awaitable[Sequence[R]]],
     model: type[BaseModel],
-    shown: Callable[[R], BaseModel],
+    shown: Callable[[R], BaseModel | Mapping[str, object]],
     *more: str,
     **values: object,
 ) -> Response:
@@ -145,4 +164,4 @@ async def page(
     if len(found) > asked.wanted.limit:
         found = found[: asked.wanted.limit]
         next = _cursor(asked.wanted.sort, key_of(asked.listing, asked.wanted, found[-1]))
-    return answer_page(model, map(shown, found), next, asked.fields)
+    return answer_page(model, [shown(one) for one in found], next, asked.fields)

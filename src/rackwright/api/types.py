@@ -47,7 +47,7 @@ Uuid = Annotated[str, AfterValidator(_saying(check_uuid)), Field(max_length=64, 
 
 def shown(values: JsonObject) -> JsonObject:
     """Data as people may see it: secrets masked."""
-    return {key: masked(value) for key, value in values.items()}
+    return {key: masked(value) for key, value in values.items()} if values else values
 
 
 Id = Annotated[int, Path(ge=1, le=2**63 - 1)]

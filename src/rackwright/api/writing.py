@@ -50,7 +50,7 @@ class Terms:
         check_if_match(self.seen, current.etag, what)
 
 
-def _editing(if_match: IfMatch = None) -> Terms:
+async def _editing(if_match: IfMatch = None) -> Terms:
     return Terms(None if if_match is None else parse_if_match(if_match))
 
 

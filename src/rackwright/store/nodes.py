@@ -2,8 +2,10 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from psycopg.types.json import Jsonb
+from sqlalchemy import Row
 
 from rackwright.domain.catalogue import Flag, Json, JsonObject
 from rackwright.domain.errors import Conflict, Invalid, NotFound, Rule
@@ -93,7 +95,7 @@ NODES = Listing(
             Filter.CHOICE,
             choices={state.label: int(state) for state in NodeRoleState},
             sort="smallint",
-            key=lambda node: int(node.state),
+            key=lambda node: max(node.states, default=0),
             says="The worst state of its noderoles",
         ),
         "alive": Column("n.alive", Filter.FLAG, sort="boolean"),
@@ -117,9 +119,9 @@ NODES = Listing(
 )
 
 
-async def select_listed(session: Session, where: str, **values: object) -> list[NodeRecord]:
-    """As `select_nodes`, without what machines found out about themselves."""
-    return [NodeRecord(**row._mapping) for row in await session.rows(f"{_SELECT_LISTED} {where}", **values)]
+async def select_listed(session: Session, where: str, **values: object) -> Sequence[Row[Any]]:
+    """As `select_nodes`, but as rows, for long lists, and without what machines found out about themselves."""
+    return await session.rows(f"{_SELECT_LISTED} {where}", **values)
 
 
 async def lock_node(session: Session, name_or_id: str | int) -> NodeRecord:

@@ -3,6 +3,7 @@ once with success, then with whatever the document allows and with what it does 
 """
 
 import base64
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -106,7 +107,7 @@ def test_every_operation_succeeds_once_and_every_answer_is_as_declared(
     started_url: str, tmp_path: Path, capsys: Any
 ) -> None:
     with running(tmp_path, started_url) as (portal, site, address):
-        document = schemathesis.openapi.from_dict(site.app.openapi())
+        document = schemathesis.openapi.from_dict(_signed(site.app.openapi()))
         operations = {one.definition.raw["operationId"]: one for one in _operations(document)}
         client = Client(address, (tmp_path / TOKEN_FILE).read_text().strip(), operations)
         _machines(client, portal, site, tmp_path)
@@ -124,6 +125,15 @@ def test_every_operation_succeeds_once_and_every_answer_is_as_declared(
             sys.stdout.write(f"\n{told}: {dict(sorted(client.statuses.items()))}\n")
         assert client.wrong == []
         assert client.strangers <= NOT_BY_TOKEN
+
+
+def _signed(document: dict[str, Any]) -> dict[str, Any]:
+    """The document without what it says of tokens: every request has a good one here, and never one made up."""
+    copy: dict[str, Any] = json.loads(json.dumps(document))
+    for methods in copy["paths"].values():
+        for operation in methods.values():
+            operation.pop("security", None)
+    return copy
 
 
 def _operations(document: schemathesis.BaseSchema) -> Iterator[APIOperation[Any, Any, Any, Any]]:
