@@ -14,9 +14,11 @@ from rackwright.api import (
     events,
     graph,
     groups,
+    health,
     hook_calls,
     machines,
     me,
+    metrics,
     networks,
     node_roles,
     nodes,
@@ -34,7 +36,9 @@ from rackwright.api.bodies import Bodies
 from rackwright.api.context import Server
 from rackwright.api.doorkeeper import Doorkeeper
 from rackwright.api.feed import Feed
+from rackwright.api.health import Readiness
 from rackwright.api.limits import Bucket
+from rackwright.api.metrics import Measured, Meters
 from rackwright.api.trace import Traced
 from rackwright.api.ui import add_page
 
@@ -61,15 +65,19 @@ def create_app(server: Server | None) -> FastAPI:
     app.state.server = server
     app.state.public_bucket = Bucket(rate=50, burst=500)
     app.state.refusals = Bucket(rate=1, burst=30)
+    app.state.meters = Meters()
+    app.state.readiness = Readiness()
     if server is not None:
         app.state.doors = Doorkeeper(server.store, server.policy.sessions)
         app.state.feed = Feed(server.store)
     for module in MODULES:
         app.include_router(module.router, prefix=PREFIX)
     app.include_router(boot.router)
-    app.get("/healthz", include_in_schema=False)(healthz)
+    app.include_router(health.router)
+    app.include_router(metrics.router)
     add_page(app)
     app.add_middleware(Bodies)
+    app.add_middleware(Measured, meters=app.state.meters, prefix=PREFIX)
     app.add_middleware(Traced)
     problems.install(app)
     openapi.install(app)
@@ -84,13 +92,8 @@ def create_machine_app(server: Server) -> FastAPI:
     app.state.refusals = Bucket(rate=1, burst=30)
     app.include_router(machines.router, prefix=PREFIX)
     app.include_router(boot.router)
-    app.get("/healthz", include_in_schema=False)(healthz)
+    app.get("/healthz", include_in_schema=False)(health.healthz)
     app.add_middleware(Bodies)
     app.add_middleware(Traced)
     problems.install(app)
     return app
-
-
-async def healthz() -> dict[str, str]:
-    """The process is there and answers. Nothing else is said to a stranger."""
-    return {"status": "ok"}

@@ -11,6 +11,7 @@ from typing import Annotated, TypeVar
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from rackwright.annealer.annealer import Annealer
 from rackwright.annealer.hooks import HookDispatcher
 from rackwright.annealer.installs import Installs
 from rackwright.annealer.judged import Judge
@@ -66,6 +67,8 @@ class Server:
     passwords: Passwords = field(default_factory=Passwords)
     heartbeat: float = 10.0
     """Seconds between the heartbeats that machines are told to send."""
+    annealer: Annealer | None = None
+    """None: work is done by hand."""
     kernel_arguments: str = ""
     """For what machines boot over the network: a console, say."""
 

@@ -142,6 +142,7 @@ async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncI
                 shelf,
                 heartbeat=options.heartbeat,
                 kernel_arguments=options.kernel_arguments,
+                annealer=None if options.manual else Annealer(store, jigs, claimant, Pace(tick=options.tick)),
                 policy=policy_of(options),
                 passwords=passwords,
             )
@@ -161,7 +162,8 @@ def policy_of(options: Options) -> Policy:
 @asynccontextmanager
 async def _annealing(server: Server, options: Options) -> AsyncIterator[None]:
     """All that works by itself; if one of them breaks, so does the server."""
-    annealer = Annealer(server.store, server.jigs, server.claimant, Pace(tick=options.tick))
+    annealer = server.annealer
+    assert annealer is not None
     watch = Watch(server.store, server.installs.reach, options.heartbeat)
     powersave = Powersave(server.store, server.installs.reach, options.tick)
     async with asyncio.TaskGroup() as group:

@@ -19,7 +19,7 @@ from rackwright.store.picking import Picking, picked
 from rackwright.store.session import Asked, Cursor, Pipe, Session, array
 from rackwright.store.slots import TOUCHED, refreshing_touched
 from rackwright.store.staging import Glance, stage_plain
-from rackwright.store.transitions import LABELS, STEPPED
+from rackwright.store.transitions import LABELS, STEPPED, TRACE_OF
 
 ENOUGH = 1000
 """Runs within one transaction: what it locks, others wait for."""
@@ -79,7 +79,7 @@ WITH given AS (
     SELECT given.run_id, nr.id, nr.node_id, CASE WHEN n.system THEN -nr.id ELSE n.id END, r.jig,
            '{Answer.SUCCEEDED}', nr.attempts + 1, nr.inputs_rev, given.staged, given.hash, :worker,
            now(), now(), coalesce(r.deadline, {DEFAULT_DEADLINE}),
-           coalesce(current_setting('rackwright.trace', true), '')
+           {TRACE_OF}
     FROM given JOIN node_roles nr ON nr.id = given.id JOIN nodes n ON n.id = nr.node_id
     JOIN roles r ON r.id = nr.role_id
     WHERE NOT EXISTS (SELECT FROM runs other WHERE other.state IN ({_HOLDS})
@@ -88,16 +88,16 @@ WITH given AS (
 ), ended AS (
     UPDATE node_roles nr SET state = {int(ACTIVE)}, hash = started.hash, error = '', forced = false, attempts = 0,
         retry_at = NULL
-    FROM started WHERE nr.id = started.node_role_id RETURNING nr.id, nr.node_id, nr.deployment_id
+    FROM started WHERE nr.id = started.node_role_id RETURNING nr.id, nr.node_id, nr.deployment_id, nr.trace
 ), steps AS (
     SELECT e.child_id AS id, -count(*)::int AS step FROM ended JOIN node_role_edges e ON e.parent_id = ended.id
     GROUP BY e.child_id
 ), {STEPPED}, told AS (
-    INSERT INTO events (kind, subject_id, node_id, deployment_id)
-    SELECT kind, id, node_id, deployment_id FROM (
-        SELECT 1 AS place, 'noderole.{TRANSITION.label}' AS kind, id, node_id, deployment_id FROM ended
-        UNION ALL SELECT 2, 'noderole.{ACTIVE.label}', id, node_id, deployment_id FROM ended
-        UNION ALL SELECT 3, {LABELS}[now + 1], id, node_id, deployment_id FROM moved WHERE was <> now
+    INSERT INTO events (kind, subject_id, node_id, deployment_id, trace)
+    SELECT kind, id, node_id, deployment_id, trace FROM (
+        SELECT 1 AS place, 'noderole.{TRANSITION.label}' AS kind, id, node_id, deployment_id, trace FROM ended
+        UNION ALL SELECT 2, 'noderole.{ACTIVE.label}', id, node_id, deployment_id, trace FROM ended
+        UNION ALL SELECT 3, {LABELS}[now + 1], id, node_id, deployment_id, trace FROM moved WHERE was <> now
     ) happened ORDER BY place, id
 )
 SELECT (SELECT count(*) FROM ended), set_config('{TOUCHED}', CAST(ARRAY(

@@ -19,7 +19,7 @@ from rackwright.store.picking import Picking, picked
 from rackwright.store.session import Asked, Rows, Session
 from rackwright.store.slots import refreshing
 from rackwright.store.staging import StagedNodeRole, stage_glanced, stage_noderoles
-from rackwright.store.transitions import LABELS, Move, dirty_takers, move, tell_children
+from rackwright.store.transitions import LABELS, TRACE_OF, Move, dirty_takers, move, tell_children
 
 DEFAULT_LEASE = 30.0
 REFRESH_PLACES = 2
@@ -106,7 +106,7 @@ _START = f"""
                       lease_until, deadline, trace)
     SELECT nr.id, nr.node_id, CASE WHEN n.system THEN -nr.id ELSE n.id END, r.jig, 'running', nr.attempts + 1,
            nr.inputs_rev, given.staged, given.hash, :worker, now(), now() + :lease * interval '1 second',
-           coalesce(r.deadline, {DEFAULT_DEADLINE}), coalesce(current_setting('rackwright.trace', true), '')
+           coalesce(r.deadline, {DEFAULT_DEADLINE}), {TRACE_OF}
     FROM given JOIN node_roles nr ON nr.id = given.id JOIN nodes n ON n.id = nr.node_id
     JOIN roles r ON r.id = nr.role_id
     ORDER BY nr.cohort, nr.id
@@ -114,12 +114,12 @@ _START = f"""
 ), marked AS (
     UPDATE node_roles nr SET run_id = started.id, state = {int(TRANSITIONS[Trigger.CLAIM].target or 0)},
         attempts = started.attempt, retry_at = NULL
-    FROM started WHERE nr.id = started.node_role_id RETURNING nr.id, nr.node_id, nr.deployment_id
+    FROM started WHERE nr.id = started.node_role_id RETURNING nr.id, nr.node_id, nr.deployment_id, nr.trace
 ), taken AS (
     UPDATE slots s SET candidate_id = NULL, cohort = NULL FROM started WHERE s.slot = started.slot
 ), told AS (
-    INSERT INTO events (kind, subject_id, node_id, deployment_id)
-    SELECT 'noderole.{TRANSITION.label}', id, node_id, deployment_id FROM marked
+    INSERT INTO events (kind, subject_id, node_id, deployment_id, trace)
+    SELECT 'noderole.{TRANSITION.label}', id, node_id, deployment_id, trace FROM marked
 )
 {_STARTED}
 """
@@ -259,11 +259,11 @@ WITH given AS (
         forced = nr.forced AND before.run_state <> 'succeeded',
         attempts = CASE WHEN before.run_state = 'succeeded' THEN 0 ELSE nr.attempts END
     FROM before WHERE nr.id = before.id
-    RETURNING nr.id, before.was, nr.state AS now, nr.node_id, nr.deployment_id, nr.doomed,
+    RETURNING nr.id, before.was, nr.state AS now, nr.node_id, nr.deployment_id, nr.doomed, nr.trace,
               before.old_wall <> nr.wall AS wall_changed
 ), told AS (
-    INSERT INTO events (kind, subject_id, node_id, deployment_id)
-    SELECT {LABELS}[now + 1], id, node_id, deployment_id FROM moved WHERE was <> now
+    INSERT INTO events (kind, subject_id, node_id, deployment_id, trace)
+    SELECT {LABELS}[now + 1], id, node_id, deployment_id, trace FROM moved WHERE was <> now
 ), told_runs AS (
     INSERT INTO events (kind, subject_id, node_id)
     SELECT 'run.' || ended.state, ended.id, ended.node_id FROM ended WHERE ended.refresh OR ended.state = 'accepted'

@@ -356,6 +356,8 @@ node_roles = Table(
         Computed("wall <> '{}' OR sysdata <> '{}' OR user_data <> '{}'", persisted=True),
         nullable=False,
     ),
+    # Of the request that last moved it or changed its inputs: a trigger keeps it, its runs and their events take it on.
+    Column("trace", Text, server_default=text("current_setting('rackwright.trace', true)")),
     UniqueConstraint("node_id", "role_id"),
     Index("node_roles_place_idx", "deployment_id", "role_id", "cohort", "id"),
     # No index may mention `state`, not even in its condition: so that a change of state stays within its page.

@@ -13,6 +13,9 @@ from rackwright.store.session import Session
 LABELS = "(ARRAY[" + ", ".join(f"'noderole.{state.label}'" for state in NodeRoleState) + "])"
 """The kind of event for a state: index it by state + 1."""
 
+TRACE_OF = "coalesce(nullif(current_setting('rackwright.trace', true), ''), nr.trace, '')"
+"""Of a run: that of the request it is started by, or else of the one that asked for the work."""
+
 
 @dataclass(frozen=True)
 class Move:
@@ -70,10 +73,10 @@ WITH before AS (
         run_id = CASE WHEN CAST(:target AS smallint) = {int(TRANSITION)} THEN nr.run_id END,
         error = :error
     FROM before WHERE nr.id = before.id
-    RETURNING nr.id, before.state AS was, nr.state AS now, nr.node_id, nr.deployment_id
+    RETURNING nr.id, before.state AS was, nr.state AS now, nr.node_id, nr.deployment_id, nr.trace
 ), told AS (
-    INSERT INTO events (kind, subject_id, node_id, deployment_id)
-    SELECT {LABELS}[now + 1], id, node_id, deployment_id FROM moved WHERE was <> now
+    INSERT INTO events (kind, subject_id, node_id, deployment_id, trace)
+    SELECT {LABELS}[now + 1], id, node_id, deployment_id, trace FROM moved WHERE was <> now
 )
 SELECT id, was, now, node_id FROM moved
 """
@@ -94,15 +97,15 @@ before AS (
             WHEN before.state = {int(TODO)} AND before.unmet > 0 THEN {_TODO_TO}
             ELSE before.state END
     FROM before WHERE nr.id = before.id
-    RETURNING nr.id, before.state AS was, nr.state AS now, nr.node_id, nr.deployment_id
+    RETURNING nr.id, before.state AS was, nr.state AS now, nr.node_id, nr.deployment_id, nr.trace
 )"""
 """Parts of a statement: add `steps` (id, step) to the counts of unmet parents, and move what this unblocks or blocks.
 """
 
 _STEP = f"""
 {STEPPED}, told AS (
-    INSERT INTO events (kind, subject_id, node_id, deployment_id)
-    SELECT {LABELS}[now + 1], id, node_id, deployment_id FROM moved WHERE was <> now
+    INSERT INTO events (kind, subject_id, node_id, deployment_id, trace)
+    SELECT {LABELS}[now + 1], id, node_id, deployment_id, trace FROM moved WHERE was <> now
 )
 SELECT id, now, node_id FROM moved WHERE was <> now
 """

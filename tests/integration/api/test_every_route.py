@@ -15,6 +15,7 @@ from rackwright.store.machines import token_hash
 
 PUBLIC = {
     "GET /healthz",
+    "GET /readyz",
     "GET /boot/{machine}",
     "GET /boot/{machine}/secret",
     "GET /boot/{machine}/secret.cpio",

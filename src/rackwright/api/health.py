@@ -1,0 +1,69 @@
+"""/healthz: the process answers. /readyz: it can do its work. Both say no more than that to a stranger."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel
+
+from rackwright.api.context import Server
+from rackwright.api.limits import Source
+from rackwright.store.migrate import current_revision, revisions
+from rackwright.store.session import DATABASE_TROUBLE
+
+router = APIRouter(tags=["health"], include_in_schema=False)
+
+PATIENCE = 2.0
+STILL = 60.0
+"""Seconds without a pass of the annealer after which something is wrong: it passes at every tick."""
+
+
+class Readiness:
+    """Remembers when the annealer was last seen to move."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._passes = -1
+        self._since = clock()
+
+    def annealing(self, server: Server) -> bool:
+        if server.annealer is None:
+            return True  # by hand: there is none to wait for
+        now, passes = self._clock(), server.annealer.counters.passes
+        if passes != self._passes:
+            self._passes, self._since = passes, now
+        return now - self._since < STILL
+
+
+class ReadyOut(BaseModel):
+    ready: bool
+    database: bool
+    migrations: bool
+    annealer: bool
+
+
+@router.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """The process is there and answers. Nothing else is said to a stranger."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz", responses={503: {"model": ReadyOut}})
+async def readyz(request: Request, response: Response, source: Source) -> ReadyOut:
+    """Whether requests and work should be sent here."""
+    server: Server = request.app.state.server
+    readiness: Readiness = request.app.state.readiness
+    database = migrations = False
+    try:
+        async with asyncio.timeout(PATIENCE):
+            migrations = await current_revision(server.store.engine) == revisions()[-1]
+            database = True
+    except (*DATABASE_TROUBLE, TimeoutError):
+        pass  # that is the answer
+    annealer = readiness.annealing(server)
+    found = ReadyOut(
+        ready=database and migrations and annealer, database=database, migrations=migrations, annealer=annealer
+    )
+    response.status_code = 200 if found.ready else 503
+    return found
