@@ -32,6 +32,8 @@ LOOK_SECONDS = 1.0
 PLAIN_SECONDS = 15.0
 """A server that is no datastore looks seldom: who wants it pokes it."""
 QUORUM_LOST_SECONDS = 10.0
+RESTART_SECONDS = 3.0
+"""Between two starts of an etcd that does not stay."""
 CUT_SECONDS = 6.0
 """Between the restarts of two datastore servers: an election and a start take less."""
 
@@ -55,6 +57,7 @@ class Datastore:
         self._since_well = time.monotonic()
         self._told_lost = False
         self._next_question = 0.0
+        self._next_start = 0.0
         self._lock = asyncio.Lock()
 
     def _why_not(self, host: str) -> str:
@@ -182,7 +185,9 @@ class Datastore:
             if await self._replaced():
                 await self._become_plain()
                 return
-            await self._restart()
+            if time.monotonic() >= self._next_start:
+                self._next_start = time.monotonic() + RESTART_SECONDS
+                await self._restart()
         healthy = await etcd_cluster.healthy(self.etcd, self.process.client_url)
         if healthy:
             await self._well()
@@ -211,8 +216,8 @@ class Datastore:
             self.part = part
             self.agent.log.info("datastore_part", part=part.name.lower())
         self.problem = ""
-        if self.state.member_id != mine.id:
-            self._keep(replace(self.state, member_id=mine.id))
+        # From here on it never begins a datastore by itself again, not even if its data is lost.
+        self._keep(replace(self.state, member_id=mine.id, alone=False))
         self._keep_endpoints(listed)
 
     async def _unwell(self) -> None:

@@ -6,7 +6,9 @@ happens goes to standard output, an event a line; where it needs to know somethi
 modules here.
 """
 
+import contextlib
 import json
+import os
 import sys
 import tempfile
 import threading
@@ -140,6 +142,7 @@ class AgentSource:
 
 
 def main() -> int:
+    _as_if_from_a_shell()
     agent = Agent()
     mask = Mask()
     job = json.loads(sys.stdin.readline())
@@ -152,6 +155,13 @@ def main() -> int:
         except Refused as refused:
             agent.say("refused", errors=[mask.text(str(problem)) for problem in refused.problems])
             return REFUSED
+
+
+def _as_if_from_a_shell() -> None:
+    """The agent hides its files and is spared when memory is short; neither is for what the states start."""
+    os.umask(0o022)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("0")
 
 
 def make_plan(folder: Path, job: dict[str, Any], catalogue: Catalogue, remote: OtherServers, node: Any) -> Plan:
