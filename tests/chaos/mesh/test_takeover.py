@@ -230,8 +230,8 @@ def test_without_a_quorum_nothing_is_done_until_a_person_recovers_it_from_a_snap
     assert sum(told(five, server, "datastore_member_removed") for server in SERVERS) == removed
     five.rackwright(keeper, "mesh", "recover", "--from-snapshot", snapshot, "--yes")
     wait_complete(five, keeper, without=others)
+    five.start_all()
     for server in others:
-        five.start(server)
         becomes_plain(five, server)
     with client(five, keeper, tmp_path / "after.history") as reader:
         wait_until(lambda: len(reader.operations()) > 20, 60, "nothing can be read after the recovery")
