@@ -34,6 +34,7 @@ ADMIN_NETWORK = network(
     span("admin", "10.77.0.10", "10.77.0.19", Use.ADMIN),
     span("host", "10.77.0.20", "10.77.0.99"),
     span("dhcp", "10.77.0.100", "10.77.0.199", Use.DYNAMIC),
+    span("admin6", "fd77::10", "fd77::1f", Use.ADMIN),
     span("host6", "fd77::20", "fd77::ffff"),
     category=Category.ADMIN,
     routers=("10.77.0.1",),

@@ -13,12 +13,15 @@ import asyncssh
 import httpx
 
 from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.dhcp import DhcpState
+from rackwright.domain.dns import DnsState
 from rackwright.domain.errors import NotFound
 from rackwright.domain.install import SLEDGEHAMMER
 from rackwright.domain.runs import Run
 from rackwright.images.shelf import ROOT_FILE, NoImage, Shelf
 from rackwright.jigs.boot_server import Look, nothing_served
-from rackwright.jigs.dhcp_database import HeldEntries
+from rackwright.jigs.kea import Kea
+from rackwright.jigs.knot import Knot
 from rackwright.jigs.network import own_addresses
 from rackwright.jigs.os_install import BadInstall
 from rackwright.jigs.parcel import BadParcel, Places
@@ -28,7 +31,8 @@ from rackwright.jigs.script import ScriptJig
 from rackwright.jigs.ssh import Connections, HostKeyWatch, Target
 from rackwright.store.allocations import ensure_addresses
 from rackwright.store.attempts import open_attempt
-from rackwright.store.boot import boot_entries, record_served
+from rackwright.store.boot import dhcp_state, record_served
+from rackwright.store.dns import name_state
 from rackwright.store.events import emit
 from rackwright.store.keys import server_keys
 from rackwright.store.network_rows import get_network
@@ -82,8 +86,20 @@ def _image_of(shelf: Shelf | None, target_os: str) -> JsonObject:
 class Means:
     """One server process's means for its jigs."""
 
-    def __init__(self, store: Store, home: Path, own_node: int | None, shelf: Shelf | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        home: Path,
+        own_node: int | None,
+        shelf: Shelf | None = None,
+        kea: Kea | None = None,
+        knot: Knot | None = None,
+        launcher: Sequence[str] = (),
+    ) -> None:
         self._store = store
+        self._launcher = launcher
+        self.kea = kea or Kea(home)
+        self.knot = knot or Knot(home)
         self._own_node = own_node
         self._shelf = shelf
         """Where the images to install are. Without one, machines are simulated and need none."""
@@ -102,8 +118,10 @@ class Means:
             open_attempt=self.open_attempt,
             boot=self.boot,
             entries=self.entries,
-            boot_provider=HeldEntries(),
+            boot_provider=self.kea,
             record_served=self.record_served,
+            names=self.names,
+            name_server=self.knot,
             assign=self.assign,
             script=ScriptJig(self.scripts, self.target, self.connections, lambda run: run.deadline),
             state_tree=self.state_tree,
@@ -169,7 +187,7 @@ class Means:
 
     async def assign(self, run: Run, network: str) -> Sequence[str]:
         """Give a node its addresses on a network; an admin node those that it has there already."""
-        has = [address for _, address in await own_addresses()] if run.node_id == self._own_node else []
+        has = [address for _, address in await own_addresses(self._launcher)] if run.node_id == self._own_node else []
 
         async def work(session: Session) -> list[str]:
             subnets = {one.version: one.prefixlen for one in (await get_network(session, network)).network.subnets}
@@ -178,9 +196,11 @@ class Means:
 
         return await self._surely(work)
 
-    async def entries(self) -> tuple[int, Sequence[JsonObject]]:
-        found = await self._surely(boot_entries)
-        return found.generation, found.entries
+    async def names(self) -> DnsState:
+        return await self._surely(name_state)
+
+    async def entries(self, node_role_id: int) -> DhcpState:
+        return await self._surely(lambda session: dhcp_state(session, node_role_id))
 
     async def _surely(self, work: Callable[[Session], Awaitable[T]]) -> T:
         """A database that is away for a moment fails no run. For what may be repeated; the run's deadline ends it."""

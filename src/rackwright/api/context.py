@@ -15,6 +15,7 @@ from rackwright.annealer.annealer import Annealer
 from rackwright.annealer.hooks import HookDispatcher
 from rackwright.annealer.installs import Installs
 from rackwright.annealer.judged import Judge
+from rackwright.annealer.providers import Providers
 from rackwright.api.doorkeeper import Doorkeeper, Forbidden, Unauthenticated
 from rackwright.api.passwords import Passwords
 from rackwright.domain.people import GRANTS, SCOPES, Permission, Principal
@@ -62,6 +63,7 @@ class Server:
     hooks: HookDispatcher
     installs: Installs
     shelf: Shelf
+    providers: Providers
     cap: int = 10
     policy: Policy = field(default_factory=Policy)
     passwords: Passwords = field(default_factory=Passwords)

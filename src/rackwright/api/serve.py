@@ -9,6 +9,7 @@ import ssl
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from ipaddress import IPv4Address, ip_address
 from pathlib import Path
 
 import httpx
@@ -21,6 +22,7 @@ from rackwright.annealer.hooks import HookDispatcher, HookPace
 from rackwright.annealer.installs import Installs
 from rackwright.annealer.judged import Judge
 from rackwright.annealer.powersave import Powersave
+from rackwright.annealer.providers import Provided, Providers
 from rackwright.annealer.role_workers import RoleWorkers
 from rackwright.annealer.transitions import RoleTransitions
 from rackwright.annealer.watch import Watch
@@ -35,7 +37,9 @@ from rackwright.api.settings import Options, SettingsInvalid
 from rackwright.api.tls import certificate_of, keep_fresh
 from rackwright.barclamps.loader import built_in
 from rackwright.images.shelf import Shelf
+from rackwright.jigs import kea, knot
 from rackwright.jigs.registry import all_jigs
+from rackwright.store.boot import PROVIDER_ROLE
 from rackwright.store.bootstrap import first_start
 from rackwright.store.database import open_database
 from rackwright.store.embedded import EmbeddedPostgres
@@ -124,11 +128,32 @@ async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncI
     workers = RoleWorkers()
     claimant = Claimant(f"{host_name()}:{os.getpid()}", await _own_node(store), options.lease)
     shelf = Shelf(options.home)
-    means = Means(store, options.home, claimant.node_id, shelf if options.provision_address else None)
+    dhcp = kea.Kea(
+        options.home,
+        options.dhcp_interfaces,
+        options.provision_port if options.provision_address else options.port,
+        dns=_dns_server(options),
+        program=options.kea,
+        launcher=options.launcher,
+    )
+    names = knot.Knot(
+        options.home,
+        options.dns_address,
+        options.dns_port,
+        host_name(),
+        program=options.knot,
+        launcher=options.launcher,
+    )
+    images = shelf if options.provision_address else None
+    means = Means(store, options.home, claimant.node_id, images, dhcp, names, options.launcher)
     means.boot = look_of(shelf, options)
     await store.change(lambda session: publish_server_key(session, host_name(), means.public_key), actor="first start")
     async with httpx.AsyncClient(trust_env=False) as http:
         jigs = all_jigs(means.equipment(RoleTransitions(store, workers), http))
+        provided = [
+            Provided(dhcp.daemon, "provisioner-dhcp-server", PROVIDER_ROLE),
+            Provided(names.daemon, "dns-server", "dns-database"),
+        ]
         hooks = HookDispatcher(store, workers, jigs, claimant.worker, HookPace(lease=options.lease))
         reach = reach_of(means, http, options)
         try:
@@ -140,6 +165,7 @@ async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncI
                 hooks,
                 Installs(store, reach, options.tick, options.lease),
                 shelf,
+                Providers(store, claimant.node_id or NO_NODE, provided, options.lease),
                 heartbeat=options.heartbeat,
                 kernel_arguments=options.kernel_arguments,
                 annealer=None if options.manual else Annealer(store, jigs, claimant, Pace(tick=options.tick)),
@@ -147,6 +173,8 @@ async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncI
                 passwords=passwords,
             )
         finally:
+            await dhcp.stop()
+            await names.stop()
             await means.connections.close()
             await workers.close()
 
@@ -157,6 +185,12 @@ def policy_of(options: Options) -> Policy:
         metrics_allow=options.metrics_allow,
         webhook_allow=options.webhook_allow,
     )
+
+
+def _dns_server(options: Options) -> IPv4Address | None:
+    """Where machines find the names of nodes, as far as DHCP can tell them."""
+    address = None if options.dns_address is None else ip_address(options.dns_address)
+    return address if isinstance(address, IPv4Address) and options.dns_port == 53 else None
 
 
 @asynccontextmanager
@@ -171,7 +205,8 @@ async def _annealing(server: Server, options: Options) -> AsyncIterator[None]:
         group.create_task(server.hooks.run(), name="hooks")
         webhooks = Webhooks(server.store, server.claimant.worker, Courier(options.webhook_allow))
         retention = Retention(server.store, options.event_retention)
-        idle = [group.create_task(part.run()) for part in (server.installs, watch, powersave, webhooks, retention)]
+        parts = (server.installs, server.providers, watch, powersave, webhooks, retention)
+        idle = [group.create_task(part.run()) for part in parts]
         try:
             yield
         finally:

@@ -71,6 +71,16 @@ class Options(BaseSettings):
     tftp_port: int = Field(69, ge=0, le=65535, description="Port of TFTP there; firmware knows only 69.")
     kernel_arguments: str = Field("", description="For kernels that machines boot over the network: a console, say.")
     qemu_sockets: Path | None = Field(None, description="Where QEMU machines of this host have control sockets.")
+    dhcp_interfaces: list[str] = Field(
+        default_factory=list, description="Interfaces to answer DHCP on, with ISC Kea; without any nobody is answered."
+    )
+    kea: str = Field("kea-dhcp4", description="Which Kea to run.")
+    dns_address: str | None = Field(None, description="Address to serve the names of nodes on, with Knot.")
+    dns_port: int = Field(53, ge=1, le=65535, description="Port to serve them on.")
+    knot: str = Field("knotd", description="Which Knot to run.")
+    launcher: list[str] = Field(
+        default_factory=list, description="What daemons are run by, such as: ip netns exec NAME."
+    )
     manual: bool = Field(False, description="Without annealer: nothing runs and no hook is called but by hand.")
 
     def __init__(self, home: Path, database_url: str | None = None, **others: Any) -> None:

@@ -51,6 +51,13 @@ def server(
     kernel_arguments: Annotated[
         str | None, typer.Option(help="For kernels that machines boot over the network, such as console=ttyS0.")
     ] = None,
+    dhcp_interfaces: Annotated[
+        list[str] | None, typer.Option("--dhcp-interface", help="Answer DHCP on this interface, with ISC Kea.")
+    ] = None,
+    dns_address: Annotated[
+        str | None, typer.Option(help="Serve the names of nodes on this address, with Knot.")
+    ] = None,
+    dns_port: Annotated[int | None, typer.Option(help="Port to serve them on.")] = None,
     manual: Annotated[
         bool | None, typer.Option("--manual", help="Without annealer: nothing runs but `rackwright anneal step`.")
     ] = None,

@@ -15,7 +15,7 @@ PHANTOM_SUFFIX = ".services.internal"
 
 def check_node_name(name: str) -> str:
     """A fully qualified domain name, in lower case."""
-    lowered = name.strip().lower()
+    lowered = name.lower()
     if not _FQDN.fullmatch(lowered) or len(lowered) > 253 or "." not in lowered:
         raise Invalid(f"{name[:80]!r} is no node name: it must be a full domain name such as n1.rack.example.")
     if lowered.endswith(PHANTOM_SUFFIX):
@@ -36,7 +36,7 @@ def check_name(kind: str, name: str) -> str:
 
 
 def check_mac(mac: str) -> str:
-    lowered = mac.strip().lower()
+    lowered = mac.lower()
     if not _MAC.fullmatch(lowered):
         raise Invalid(f"{mac[:40]!r} is no MAC address; write it like 52:54:00:12:34:56.")
     return lowered.replace("-", ":")

@@ -1,14 +1,17 @@
-"""The jig of `provisioner-dhcp-database`: publish what all nodes boot, whole, read it back, record the generation."""
+"""The jigs of `provisioner-dhcp-server` and `provisioner-dhcp-database`: have a DHCP server run, and publish to it what
+all nodes get and boot, whole; read it back; record the generation that is now served."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.dhcp import DhcpState
+from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import JigNode, Log
+from rackwright.jigs.daemon import DaemonFailed
 
-Entries = Callable[[], Awaitable[tuple[int, Sequence[JsonObject]]]]
-"""(generation, one entry a node): all that is to be served now."""
+Entries = Callable[[int], Awaitable[DhcpState]]
+"""(noderole): all that this provider is to serve now."""
 
 
 Record = Callable[[int, int], Awaitable[None]]
@@ -16,15 +19,40 @@ Record = Callable[[int, int], Awaitable[None]]
 
 
 class BootProvider(Protocol):
-    """A DHCP server, or what stands for one."""
+    """A DHCP server, or what stands for one. Each method raises DaemonFailed where it does not do its work."""
 
-    async def publish(self, generation: int, entries: Sequence[JsonObject]) -> None:
+    async def start(self) -> str:
+        """Have it run; says what runs."""
+        ...
+
+    async def publish(self, state: DhcpState) -> None:
         """Serve just this from now on."""
         ...
 
-    async def served(self) -> tuple[int, Sequence[JsonObject]]:
+    async def served(self) -> DhcpState:
         """What is served now, asked of the server itself."""
         ...
+
+
+class DhcpServerJig:
+    def __init__(self, provider: BootProvider) -> None:
+        self._provider = provider
+
+    async def node_create(self, node: JigNode) -> None:
+        """It keeps nothing of nodes."""
+
+    async def node_update(self, node: JigNode) -> None:
+        """It keeps nothing of nodes."""
+
+    async def node_delete(self, node: JigNode) -> None:
+        """It keeps nothing of nodes."""
+
+    async def run(self, run: Run, log: Log) -> Outcome:
+        try:
+            log(f"{await self._provider.start()}\n")
+        except DaemonFailed as error:
+            return Outcome.failure(str(error))
+        return Outcome.success()
 
 
 class DhcpDatabaseJig:
@@ -43,26 +71,18 @@ class DhcpDatabaseJig:
         """Nodes reach it through its role's hooks."""
 
     async def run(self, run: Run, log: Log) -> Outcome:
-        generation, entries = await self._entries()
-        await self._provider.publish(generation, entries)
-        served, found = await self._provider.served()
-        if served != generation or list(found) != list(entries):
+        state = await self._entries(run.node_role_id)
+        try:
+            await self._provider.publish(state)
+            served = await self._provider.served()
+        except (DaemonFailed, RackwrightError) as error:
+            return Outcome.failure(str(error))
+        if served != state:
             return Outcome.failure(
-                f"Generation {generation} was published, but {served} is served. Is the server well?"
+                f"Generation {state.generation} was published, but something else is served (generation "
+                f"{served.generation}, {len(served.hosts)} of {len(state.hosts)} nodes). Does somebody else configure "
+                "this DHCP server?"
             )
-        await self._record(run.node_role_id, generation)
-        log(f"generation {generation}: {len(entries)} nodes\n")
+        await self._record(run.node_role_id, state.generation)
+        log(f"generation {state.generation}: {len(state.hosts)} nodes, {len(state.subnets)} subnets\n")
         return Outcome.success()
-
-
-class HeldEntries:
-    """A boot provider that holds what it was given and serves nobody: `/boot` answers from the database anyway."""
-
-    def __init__(self) -> None:
-        self._served: tuple[int, Sequence[JsonObject]] = (0, ())
-
-    async def publish(self, generation: int, entries: Sequence[JsonObject]) -> None:
-        self._served = (generation, list(entries))
-
-    async def served(self) -> tuple[int, Sequence[JsonObject]]:
-        return self._served

@@ -6,7 +6,8 @@ import httpx
 
 from rackwright.jigs.base import Jig
 from rackwright.jigs.boot_server import BootServerJig, Look
-from rackwright.jigs.dhcp_database import BootProvider, DhcpDatabaseJig, Entries, Record
+from rackwright.jigs.dhcp_database import BootProvider, DhcpDatabaseJig, DhcpServerJig, Entries, Record
+from rackwright.jigs.dns_database import DnsDatabaseJig, DnsServerJig, Names, NameServer
 from rackwright.jigs.lab import LabJig
 from rackwright.jigs.network import Assign, NetworkJig
 from rackwright.jigs.noop import NoopJig
@@ -27,6 +28,8 @@ class Equipment:
     entries: Entries
     boot_provider: BootProvider
     record_served: Record
+    names: Names
+    name_server: NameServer
     assign: Assign
     script: ScriptJig
     state_tree: Tree
@@ -42,7 +45,10 @@ def all_jigs(equipment: Equipment) -> dict[str, Jig]:
         "state": StateJig(equipment.state_tree, equipment.script),
         "boot-server": BootServerJig(equipment.boot),
         "os-install": OsInstallJig(equipment.open_attempt),
+        "dhcp-server": DhcpServerJig(equipment.boot_provider),
         "dhcp-database": DhcpDatabaseJig(equipment.entries, equipment.boot_provider, equipment.record_served),
+        "dns-server": DnsServerJig(equipment.name_server),
+        "dns-database": DnsDatabaseJig(equipment.names, equipment.name_server, equipment.record_served),
         "network": NetworkJig(equipment.assign),
         "lab": LabJig(equipment.http),
     }

@@ -1,12 +1,15 @@
 """What nodes should boot: the desired bootenv, its generation, and what the boot providers have to serve."""
 
-from dataclasses import dataclass
+from ipaddress import IPv4Address
 
-from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.dhcp import DhcpHost, DhcpState, DhcpSubnet, ordered, share
 from rackwright.domain.errors import NotFound
 from rackwright.domain.install import SLEDGEHAMMER
+from rackwright.domain.networks import Category, Network, Use
 from rackwright.domain.states import PROPOSED
+from rackwright.store.allocations import allocate_bound
 from rackwright.store.generation import next_generation
+from rackwright.store.network_rows import NetworkRecord, select_networks
 from rackwright.store.nodes import update_node
 from rackwright.store.session import Session
 
@@ -30,26 +33,65 @@ async def set_bootenv(session: Session, node_id: int, bootenv: str) -> int:
     return generation
 
 
-@dataclass(frozen=True)
-class BootEntries:
-    """All that a boot provider has to serve, and the generation that this is."""
+async def dhcp_state(session: Session, node_role_id: int) -> DhcpState:
+    """All that one boot provider has to serve, of one moment.
 
-    generation: int
-    entries: tuple[JsonObject, ...]
-
-
-async def boot_entries(session: Session) -> BootEntries:
-    """Read under the lock of the counter: nobody is in the middle of changing what this generation says."""
+    Read under the lock of the counter: nobody is in the middle of changing what this generation says.
+    """
+    await allocate_bound(session)
     generation = await session.value("SELECT generation FROM boot_state FOR SHARE")
+    place, of = await _place(session, node_role_id)
     rows = await session.rows(
-        "SELECT n.id, n.name, n.bootenv, n.uuid::text AS uuid,"
-        " ARRAY(SELECT mac::text FROM node_macs m WHERE m.node_id = n.id ORDER BY mac) AS macs"
-        " FROM nodes n WHERE NOT n.system ORDER BY n.id"
+        "SELECT n.name, n.bootenv,"
+        " ARRAY(SELECT mac::text FROM node_macs m WHERE m.node_id = n.id) AS macs,"
+        " ARRAY(SELECT host(address) FROM allocations a WHERE a.node_id = n.id AND a.family = 4) AS addresses"
+        " FROM nodes n WHERE NOT n.system AND EXISTS (SELECT FROM node_macs m WHERE m.node_id = n.id)"
     )
-    entries: list[JsonObject] = [
-        {"node": row.name, "macs": row.macs, "uuid": row.uuid, "bootenv": row.bootenv or SLEDGEHAMMER} for row in rows
+    subnets = [_subnet(record, place, of) for record in await select_networks(session) if _is_served(record.network)]
+    served = [one.subnet for one in subnets]
+    hosts = [
+        DhcpHost(
+            row.name,
+            row.bootenv or SLEDGEHAMMER,
+            tuple(row.macs),
+            tuple(
+                address for address in map(IPv4Address, row.addresses) if any(address in subnet for subnet in served)
+            ),
+        )
+        for row in rows
     ]
-    return BootEntries(generation or 0, tuple(entries))
+    return ordered(DhcpState(generation or 0, tuple(subnets), tuple(hosts)))
+
+
+def _is_served(network: Network) -> bool:
+    """Machines boot from the admin network; on another one DHCP is served if somebody kept a range for it."""
+    return network.v4_subnet is not None and (
+        network.category is Category.ADMIN or any(one.use is Use.DYNAMIC and one.family == 4 for one in network.ranges)
+    )
+
+
+def _subnet(record: NetworkRecord, place: int, of: int) -> DhcpSubnet:
+    network = record.network
+    assert network.v4_subnet is not None
+    pools = [
+        (one.first, one.last)
+        for one in network.ranges
+        if one.use is Use.DYNAMIC and isinstance(one.first, IPv4Address) and isinstance(one.last, IPv4Address)
+    ]
+    routers = tuple(one.address for one in network.routers if isinstance(one.address, IPv4Address))
+    return DhcpSubnet(record.id, network.name, network.v4_subnet, share(pools, place, of), routers)
+
+
+async def _place(session: Session, node_role_id: int) -> tuple[int, int]:
+    """Which of how many providers it is: each gives out its own share of the addresses for strangers."""
+    rows = await session.rows(
+        "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id AND r.name = :role"
+        " WHERE nr.state <> :proposed AND NOT nr.doomed ORDER BY nr.id",
+        role=PROVIDER_ROLE,
+        proposed=int(PROPOSED),
+    )
+    ids = [row.id for row in rows]
+    return (ids.index(node_role_id), len(ids)) if node_role_id in ids else (0, 1)
 
 
 async def record_served(session: Session, node_role_id: int, generation: int) -> None:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from rackwright.store.session import Session
 
 
+class CatalogueMoved(Exception):
+    """There is a role that was imported after this catalogue was read."""
+
+
 @dataclass(frozen=True)
 class StoredCatalogue:
     version: int
@@ -26,6 +30,12 @@ class StoredCatalogue:
 
     bare: dict[int, Staged] = field(default_factory=dict, compare=False, repr=False)
     """What a noderole of each role is handed that has nothing but its role's defaults; filled when first needed."""
+
+    def name_of(self, role_id: int) -> str:
+        name = self.role_names.get(role_id)
+        if name is None:
+            raise CatalogueMoved(role_id)
+        return name
 
     @cached_property
     def templated(self) -> list[int]:

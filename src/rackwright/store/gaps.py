@@ -13,7 +13,9 @@ from rackwright.store.session import Session
 async def take_lowest(session: Session, range_id: int) -> Address | None:
     """The lowest free address, taken; None if the range is full."""
     row = await session.row(
-        "SELECT host(first) AS first FROM range_gaps WHERE range_id = :id ORDER BY first LIMIT 1", id=range_id
+        # By the address itself: plain `first` would be the text of it.
+        "SELECT host(first) AS first FROM range_gaps WHERE range_id = :id ORDER BY range_gaps.first LIMIT 1",
+        id=range_id,
     )
     if row is None:
         return None

@@ -170,6 +170,10 @@ class Session:
             self._catalogue = await (load_catalogue(self, -1) if self._imports else self.store.catalogue(self))
         return self._catalogue
 
+    def forget_catalogue(self) -> None:
+        """Somebody imported since; look again."""
+        self._catalogue = None
+
     def changed_catalogue(self) -> None:
         """This transaction imported; what it sees now nobody else may keep until it is committed."""
         self._catalogue, self._imports = None, True

@@ -13,7 +13,7 @@ from sqlalchemy import Row
 from rackwright.domain.attributes import Layers, Source, Staged, Surroundings, stage
 from rackwright.domain.catalogue import Flag, JsonObject, Role
 from rackwright.domain.states import PROPOSED
-from rackwright.store.catalogue import StoredCatalogue
+from rackwright.store.catalogue import CatalogueMoved, StoredCatalogue
 from rackwright.store.session import Session
 
 # Empty maps come as NULL: most are, and reading none is faster than reading an empty one.
@@ -115,7 +115,10 @@ async def stage_glanced(session: Session, rows: Sequence[Glance]) -> dict[int, S
 
 def stage_plain(stored: StoredCatalogue, row: Glance) -> StagedNodeRole | None:
     """What a noderole is handed that has nothing but its role's defaults; None: it may have more."""
-    role = stored.catalogue.roles[stored.role_names[row.role_id]]
+    name = stored.role_names.get(row.role_id)
+    if name is None:  # imported since this catalogue was read
+        return None
+    role = stored.catalogue.roles[name]
     if row.rich or role.wants or role.has(Flag.CLUSTER):
         return None
     bare = stored.bare.get(row.role_id)
@@ -126,8 +129,18 @@ def stage_plain(stored: StoredCatalogue, row: Glance) -> StagedNodeRole | None:
 
 
 async def stage_noderoles(session: Session, ids: Collection[int]) -> dict[int, StagedNodeRole]:
-    """What each noderole is handed, as of now."""
-    stored = await session.catalogue()
+    """What each noderole is handed, as of now.
+
+    Nobody holds the graph lock here, so the noderoles may be of a role that was imported since this transaction looked.
+    """
+    while True:
+        try:
+            return await _stage(session, await session.catalogue(), ids)
+        except CatalogueMoved:
+            session.forget_catalogue()
+
+
+async def _stage(session: Session, stored: StoredCatalogue, ids: Collection[int]) -> dict[int, StagedNodeRole]:
     rows = await session.rows(_STAGING, ids=list(ids), templated=stored.templated)
     links = await _links(session, stored, rows)
     ancestors = await _ancestors(session, [row.id for row in rows if row.above])
@@ -136,7 +149,7 @@ async def stage_noderoles(session: Session, ids: Collection[int]) -> dict[int, S
     staged: dict[int, StagedNodeRole] = {}
     bare: dict[int, Staged] = {}
     for row in rows:
-        role = stored.catalogue.role(stored.role_names[row.role_id])
+        role = stored.catalogue.role(stored.name_of(row.role_id))
         plain = not (role.wants or row.above or _has_own(row) or role.has(Flag.CLUSTER))
         if plain and row.role_id in bare:
             staged[row.id] = StagedNodeRole(row.node_id, row.node, role, bare[row.role_id])
@@ -164,7 +177,7 @@ def _has_own(row: Row[Any]) -> bool:
 
 def _layers(stored: StoredCatalogue, row: Row[Any]) -> Layers:
     return Layers(
-        template=stored.catalogue.role(stored.role_names[row.role_id]).template,
+        template=stored.catalogue.role(stored.name_of(row.role_id)).template,
         deployment_wall=row.deployment_wall or {},
         committed=row.committed or {},
         wall=row.wall or {},
@@ -177,7 +190,7 @@ async def _links(
     session: Session, stored: StoredCatalogue, rows: Sequence[Row[Any]]
 ) -> dict[int, list[tuple[str, int]]]:
     """For each noderole the attribs it wants of a parent, and that parent."""
-    wanting = [row.id for row in rows if stored.catalogue.role(stored.role_names[row.role_id]).wants]
+    wanting = [row.id for row in rows if stored.catalogue.role(stored.name_of(row.role_id)).wants]
     if not wanting:
         return {}
     found = await session.rows(
@@ -212,7 +225,7 @@ async def _sources(
     if not ids:
         return {}
     return {
-        row.id: Source(stored.role_names[row.role_id], _layers(stored, row).merged())
+        row.id: Source(stored.name_of(row.role_id), _layers(stored, row).merged())
         for row in await session.rows(_LAYERS, ids=list(ids))
     }
 
@@ -224,7 +237,7 @@ async def _members(
     clusters = {
         (row.deployment_id, row.role_id)
         for row in rows
-        if stored.catalogue.role(stored.role_names[row.role_id]).has(Flag.CLUSTER)
+        if stored.catalogue.role(stored.name_of(row.role_id)).has(Flag.CLUSTER)
     }
     if not clusters:
         return {}

@@ -132,6 +132,26 @@ async def test_a_discovered_machine_gets_its_address_and_keeps_what_a_person_hin
     assert "10.77.0.150" in noderole.error
 
 
+async def test_a_network_that_somebody_else_changed_meanwhile_is_not_changed(api: Api) -> None:
+    made = await api("POST", "/networks", NETWORK, 201)
+    await api("PATCH", "/networks/admin", {"description": "first"})
+    headers = {"Authorization": f"Bearer {api.token}", "If-Match": f'"{made["etag"]}"'}
+    transport = httpx.ASGITransport(app=api.site.app, client=("192.0.2.1", 40000))
+    async with httpx.AsyncClient(transport=transport, base_url="http://site", headers=headers) as client:
+        late = await client.patch("/api/v2/networks/admin", json={"description": "second"})
+        gone = await client.delete("/api/v2/networks/admin")
+    assert (late.status_code, gone.status_code) == (412, 412)
+    assert (await api("GET", "/networks/admin"))["description"] == "first"
+
+
+async def test_a_node_name_that_could_mean_something_else_is_a_422_and_nobody_hears_of_it(api: Api) -> None:
+    for name in ("n1.rack.example\n", "n1\n.example", 'n1".rack.example', "n1;reboot.example", "$(reboot).example"):
+        await api("POST", "/nodes", {"name": name}, 422)
+    await api("POST", "/nodes", {"name": "n1.rack.example", "macs": ["52:54:00:00:00:01\n"]}, 422)
+    told = "SELECT 1 FROM hook_calls WHERE hook = 'on_node_create' AND view ->> 'name' <> 'admin.rack.example'"
+    assert await api.site.rack.rows(told) == []
+
+
 async def test_every_route_of_networks_asks_who_you_are(api: Api) -> None:
     routes = [
         (method, path)

@@ -1,0 +1,184 @@
+"""A daemon that this server runs as its child: started when it is needed, again when it dies, and ended with us.
+
+What it is (Kea, Knot), how it is configured and what it is asked is in the modules beside this one.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import hashlib
+import logging
+import os
+import signal
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+PR_SET_PDEATHSIG = 1
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+"""Seconds before it is started again; doubled each time that it did not even get ready."""
+OUTPUT_SHOWN = 2000
+LONGEST_SOCKET = 100
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class DaemonFailed(Exception):
+    """The daemon does not do its work; the message says why, for a person."""
+
+
+Started = Callable[[], Awaitable[None]]
+
+
+class Daemon:
+    """Keeps one process running from the first `ensure` to `stop`."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        ready: Callable[[], Awaitable[bool]],
+        *,
+        environment: Mapping[str, str] | None = None,
+        broken: Callable[[], None] = lambda: None,
+        patience: float = 10.0,
+    ) -> None:
+        self.name = Path(command[-1] if len(command) == 1 else _program(command)).name
+        self._command = list(command)
+        self._folder = folder
+        self._ready = ready
+        self._environment = {**os.environ, **(environment or {})}
+        self._broken = broken
+        """Called when it died before it was ready: maybe what it was given is bad."""
+        self._patience = patience
+        self.started: Started | None = None
+        """Called whenever it is ready after a start that nobody waited for."""
+        self.process: asyncio.subprocess.Process | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._up = asyncio.Event()
+        self._error = ""
+
+    @property
+    def running(self) -> bool:
+        return self._up.is_set()
+
+    async def ensure(self) -> None:
+        """Return once it is ready; DaemonFailed, with what it said last, if it does not get there in time."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._keep(), name=f"keep {self.name}")
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._up.wait()
+        except TimeoutError:
+            raise DaemonFailed(self._error or f"{self.name} is not ready after {self._patience:g} s.") from None
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        self._up.clear()
+
+    async def _keep(self) -> None:
+        pause, first = FIRST_PAUSE, True
+        while True:
+            try:
+                got_ready = await self._live(first)
+            except OSError as error:
+                self._error = f"{self.name} cannot be started: {error.strerror or error}. Is its package installed?"
+                got_ready = False
+            if got_ready:
+                pause = FIRST_PAUSE
+                log.warning("%s ended and is started again: %s", self.name, self._error)
+            else:
+                self._broken()
+            first = False
+            await asyncio.sleep(pause)
+            pause = FIRST_PAUSE if got_ready else min(pause * 2, LONGEST_PAUSE)
+
+    async def _live(self, first: bool) -> bool:
+        """One life of the process; whether it ever was ready."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        output = self._folder / "output.log"
+        with output.open("wb") as file:
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=self._environment,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        self.process = process
+        ended = asyncio.create_task(process.wait())
+        try:
+            if not await self._wait_ready(ended):
+                self._error = f"{self.name} ended with status {process.returncode}: {_tail(output)}"
+                return False
+            self._up.set()
+            if not first and self.started is not None:
+                await self.started()
+            await ended
+            self._error = f"{self.name} ended with status {process.returncode}: {_tail(output)}"
+            return True
+        finally:
+            self._up.clear()
+            self.process = None
+            ended.cancel()
+            await _end(process)
+
+    async def _wait_ready(self, ended: "asyncio.Task[int]") -> bool:
+        while not ended.done():
+            if await self._ready():
+                return True
+            await asyncio.wait([ended], timeout=0.05)
+        return False
+
+
+def _program(command: Sequence[str]) -> str:
+    """The daemon itself, also behind what it is launched by: the last word before its first option."""
+    words = [word for word in command if not word.startswith("-")]
+    options = [place for place, word in enumerate(command) if word.startswith("-")]
+    return command[options[0] - 1] if options and options[0] > 0 else words[0]
+
+
+def _die_with_parent() -> None:
+    """A server that is killed cannot end its children; two daemons of one configuration would fight."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(5):
+            await process.wait()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def _tail(file: Path) -> str:
+    try:
+        text = file.read_bytes()[-OUTPUT_SHOWN:].decode(errors="replace").strip()
+    except OSError:
+        text = ""
+    return text or "it said nothing"
+
+
+def socket_path(folder: Path, name: str) -> Path:
+    """Where a daemon's socket lies: in its folder, or, the paths of sockets being short, in one of this user's own."""
+    if len(os.fsencode(folder / name)) <= LONGEST_SOCKET:
+        return folder / name
+    mark = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+    short = Path(tempfile.gettempdir()) / f"rackwright-{os.getuid()}-{mark}"
+    short.mkdir(mode=0o700, exist_ok=True)
+    if short.lstat().st_uid != os.getuid():
+        raise DaemonFailed(f"{short} belongs to somebody else. Remove it, or choose a shorter home.")
+    return short / name

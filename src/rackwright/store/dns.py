@@ -1,0 +1,44 @@
+"""What the names of nodes stand for, of one moment: for whoever serves DNS."""
+
+from ipaddress import ip_address
+
+from rackwright.domain.dns import DnsHost, DnsState, dns_state
+from rackwright.domain.networks import Address, Category
+from rackwright.store.allocations import allocate_bound
+from rackwright.store.network_rows import select_networks
+from rackwright.store.session import Session
+
+_HOSTS = """
+SELECT n.name, coalesce(n.hint ->> 'address', n.discovery ->> 'address') AS reported,
+       ARRAY(SELECT host(a.address) FROM allocations a JOIN networks w ON w.id = a.network_id
+             WHERE a.node_id = n.id AND w.category = :admin) AS admin,
+       ARRAY(SELECT host(a.address) FROM allocations a JOIN networks w ON w.id = a.network_id
+             WHERE a.node_id = n.id AND w.category <> :admin) AS others
+FROM nodes n WHERE NOT n.system
+"""
+
+
+async def name_state(session: Session) -> DnsState:
+    """The name of a node stands for its addresses on the admin network; without one there, for where it was found."""
+    await allocate_bound(session)
+    generation = await session.value("SELECT generation FROM boot_state FOR SHARE")
+    rows = await session.rows(_HOSTS, admin=Category.ADMIN.value)
+    subnets = [subnet for record in await select_networks(session) for subnet in record.network.subnets]
+    hosts = [
+        DnsHost(
+            row.name,
+            tuple(map(ip_address, row.admin)) or _reported(row.reported),
+            tuple(map(ip_address, row.others)),
+        )
+        for row in rows
+    ]
+    return dns_state(generation or 0, hosts, subnets)
+
+
+def _reported(text: str | None) -> tuple[Address, ...]:
+    """What a machine says of itself is an address, or nothing."""
+    try:
+        address = ip_address(text or "")
+    except ValueError:
+        return ()
+    return () if address.is_loopback or address.is_unspecified or "%" in str(address) else (address,)

@@ -1,0 +1,110 @@
+"""DHCP by a real Kea to real clients, in network namespaces: who gets what, and that it follows the database."""
+
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.support.processes import is_alive
+from tests.support.provider import Provider, eventually, providing
+from tests.support.rack import refused
+
+from rackwright.domain.errors import Rule
+from rackwright.store.boot import set_bootenv
+from rackwright.store.nodes import delete_node
+
+M1, M2, M3 = "52:54:00:00:00:01", "52:54:00:00:00:02", "52:54:00:00:00:03"
+STRANGER = "52:54:00:ff:ff:01"
+
+
+@pytest.fixture
+async def provider(migrated_url: str, tmp_path: Path) -> AsyncIterator[Provider]:
+    async with providing(tmp_path, migrated_url) as made:
+        yield made
+
+
+async def test_a_machine_gets_its_own_address_name_and_boot_file_and_a_stranger_one_of_the_pool(
+    provider: Provider,
+) -> None:
+    await provider.node("n1.rack.example", M1)
+    await provider.node("n2.rack.example", M2, M3)
+    await provider.caught_up()
+    bios = await provider.ask(M1, "--arch", "0")
+    assert (bios["address"], bios["hostname"]) == ("10.77.0.20", "n1.rack.example")
+    assert (bios["next_server"], bios["boot_file"], bios["routers"]) == ("10.77.0.1", "undionly.kpxe", ["10.77.0.1"])
+    uefi = await provider.ask(M3, "--arch", "7")
+    assert (uefi["address"], uefi["boot_file"]) == ("10.77.0.21", "ipxe.efi")
+    ipxe = await provider.ask(M1, "--arch", "0", "--ipxe")
+    assert ipxe["boot_file"] == "http://${next-server}:8090/boot/${netX/mac:hexhyp}"
+    assert ipxe["ipxe"] == "b00101"
+    stranger = await provider.ask(STRANGER, "--arch", "0")
+    assert 100 <= int(stranger["address"].split(".")[3]) <= 199
+    assert stranger["boot_file"] == "undionly.kpxe"
+
+
+async def test_what_a_node_boots_is_served_before_it_is_recorded_and_a_deleted_node_is_a_stranger_again(
+    provider: Provider,
+) -> None:
+    id = await provider.node("n1.rack.example", M1)
+    await provider.caught_up()
+    generation = await provider.change(lambda session: set_bootenv(session, id, "debian-12-install"))
+    await provider.caught_up()
+    kea = provider.kea()
+    state = await kea.served()
+    assert state.generation >= generation
+    assert [(host.node, host.bootenv) for host in state.hosts] == [("n1.rack.example", "debian-12-install")]
+    await provider.change(lambda session: delete_node(session, id))
+    await provider.caught_up()
+    assert int((await provider.ask(M1))["address"].split(".")[3]) >= 100
+
+
+async def test_kea_killed_while_nodes_change_comes_back_and_catches_up_by_itself(provider: Provider) -> None:
+    await provider.node("n1.rack.example", M1)
+    await provider.caught_up()
+    first = provider.kea_pid()
+    os.kill(first, signal.SIGKILL)
+    await provider.node("n2.rack.example", M2)
+    await provider.caught_up()
+    assert (await provider.ask(M1))["address"] == "10.77.0.20"
+    assert (await provider.ask(M2))["address"] == "10.77.0.21"
+    assert provider.kea_pid() != first
+
+
+async def test_kea_that_cannot_start_is_shown_and_served_by_as_soon_as_it_can(
+    provider: Provider, tmp_path: Path
+) -> None:
+    """The program is gone for a while, as in an upgrade of its package."""
+    await provider.node("n1.rack.example", M1)
+    await provider.caught_up()
+    provider.take_kea_away()
+    os.kill(provider.kea_pid(), signal.SIGKILL)
+    await provider.node("n2.rack.example", M2)
+
+    async def shown() -> bool:
+        rows = await provider.rack.rows(
+            "SELECT 1 FROM runs WHERE jig = 'dhcp-database' AND state = 'failed' AND error <> ''"
+        )
+        return bool(rows)
+
+    await eventually(shown, "the failed run is shown")
+    provider.put_kea_back()
+    await provider.caught_up()
+    assert (await provider.ask(M2))["address"] == "10.77.0.21"
+
+
+async def test_the_same_mac_is_never_of_two_nodes(provider: Provider) -> None:
+    await provider.node("n1.rack.example", M1)
+    with refused(Rule.EXISTS, "n1.rack.example"):
+        await provider.node("n2.rack.example", M1)
+    await provider.caught_up()
+    state = await provider.kea().served()
+    assert [(host.node, host.macs) for host in state.hosts] == [("n1.rack.example", (M1,))]
+
+
+async def test_kea_ends_with_its_server(migrated_url: str, tmp_path: Path) -> None:
+    async with providing(tmp_path, migrated_url) as provider:
+        await provider.caught_up()
+        pid = provider.kea_pid()
+        assert is_alive(pid)
+    assert not is_alive(pid)
