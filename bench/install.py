@@ -33,7 +33,7 @@ from rackwright.images.packages import Source, say_to_stderr  # noqa: E402
 from rackwright.images.shelf import NoImage, Shelf  # noqa: E402
 from rackwright.images.sledgehammer import Kernel  # noqa: E402
 from rackwright.lab.network import BRIDGE, SERVER, add_tap, make_bridge  # noqa: E402
-from rackwright.lab.rack import CONSOLE, MACHINE_PORT, Rack, running_rack  # noqa: E402
+from rackwright.lab.rack import CONSOLE, Rack, running_rack  # noqa: E402
 from rackwright.lab.virtual import Hardware, VirtualMachine  # noqa: E402
 from report import Goal, at_most, emit  # noqa: E402
 
@@ -75,8 +75,7 @@ async def _ours(shelf: Shelf, folder: Path, machines: int) -> dict[str, float]:
     home = folder / "home"
     home.mkdir(parents=True)
     (home / "images").symlink_to(shelf.folder)
-    script = f"http://{SERVER}:{MACHINE_PORT}/boot/${{net0/mac}}"
-    async with running_rack(home, folder, hardware) as rack, serving_dhcp(BRIDGE, SERVER, script):
+    async with running_rack(home, folder, hardware) as rack:
         await _call(rack, "POST", "/deployments", {"name": "bench"})
         began = time.monotonic()
         for one in rack.machines:

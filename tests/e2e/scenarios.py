@@ -12,13 +12,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.support.dhcp import serving_dhcp
+import dns.asyncquery
+import dns.message
 
 from rackwright.barclamps.loader import load_folder
 from rackwright.hammers.base import HammerNode, Power
 from rackwright.hammers.redfish import RedfishHammer
-from rackwright.lab.network import BRIDGE, SERVER
-from rackwright.lab.rack import MACHINE_PORT, Rack, Racked, running_rack
+from rackwright.lab.network import SERVER
+from rackwright.lab.rack import Rack, Racked, running_rack
 from rackwright.lab.virtual import Firmware, Hardware
 from rackwright.store.barclamps import import_barclamps
 
@@ -106,11 +107,7 @@ async def site_of(folder: Path, images: Path, hardware: Sequence[Hardware]) -> A
     home = folder / "home"
     home.mkdir(parents=True)
     (home / "images").symlink_to(images)
-    script = f"http://{SERVER}:{MACHINE_PORT}/boot/${{net0/mac}}"
-    async with (
-        running_rack(home, folder, hardware, heartbeat=5.0, tick=1.0) as rack,
-        serving_dhcp(BRIDGE, SERVER, script),
-    ):
+    async with running_rack(home, folder, hardware, heartbeat=5.0, tick=1.0) as rack:
         try:
             yield Site(rack)
         except BaseException:
@@ -198,6 +195,13 @@ async def install(folder: Path, images: Path) -> None:
         assert seen["root"] == "/dev/vda1"
         assert seen["system"] == "debian-12"
         assert seen["boot_id"] == after.boot_id
+        await site.until("DNS knows its name", lambda: _has_name(node, after.discovery["address"]))
+
+
+async def _has_name(node: str, address: str) -> bool:
+    """Whether the lab's own name server gives the address the machine really has."""
+    answer = await dns.asyncquery.udp(dns.message.make_query(node, "A"), SERVER, timeout=30)
+    return any(address == str(record) for rrset in answer.answer for record in rrset)
 
 
 async def _has_bmc(site: Site, node: str) -> bool:

@@ -1,6 +1,6 @@
 """A small DHCP server for tests of what comes after it: addresses in the order they are asked for, and what to boot.
 
-The product's is Kea. This one is for trials of the boot path alone, where nothing else of a site is there.
+The product has Kea. This is for the other side of the benchmark of installs, where nothing of the product is.
 """
 
 import asyncio

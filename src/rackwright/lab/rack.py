@@ -30,6 +30,20 @@ CONSOLE = "console=ttyS0 quiet"
 """So that what a machine says is on its serial line, where `lab console` shows it."""
 
 
+NETWORK = {
+    "name": "admin",
+    "category": "admin",
+    "description": "The machines of the lab",
+    "v4_subnet": "10.77.0.0/24",
+    "ranges": [
+        {"name": "admin", "use": "admin", "first": SERVER, "last": "10.77.0.9"},
+        {"name": "host", "use": "host", "first": "10.77.0.10", "last": "10.77.0.99"},
+        {"name": "strangers", "use": "dynamic", "first": "10.77.0.100", "last": "10.77.0.199"},
+    ],
+}
+"""What DHCP serves there: strangers get an address of the last range, accepted machines one of their own."""
+
+
 @dataclass(frozen=True)
 class Racked:
     """A machine and its BMC."""
@@ -81,6 +95,8 @@ async def running_rack(home: Path, folder: Path, hardware: Sequence[Hardware], *
         provision_address=SERVER,
         provision_port=MACHINE_PORT,
         provision_interface=BRIDGE,
+        dhcp_interfaces=[BRIDGE],
+        dns_address=SERVER,
         kernel_arguments=CONSOLE,
         **others,
     )
@@ -94,6 +110,7 @@ async def running_rack(home: Path, folder: Path, hardware: Sequence[Hardware], *
             httpx.AsyncClient(base_url=f"{address}{PREFIX}", headers=headers, timeout=60, trust_env=False)
         )
         rack = Rack(server, address, racked, api)
+        (await api.post("/networks", json=NETWORK)).raise_for_status()
         introducing = asyncio.create_task(rack.introduce())
         try:
             yield rack
