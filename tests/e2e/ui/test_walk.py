@@ -129,6 +129,26 @@ def test_the_same_walk_by_keyboard_alone(person: NewPerson, floor: Floor) -> Non
     assert one.loads == 1
 
 
+def test_a_role_is_dragged_onto_one_of_several_selected_nodes_and_they_onto_another_role(
+    person: NewPerson, floor: Floor
+) -> None:
+    first, second = floor.free_nodes()[:2]
+    floor.call("POST", "/deployments", {"name": "both-ways"})
+    floor.call("POST", "/deployment_roles", {"deployment": "both-ways", "role": "test-cluster"})
+    one = person()
+    one.log_in("/deployments/both-ways")
+    page = one.page
+    role = page.get_by_role("region", name="Roles").get_by_role("listitem").filter(has_text="test-milestone")
+    one.drag(role, palette_node(page, first))
+    expect(in_state(page, "test-milestone", first, "PROPOSED")).to_be_visible()
+
+    for node in (first, second):
+        palette_node(page, node).get_by_role("checkbox").check()
+    one.drag(palette_node(page, second), head(page, "test-cluster"))
+    for node in (first, second):
+        expect(in_state(page, "test-cluster", node, "PROPOSED")).to_be_visible()
+
+
 def refusal(floor: Floor, deployment: str, node: str, role: str) -> str:
     """The server's own words."""
     answer = floor.api.post(

@@ -50,7 +50,6 @@ export function allowed(schema: Schema): string {
   if (schema.minimum !== undefined && schema.maximum !== undefined) said.push(`${schema.minimum} to ${schema.maximum}`);
   else if (schema.minimum !== undefined) said.push(`at least ${schema.minimum}`);
   else if (schema.maximum !== undefined) said.push(`at most ${schema.maximum}`);
-  if (schema.pattern) said.push(`matches ${schema.pattern}`);
   if (schema.format) said.push(schema.format);
   return said.join(', ');
 }

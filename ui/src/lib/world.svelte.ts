@@ -58,6 +58,8 @@ export interface Sample {
 }
 
 const HISTORY = 120;
+const SOON = 60;
+const PAUSE = 500; // between two readings, however much happens
 const FIELDS = 'id,node,role,deployment,state,cohort,error';
 
 class World {
@@ -74,6 +76,7 @@ class World {
   #byNode = new Map<string, Counts>();
   #settled = 0;
   #heardOf = new Set<number>();
+  #readAt = -PAUSE;
   #clock: ReturnType<typeof setInterval> | undefined;
   #stale = new Set<'nodes' | 'deployments' | 'noderoles' | 'roles'>();
   #reading: Promise<void> | null = null;
@@ -105,9 +108,11 @@ class World {
   /** Read something again, soon; many requests for it are one. */
   outdated(what: 'nodes' | 'deployments' | 'noderoles' | 'roles'): void {
     this.#stale.add(what);
-    this.#reading ??= new Promise<void>((resolve) => setTimeout(resolve, 60)).then(async () => {
+    const wait = Math.max(SOON, this.#readAt + PAUSE - performance.now());
+    this.#reading ??= new Promise<void>((resolve) => setTimeout(resolve, wait)).then(async () => {
       try {
         await this.#refresh();
+        this.#readAt = performance.now();
       } catch (error) {
         if (!(error instanceof Away)) throw error; // read anew when the stream stands again
       } finally {
@@ -209,7 +214,7 @@ class World {
           break;
         case 'node':
         case 'install':
-          this.outdated('nodes');
+          if (what !== 'progress') this.outdated('nodes');
           if (what === 'deleted') this.outdated('noderoles');
           break;
         case 'snapshot':
