@@ -29,6 +29,11 @@ def chain(length: int) -> Barclamp:
 async def fill(store: Store, nodes: int, length: int) -> None:
     """First start, then `nodes` machines that are up, each with the whole chain bound and committed."""
     await first_start(store, [chain(length)], "admin.bench.example")
+    await fill_nodes(store, nodes, length)
+
+
+async def fill_nodes(store: Store, nodes: int, length: int) -> None:
+    """Machines that are up, each with the whole chain bound and committed."""
 
     async def work(session: Session) -> None:
         await session.run(

@@ -11,6 +11,7 @@ import itertools
 import tempfile
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,9 @@ import graph
 from rackwright.api.app import create_app
 from rackwright.api.serve import PASSWORD_FILE, Options, listening, running
 from rackwright.domain.states import Trigger
-from rackwright.store.database import open_database
+from rackwright.store.barclamps import import_barclamps
 from rackwright.store.session import Session, Store
 from rackwright.store.transitions import move
-from rackwright.store.vault import load_vault
 from report import at_least, at_most, emit
 
 CHROMIUM = "/usr/bin/chromium"
@@ -56,17 +56,12 @@ async def active(store: Store) -> int:
 
 @contextlib.asynccontextmanager
 async def site(home: Path, nodes: int) -> AsyncIterator[tuple[Store, str, str]]:
-    """A server that anneals, on a database with a chain of noderoles on each node, all of them ACTIVE."""
-    async with await open_database(None, home) as database:
-        await graph.fill(Store(database.engine, load_vault(home)), nodes, LENGTH)
-    async with (
-        running(Options(home, tick=1)) as server,
-        listening(create_app(server)) as address,
-    ):
-        total = 0
-        while await active(server.store) != total or not total:
-            async with server.store.read() as session:
-                total = await session.value("SELECT count(*) FROM node_roles")
+    """A server that anneals, with a chain of noderoles on each node, all of them ACTIVE."""
+    async with running(Options(home, tick=1)) as server, listening(create_app(server)) as address:
+        roles = replace(graph.chain(LENGTH), jigs=())  # the server's own noop jig runs them
+        await server.store.change(lambda session: import_barclamps(session, [roles]), graph=True)
+        await graph.fill_nodes(server.store, nodes, LENGTH)
+        while await active(server.store) < nodes * LENGTH:  # noqa: ASYNC110  # the annealer tells nobody here
             await asyncio.sleep(0.5)
         yield server.store, address, (home / PASSWORD_FILE).read_text().strip()
 
@@ -91,7 +86,7 @@ async def first_load(context: BrowserContext, password: str) -> tuple[Page, dict
     await page.get_by_role("button", name="Log in").click()
     await page.locator("[data-live='live']").wait_for(state="attached")
     await page.wait_for_load_state("load")
-    return page, sizes
+    return page, dict(sizes)  # what later pages load is not counted
 
 
 async def usable(page: Page, path: str, sign: str) -> float:
@@ -103,18 +98,23 @@ async def usable(page: Page, path: str, sign: str) -> float:
 
 async def churn(store: Store, seconds: float) -> int:
     """Send noderoles off again, evenly, so many a second; says how many."""
+    last = f"link-{LENGTH - 1}"  # nothing stands on them, so each is one noderole that changes
     async with store.read() as session:
-        ids = [row.id for row in await session.rows("SELECT id FROM node_roles ORDER BY id LIMIT 2000")]
-    sent, each = 0, A_SECOND // STEPS
+        rows = await session.rows(
+            "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = role_id AND name = :last", last=last
+        )
+    ids = [row.id for row in rows]
+    asked = sent = 0
     began = time.monotonic()
     while time.monotonic() - began < seconds:
-        chosen = [ids[(sent + step) % len(ids)] for step in range(each)]
+        chosen = [ids[(asked + step) % len(ids)] for step in range(A_SECOND // STEPS)]
 
         async def work(session: Session, chosen: list[int] = chosen) -> int:
             return len(await move(session, Trigger.RETRY, chosen))
 
+        asked += len(chosen)
         sent += await store.change(work)
-        await asyncio.sleep(max(0.0, began + (sent / A_SECOND) - time.monotonic()))
+        await asyncio.sleep(max(0.0, began + asked / A_SECOND - time.monotonic()))
     return sent
 
 
@@ -133,7 +133,7 @@ async def main(nodes: int, seconds: float) -> None:
             page, sizes = await first_load(context, password)
             overview = await usable(page, "/", "[data-live='live']")
             collapsed = await usable(page, "/graph", ".svelte-flow__node")
-            whole = await usable(page, "/graph?by=none", ".svelte-flow__node")
+            by_node = await usable(page, "/graph?by=node", ".svelte-flow__node")
             matrix = await usable(page, "/deployments/bench", "[data-noderole]")
             still = frames((await page.evaluate(COUNT_FRAMES, 3))["times"])
             counted, sent = await asyncio.gather(page.evaluate(COUNT_FRAMES, seconds), churn(store, seconds))
@@ -147,8 +147,8 @@ async def main(nodes: int, seconds: float) -> None:
             "seconds_to_usable": {
                 "overview": round(overview, 2),
                 "deployment": round(matrix, 2),
-                "graph": round(collapsed, 2),
-                "graph_of_every_noderole": round(whole, 2),
+                "graph_by_role": round(collapsed, 2),
+                "graph_by_node": round(by_node, 2),
             },
             "frames_at_rest": still,
             "frames_while_busy": busy,

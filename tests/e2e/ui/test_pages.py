@@ -42,7 +42,7 @@ def places(floor: Floor) -> dict[str, object]:
     wait_for(lambda: floor.states("shown") == {"active"}, "it is committed")
     floor.call("POST", "/deployments/shown/propose")
     floor.call("POST", "/node_roles", {"node": third, "role": "lab-web", "deployment": "shown"})
-    (noderole,) = floor.all("/node_roles", deployment="shown", node=first, role="test-milestone")
+    (noderole,) = floor.all("/node_roles", node=first, role="ssh-access")
     return {"node": first, "noderole": noderole["id"]}
 
 
