@@ -38,21 +38,27 @@ class ListDependency:
     The framework would take each of some twenty parameters for itself, which costs more than the query for a page.
     """
 
-    def __init__(self, listing: Listing) -> None:
+    def __init__(self, listing: Listing, others: tuple[str, ...] = ()) -> None:
+        """`others`: what the route takes from the query for itself."""
         self._listing = listing
+        self._others = others
         fields = {**_filters(listing), **_common(listing)}
         self._repeated = frozenset(name for name, (type_, _) in fields.items() if _repeats(type_))
         self._model: type[BaseModel] = create_model(f"{listing.name}_query", **fields)  # type: ignore[call-overload]
 
     async def __call__(self, request: Request) -> Asked:
         listing, query = self._listing, request.query_params
-        unknown = sorted(query.keys() - self._model.model_fields.keys())
+        unknown = sorted(query.keys() - self._model.model_fields.keys() - {*self._others})
         if unknown:
-            there = ", ".join(sorted(self._model.model_fields))
+            there = ", ".join(sorted([*self._model.model_fields, *self._others]))
             raise Invalid(f"{listing.name} have no filter {unknown[0][:80]!r}. There are: {there}.")
         try:
             found = self._model.model_validate(
-                {name: query.getlist(name) if name in self._repeated else query[name] for name in query}
+                {
+                    name: query.getlist(name) if name in self._repeated else query[name]
+                    for name in query
+                    if name not in self._others
+                }
             )
         except ValidationError as wrong:
             errors = [{**one, "loc": ("query", *one["loc"])} for one in wrong.errors(include_url=False)]
@@ -88,9 +94,9 @@ def _repeats(type_: Any) -> bool:
     return origin is list
 
 
-def parameters(listing: Listing) -> ListDependency:
+def parameters(listing: Listing, *others: str) -> ListDependency:
     """The dependency of a route that lists."""
-    return ListDependency(listing)
+    return ListDependency(listing, others)
 
 
 Fields = dict[str, tuple[Any, Any]]

@@ -54,7 +54,7 @@ class NewTokenOut(TokenOut):
     token: str = Field(description="Shown this once.")
 
 
-Asking = Annotated[Asked, Depends(parameters(TOKENS, user=""))]
+Asking = Annotated[Asked, Depends(parameters(TOKENS, "user"))]
 Whose = Annotated[str | None, Query(max_length=63, description="Another user's, for administrators.")]
 
 
