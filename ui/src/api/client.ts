@@ -9,7 +9,9 @@ type Content<R> = R extends { content: { 'application/json': infer B } } ? B : u
 type Answer<O> = O extends { responses: infer R }
   ? R extends { 200: infer A } ? Content<A> : R extends { 201: infer A } ? Content<A> : undefined
   : never;
-type Body<O> = O extends { requestBody?: { content: infer C } } ? C[keyof C] : never;
+/** Schemas of patches carry their definitions along, which nobody sends. */
+type Plain<B> = B extends readonly unknown[] ? B : B extends object ? Omit<B, '$defs'> : B;
+type Body<O> = O extends { requestBody?: { content: infer C } } ? Plain<C[keyof C]> : never;
 type Query<O> = O extends { parameters: { query?: infer Q } } ? Q : never;
 
 export interface Asked<O> {
