@@ -112,6 +112,7 @@ def test_every_operation_succeeds_once_and_every_answer_is_as_declared(
         client = Client(address, (tmp_path / TOKEN_FILE).read_text().strip(), operations)
         _machines(client, portal, site, tmp_path)
         _people(client, (tmp_path / PASSWORD_FILE).read_text().strip())
+        _webhooks(client)
         _catalogue_and_networks(client)
         _intent(client)
         _work(client, portal, site)
@@ -216,6 +217,17 @@ def _browser(client: Client) -> None:
             client.do("logout", token="", headers=headers)
         else:
             client.do("endLogin", token="", headers=headers, id=listed[0]["id"])
+
+
+def _webhooks(client: Client) -> None:
+    """To a host that nobody can have, so the test of it says that it does not answer."""
+    client.do("createWebhook", {"name": "chat", "url": "https://hook.invalid/x"})
+    client.do("listWebhooks")
+    client.do("showWebhook", webhook="chat")
+    client.do("testWebhook", webhook="chat")
+    client.do("listWebhookDeliveries", webhook="chat")
+    client.do("resumeWebhook", webhook="chat")
+    client.do("deleteWebhook", webhook="chat")
 
 
 def _catalogue_and_networks(client: Client) -> None:
