@@ -7,10 +7,6 @@ from typing import Annotated
 
 import typer
 
-from rackwright.mesh.agent import Agent
-from rackwright.mesh.errors import MeshError
-from rackwright.mesh.settings import default_folder
-
 app = typer.Typer(help="The agent of the mesh on this server.", no_args_is_help=True, add_completion=False)
 
 Folder = Annotated[Path | None, typer.Option("--dir", help="Where this server's identity and settings live.")]
@@ -24,6 +20,9 @@ def agent() -> None:
 @app.command()
 def run(folder: Folder = None) -> None:
     """Run until SIGTERM, then leave the cluster. Logs are JSON lines on standard error."""
+    from rackwright.mesh.agent import Agent
+    from rackwright.mesh.errors import MeshError
+    from rackwright.mesh.settings import default_folder
 
     async def live() -> None:
         await Agent(folder or default_folder()).run()

@@ -167,7 +167,13 @@ async def _all(api: "httpx.AsyncClient", path: str) -> list[Any]:
 
 
 async def _call(api: "httpx.AsyncClient", method: str, path: str, body: Any = None) -> Any:
-    answer = await api.request(method, path, json=body)
+    import httpx
+
+    try:
+        answer = await api.request(method, path, json=body)
+    except httpx.TransportError as error:
+        said = str(error) or type(error).__name__
+        raise DemoFailed(f"{method} {path} got no answer ({said}). Is this machine too busy?") from error
     if answer.status_code >= 400:
         raise DemoFailed(f"{method} {path} was refused: {answer.text}")
     return answer.json() if answer.content else None
