@@ -9,6 +9,7 @@ import ctypes
 import hashlib
 import logging
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -39,6 +40,7 @@ class Daemon:
         self,
         command: Sequence[str],
         folder: Path,
+        socket: Path,
         ready: Callable[[], Awaitable[bool]],
         *,
         environment: Mapping[str, str] | None = None,
@@ -48,6 +50,7 @@ class Daemon:
         self.name = Path(command[-1] if len(command) == 1 else _program(command)).name
         self._command = list(command)
         self._folder = folder
+        self._socket = socket
         self._ready = ready
         self._environment = {**os.environ, **(environment or {})}
         self._broken = broken
@@ -79,6 +82,8 @@ class Daemon:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+            if self._socket.parent != self._folder:
+                shutil.rmtree(self._socket.parent)
         self._up.clear()
 
     async def _keep(self) -> None:
@@ -86,6 +91,8 @@ class Daemon:
         while True:
             try:
                 got_ready = await self._live(first)
+            except DaemonFailed as error:
+                self._error, got_ready = str(error), False
             except OSError as error:
                 self._error = f"{self.name} cannot be started: {error.strerror or error}. Is its package installed?"
                 got_ready = False
@@ -101,6 +108,7 @@ class Daemon:
     async def _live(self, first: bool) -> bool:
         """One life of the process; whether it ever was ready."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _make_own(self._socket.parent)
         output = self._folder / "output.log"
         with output.open("wb") as file:
             process = await asyncio.create_subprocess_exec(
@@ -177,8 +185,10 @@ def socket_path(folder: Path, name: str) -> Path:
     if len(os.fsencode(folder / name)) <= LONGEST_SOCKET:
         return folder / name
     mark = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
-    short = Path(tempfile.gettempdir()) / f"rackwright-{os.getuid()}-{mark}"
-    short.mkdir(mode=0o700, exist_ok=True)
-    if short.lstat().st_uid != os.getuid():
-        raise DaemonFailed(f"{short} belongs to somebody else. Remove it, or choose a shorter home.")
-    return short / name
+    return Path(tempfile.gettempdir()) / f"rackwright-{os.getuid()}-{mark}" / name
+
+
+def _make_own(folder: Path) -> None:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.lstat().st_uid != os.getuid():
+        raise DaemonFailed(f"{folder} belongs to somebody else. Remove it, or choose a shorter home.")

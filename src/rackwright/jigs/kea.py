@@ -48,6 +48,7 @@ class Kea:
         self.daemon = Daemon(
             [*launcher, program, "-c", str(self._config)],
             self.folder,
+            self._socket,
             self._answers,
             environment=places,
             broken=self._forget,

@@ -44,7 +44,10 @@ class Knot:
         self._held = DnsState()
         self._zones: frozenset[str] = frozenset()
         self.daemon = Daemon(
-            [*launcher, program, "-c", str(self._config), "-s", str(self._socket)], self.folder, self._answers
+            [*launcher, program, "-c", str(self._config), "-s", str(self._socket)],
+            self.folder,
+            self._socket,
+            self._answers,
         )
 
     @property

