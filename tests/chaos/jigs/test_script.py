@@ -148,8 +148,9 @@ async def test_a_killed_wrapper_fails_the_run_and_the_next_one_finds_a_clean_nod
     supervisor, guard = sorted(wrapper_processes(node, "supervise"), key=lambda process: process.pid)
     [runner] = wrapper_processes(node, "run")
     processes = {"supervise": supervisor, "guard": guard, "run": runner}
-    for word in words:
-        processes[word].send_signal(signal.SIGKILL)
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, so that none of them sees another die
+        for word in words:
+            processes[word].send_signal(number)
     assert (await running).answer is Answer.FAILED
     server.scripts(a=BRIEF)
     assert (await server.run(token=2)).error == ""
