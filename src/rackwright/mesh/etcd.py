@@ -27,8 +27,10 @@ PATIENCE_SECONDS = 5.0
 """A watch that is silent for so long goes on at another member: this one may be cut off and not know it."""
 MAX_OPERATIONS = 120
 """etcd takes 128 in a transaction."""
-_AGAIN = frozenset({4, 8, 14})
-"""gRPC codes that say "not now": deadline exceeded, exhausted, unavailable."""
+_AGAIN = frozenset({2, 4, 8, 13, 14})
+"""gRPC codes that do not say that nothing was done: unknown, deadline exceeded, exhausted, internal, unavailable.
+
+A member that is ending answers with "unknown" or "internal", whatever became of the request."""
 _NEEDS_LEADER = {"Grpc-Metadata-hasleader": "true"}
 """A member without a leader ends the watch instead of being silent: it may be on the small side of a partition."""
 
@@ -158,7 +160,7 @@ class Etcd:
                 response = await self._http.post(f"{endpoint}{path}", json=body, timeout=None)
         except (httpx.HTTPError, OSError, TimeoutError) as problem:
             raise NoDatastore(f"{endpoint}: {_told(problem, seconds)}") from problem
-        return _read(endpoint, response.status_code, response.content)
+        return read_answer(endpoint, response.status_code, response.content)
 
     async def fetch(self, endpoint: str, path: str, seconds: float = 1.0) -> str:
         """A plain page of one member, such as its metrics."""
@@ -317,7 +319,7 @@ class Etcd:
                     yield [], int(result.get("header", {}).get("revision", 0))
 
 
-def _read(endpoint: str, status: int, content: bytes) -> dict[str, Any]:
+def read_answer(endpoint: str, status: int, content: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(content)
     except ValueError as problem:

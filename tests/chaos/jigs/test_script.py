@@ -134,8 +134,11 @@ async def test_of_runs_started_at_once_only_one_is_ever_on_the_node(node: SshNod
     assert outcomes[6].error == ""
     assert journal(node) == sorted(journal(node))
     for token, outcome in outcomes.items():
-        ended_well = outcome.answer is Answer.SUCCEEDED
-        assert ended_well == (journal(node).count(token) == 20), outcome.error
+        if outcome.answer is Answer.SUCCEEDED:
+            assert journal(node).count(token) == 20, "it ended well without having done its work"
+        else:
+            # It may have written its last line and been ended just before it could say so.
+            assert "newer run" in outcome.error or "is older than" in outcome.error
     await until(lambda: node.left_behind() == [])
 
 
