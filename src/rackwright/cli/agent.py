@@ -1,13 +1,14 @@
 """`rackwright agent`: runs the mesh's agent of this server in the foreground, for systemd or for a person."""
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="The agent of the mesh on this server.", no_args_is_help=True, add_completion=False)
+from rackwright.cli.apps import make_app
+
+app = make_app("The agent of the mesh on this server.")
 
 Folder = Annotated[Path | None, typer.Option("--dir", help="Where this server's identity and settings live.")]
 
@@ -20,9 +21,11 @@ def agent() -> None:
 @app.command()
 def run(folder: Folder = None) -> None:
     """Run until SIGTERM, then leave the cluster. Logs are JSON lines on standard error."""
+    import asyncio
+
     from rackwright.mesh.agent import Agent
     from rackwright.mesh.errors import MeshError
-    from rackwright.mesh.settings import default_folder
+    from rackwright.mesh.folder import default_folder
 
     async def live() -> None:
         await Agent(folder or default_folder()).run()

@@ -4,12 +4,13 @@ from typing import Annotated, Any
 
 import typer
 
+from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.exits import Exit, fail
 from rackwright.cli.output import prints
 from rackwright.cli.shared import names_of
 
-app = typer.Typer(help="The work itself.", no_args_is_help=True)
+app = make_app("The work itself.")
 
 
 @app.command()

@@ -1,18 +1,18 @@
 """rackwright barclamp: packages of roles. They hold code that runs with the server's rights, so they are imported from
 this host's own disk, by whoever runs the server."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.exits import Exit, fail
 from rackwright.cli.output import prints
 from rackwright.cli.shared import Filters, Limit, Sort, listed, names_of
 
-app = typer.Typer(help="Packages of roles.", no_args_is_help=True)
+app = make_app("Packages of roles.")
 
 Barclamp = Annotated[str, typer.Argument(help="Name of a barclamp.", autocompletion=names_of("/barclamps"))]
 Folder = Annotated[Path, typer.Argument(help="The folder with barclamp.yml in it.")]
@@ -71,6 +71,8 @@ def import_folder(
     ] = None,
 ) -> Any:
     """Import a barclamp on the server's own host, or import it anew after a change."""
+    import asyncio
+
     told = _told(folder)
     flags = {"home": home, "database_url": database_url}
     asyncio.run(_import(folder, {name: value for name, value in flags.items() if value is not None}))

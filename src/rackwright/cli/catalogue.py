@@ -5,15 +5,16 @@ from typing import Annotated, Any
 import typer
 
 from rackwright.cli import shared
+from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.exits import Exit, fail
 from rackwright.cli.output import prints
 from rackwright.cli.shared import Filters, Limit, Role, Sort, listed, names_of, noderole_id
 
-role = typer.Typer(help="What can be bound to a node.", no_args_is_help=True)
-jig = typer.Typer(help="What does the work.", no_args_is_help=True)
-attrib = typer.Typer(help="Values roles and nodes have.", no_args_is_help=True)
-hammer = typer.Typer(help="Ways to reach a machine outside the graph.", no_args_is_help=True)
+role = make_app("What can be bound to a node.")
+jig = make_app("What does the work.")
+attrib = make_app("Values roles and nodes have.")
+hammer = make_app("Ways to reach a machine outside the graph.")
 
 Jig = Annotated[str, typer.Argument(help="Name of a jig.", autocompletion=names_of("/jigs"))]
 Attrib = Annotated[str, typer.Argument(help="Name of an attrib.", autocompletion=names_of("/attribs"))]

@@ -30,7 +30,7 @@ def complete() -> None:
 
 def tree(loaded: Sequence[str]) -> typer.Typer:
     """All nouns as one application, of which only these are loaded: completing must not take longer than typing."""
-    root = typer.Typer(add_completion=True)
+    root = typer.Typer(add_completion=True, rich_markup_mode=None)
     for noun, (_, line) in NOUNS.items():
         if noun in loaded and not is_function(app := load(noun)):
             root.add_typer(app, name=noun, help=line)

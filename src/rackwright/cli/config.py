@@ -5,11 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
+from rackwright.cli.apps import make_app
 from rackwright.cli.exits import Exit, fail
 from rackwright.cli.output import prints
 from rackwright.cli.profile import current_profile
 
-app = typer.Typer(help="Settings.", no_args_is_help=True)
+app = make_app("Settings.")
 
 
 @app.command()

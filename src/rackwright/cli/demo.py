@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rackwright.cli.apps import make_app
+
 if TYPE_CHECKING:
     import httpx
 
@@ -42,7 +44,7 @@ class DemoFailed(Exception):
     """It did not come to rest; the text says what is wrong and where."""
 
 
-app = typer.Typer(add_completion=False)
+app = make_app(no_args_is_help=False)
 
 
 @app.command()

@@ -4,12 +4,13 @@ from typing import Annotated, Any
 
 import typer
 
+from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.exits import Exit, confirm, fail
 from rackwright.cli.output import prints
 from rackwright.cli.shared import Deployment, Filters, Limit, Settings, Sort, Yes, listed, values
 
-app = typer.Typer(help="What people want of their machines.", no_args_is_help=True)
+app = make_app("What people want of their machines.")
 
 COLUMNS = ("name", "parent", "state", "held", "noderoles")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

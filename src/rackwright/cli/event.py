@@ -4,10 +4,11 @@ from typing import Annotated, Any
 
 import typer
 
+from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.output import prints
 
-app = typer.Typer(help="What happened, and what happens.", no_args_is_help=True)
+app = make_app("What happened, and what happens.")
 
 COLUMNS = ("at", "kind", "actor", "data")
 Kind = Annotated[list[str] | None, typer.Option("--kind", help="Only this kind; may be repeated.")]

@@ -4,12 +4,13 @@ from typing import Annotated, Any
 
 import typer
 
+from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.exits import confirm
 from rackwright.cli.output import prints
 from rackwright.cli.shared import Filters, Limit, Node, Settings, Sort, Yes, listed, names_of, values
 
-app = typer.Typer(help="Nodes that belong together: a rack, a team.", no_args_is_help=True)
+app = make_app("Nodes that belong together: a rack, a team.")
 
 Group = Annotated[
     str, typer.Argument(help="CATEGORY:NAME or id of a group.", autocompletion=names_of("/groups", "category", "name"))

@@ -4,10 +4,11 @@ from typing import Annotated, Any
 
 import typer
 
+from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.output import prints
 
-app = typer.Typer(help="Calls of roles' hooks that fail.", no_args_is_help=True)
+app = make_app("Calls of roles' hooks that fail.")
 
 
 @app.command("list")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from rackwright.cli.apps import make_app
 from rackwright.home import default_home
 from rackwright.images.packages import BuildFailed, Source, say_to_stderr
 from rackwright.images.shelf import NoImage, Shelf
@@ -14,7 +15,7 @@ from rackwright.images.sledgehammer import build as build_sledgehammer
 from rackwright.images.systems import SYSTEMS
 from rackwright.images.systems import build as build_system
 
-app = typer.Typer(add_completion=False, no_args_is_help=True)
+app = make_app()
 
 Home = Annotated[Path | None, typer.Option(envvar="RACKWRIGHT_HOME", help="Where the server keeps its data.")]
 

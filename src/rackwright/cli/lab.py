@@ -20,9 +20,10 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from rackwright.cli.apps import make_app
 from rackwright.home import default_home
 
-app = typer.Typer(add_completion=False, no_args_is_help=True)
+app = make_app()
 
 INSIDE = ("-m", "rackwright.lab.inside")
 GOING_SECONDS = 120.0

@@ -9,19 +9,20 @@ from typing import Annotated, Any
 
 import typer
 
+from rackwright.cli.apps import make_app
 from rackwright.cli.client import PREFIX, Client, reason
 from rackwright.cli.exits import Exit, fail
 from rackwright.cli.profile import DEFAULT_URL, Profile, current_profile, forget, keep
 
 
 def login_command(argv: list[str]) -> int:
-    app = typer.Typer(add_completion=False)
+    app = make_app(no_args_is_help=False)
     app.command()(login)
     return int(app(args=argv, prog_name="rackwright login", standalone_mode=False) or 0)
 
 
 def logout_command(argv: list[str]) -> int:
-    app = typer.Typer(add_completion=False)
+    app = make_app(no_args_is_help=False)
     app.command()(logout)
     return int(app(args=argv, prog_name="rackwright logout", standalone_mode=False) or 0)
 

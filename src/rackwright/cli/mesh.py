@@ -4,33 +4,26 @@ Speaks to this server's agent over its control socket. Tables are for people, `-
 is one sentence with the way out. The demo's verbs are `mesh_demo.py`.
 """
 
-import asyncio
 import json
 import socket
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 
 from rackwright.cli import mesh_config, mesh_datastore, mesh_demo, mesh_runs
+from rackwright.cli.apps import make_app
 from rackwright.cli.mesh_options import AsJson, Folder, plain_errors
-from rackwright.cli.mesh_tables import members_table, status_table
-from rackwright.mesh import control, founding, handover
+from rackwright.mesh import control
 from rackwright.mesh.address import parse_address
-from rackwright.mesh.authority import LIFE
 from rackwright.mesh.errors import BadRequest
-from rackwright.mesh.identity import fingerprint
-from rackwright.mesh.join import Wish, join, read_token
-from rackwright.mesh.settings import FOLDER, default_folder
+from rackwright.mesh.folder import FOLDER, default_folder
 
-app = typer.Typer(
-    help="A cluster of servers: make it, join it, look at it.", no_args_is_help=True, add_completion=False
-)
+if TYPE_CHECKING:
+    from rich.table import Table
+
+app = make_app("A cluster of servers: make it, join it, look at it.")
 app.add_typer(mesh_demo.app, name="demo")
 mesh_datastore.add_verbs(app)
 mesh_runs.add_verbs(app)
@@ -49,14 +42,22 @@ def init(
     cluster: Annotated[str, typer.Option(help="A name for the cluster, shown in its CA.")] = "mesh",
     bind: Bind = None,
     passphrase_file: Annotated[Path | None, typer.Option(help="Where the CA key's passphrase is kept.")] = None,
-    certificate_hours: Annotated[float, typer.Option(help="How long a certificate lives.")] = LIFE / timedelta(hours=1),
+    certificate_hours: Annotated[
+        float | None, typer.Option(help="How long a certificate lives; a week if not given.")
+    ] = None,
     folder: Folder = None,
 ) -> None:
     """Make a new cluster, with this server as its first member and keeper of its CA."""
+    from datetime import timedelta
+
+    from rackwright.mesh.authority import LIFE
+    from rackwright.mesh.founding import found
+    from rackwright.mesh.identity import fingerprint
+
     home = folder or default_folder()
     where = parse_address(advertise)
-    life = timedelta(hours=certificate_hours)
-    identity = founding.found(
+    life = LIFE if certificate_hours is None else timedelta(hours=certificate_hours)
+    identity = found(
         home, name or _host_name(), cluster, parse_address(bind) if bind else None, where, passphrase_file, life
     )
     print(f"Made the cluster {cluster!r} with its first server {identity.name}.")
@@ -130,8 +131,13 @@ def join_command(
     folder: Folder = None,
 ) -> None:
     """Join a cluster that has invited this server, or given it a token."""
+    import asyncio
+
+    from rackwright.mesh.founding import refuse_if_member
+    from rackwright.mesh.join import Wish, join, read_token
+
     home = folder or default_folder()
-    founding.refuse_if_member(home, again=again)
+    refuse_if_member(home, again=again)
     listen = parse_address(bind) if bind else None
     reached = parse_address(advertise) if advertise else None
     if one_time_token:
@@ -153,6 +159,8 @@ def members(
     folder: Folder = None,
 ) -> None:
     """Who is in the cluster, and how each of them is."""
+    from rackwright.cli.mesh_tables import members_table
+
     home = folder or default_folder()
     if watch:
         _watch(home, as_json)
@@ -164,6 +172,8 @@ def members(
 @plain_errors
 def status(as_json: AsJson = False, folder: Folder = None) -> None:
     """This server's view: its cluster, its certificate, and the software on every server."""
+    from rackwright.cli.mesh_tables import status_table
+
     home = folder or default_folder()
     told = control.ask(home, "status") | {"servers": control.ask(home, "members")["members"]}
     _show(told, as_json, status_table)
@@ -189,17 +199,21 @@ def leave(folder: Folder = None) -> None:
 @plain_errors
 def ssh_key(folder: Folder = None) -> None:
     """The line that lets the cluster log in at an invited server, for its authorized_keys."""
+    from rackwright.mesh.handover import ensure_key
+
     path = (folder or default_folder()) / "ssh_key"
     if not path.exists():
         raise BadRequest("this server does not hold the cluster's CA, so it does not visit servers")
-    print(handover.ensure_key(path))
+    print(ensure_key(path))
 
 
-def _show(told: dict[str, Any], as_json: bool, table: Callable[[dict[str, Any]], Table]) -> None:
+def _show(told: dict[str, Any], as_json: bool, table: "Callable[[dict[str, Any]], Table]") -> None:
     if as_json:
         print(json.dumps(told))
-    else:
-        Console().print(table(told))
+        return
+    from rich.console import Console
+
+    Console().print(table(told))
 
 
 def _watch(home: Path, as_json: bool) -> None:
@@ -208,6 +222,10 @@ def _watch(home: Path, as_json: bool) -> None:
             for told in control.listen(home, "watch"):
                 print(json.dumps(told), flush=True)
             return
+        from rich.live import Live
+
+        from rackwright.cli.mesh_tables import members_table
+
         with Live(refresh_per_second=8) as live:
             for told in control.listen(home, "watch"):
                 live.update(members_table(told["members"]))

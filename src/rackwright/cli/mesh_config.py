@@ -5,18 +5,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from rackwright.cli.apps import make_app
 from rackwright.cli.mesh_options import AsJson, Folder, plain_errors
 from rackwright.cli.mesh_runs import MODES, pairs, split
-from rackwright.mesh import control, trust
+from rackwright.mesh import control
 from rackwright.mesh.errors import BadRequest
-from rackwright.mesh.orders import Order
-from rackwright.mesh.run_model import Targets
-from rackwright.mesh.settings import default_folder
+from rackwright.mesh.folder import default_folder
 
-repository_app = typer.Typer(help="Branches that are run when they move.", no_args_is_help=True)
+repository_app = make_app("Branches that are run when they move.")
 
 
 def add_verbs(app: typer.Typer) -> None:
@@ -55,6 +52,10 @@ def add(
     folder: Folder = None,
 ) -> None:
     """Run a branch on servers now, and again whenever it moves."""
+    from rackwright.mesh import trust
+    from rackwright.mesh.orders import Order
+    from rackwright.mesh.run_model import Targets
+
     home = folder or default_folder()
     if mode not in MODES:
         raise BadRequest(f"{mode!r} is no mode; it is one of {', '.join(MODES)}")
@@ -82,6 +83,9 @@ def show(as_json: AsJson = False, folder: Folder = None) -> None:
     if as_json:
         print(json.dumps(told))
         return
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table("name", "repository", "branch", "last commit")
     for entry in told["repositories"]:
         table.add_row(entry["name"], entry["url"], entry["branch"], entry["seen"][:12] or "not yet")

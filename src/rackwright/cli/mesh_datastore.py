@@ -2,17 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from rackwright.cli.mesh_options import AsJson, Folder, plain_errors
 from rackwright.mesh import control
 from rackwright.mesh.errors import BadRequest
-from rackwright.mesh.settings import default_folder
+from rackwright.mesh.folder import default_folder
 
 
 def add_verbs(app: typer.Typer) -> None:
@@ -35,8 +32,12 @@ def datastore(
     told = control.ask(home, "datastore")
     if as_json:
         print(json.dumps(told))
-    else:
-        Console().print(datastore_table(told))
+        return
+    from rich.console import Console
+
+    from rackwright.cli.mesh_tables import datastore_table
+
+    Console().print(datastore_table(told))
 
 
 @plain_errors
@@ -57,32 +58,3 @@ def recover(
         raise BadRequest("nothing was done")
     told = control.ask(home, "recover", snapshot=str(file.absolute()) if file else None)
     print(f"Recovered from {told['snapshot']}; this is datastore {told['era']} of the cluster. It grows by itself now.")
-
-
-def datastore_table(told: dict[str, Any]) -> Table:
-    table = Table("server", "part", "state", "data", title=summary(told))
-    for member in told["members"]:
-        part = "learner" if member["learner"] else "leader" if member["leader"] else "voter"
-        state = "[green]healthy[/]" if member["healthy"] else "[red]not healthy[/]"
-        table.add_row(member["server"] or "(not started)", part, state, f"{member['bytes'] / 1e6:.1f} MB")
-    lines = [f"this server: {told['here']}" + (f" ({escape(told['why_not'])})" if told["why_not"] else "")]
-    if told["conductor"]:
-        lines.append(f"conducted by {told['conductor']}")
-    if told["doing"]:
-        lines.append(escape(told["doing"]))
-    lines.append(f"{len(told['snapshots'])} snapshots here")
-    if told["problem"]:
-        lines.append(f"[red]{escape(told['problem'])}[/]")
-    table.caption = "\n".join(lines)
-    return table
-
-
-def summary(told: dict[str, Any]) -> str:
-    well = sum(member["healthy"] and not member["learner"] for member in told["members"])
-    if not told["members"]:
-        return "no datastore server is known here"
-    if not told["quorum"]:
-        return "[red]quorum lost: the datastore neither reads nor writes[/]"
-    if not told["fault_tolerant"]:
-        return f"[yellow]not fault tolerant: {well} of {told['count']} datastore servers[/]"
-    return f"{well} of {told['count']} datastore servers are well"

@@ -5,20 +5,19 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from rackwright.cli.mesh_datastore import datastore_table
-from rackwright.cli.mesh_tables import members_table
+from rackwright.cli.apps import make_app
 from rackwright.mesh import control
-from rackwright.mesh.datastore_config import DatastoreConfig
 from rackwright.mesh.errors import MeshError
-from rackwright.mesh.fleet import Fleet, NotRunning
-from rackwright.mesh.namespaces import Network
 
-app = typer.Typer(help="Five servers on this machine, in network namespaces.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from rackwright.mesh.fleet import Fleet
+    from rackwright.mesh.namespaces import Network
+
+app = make_app("Five servers on this machine, in network namespaces.")
 
 SERVERS = ["s1", "s2", "s3", "s4", "s5"]
 FOLDER = Path("/var/lib/rackwright/mesh-demo")
@@ -37,7 +36,11 @@ class _Plain:
             raise typer.Exit(1) from problem
 
 
-def _fleet() -> Fleet:
+def _fleet() -> "Fleet":
+    from rackwright.mesh.datastore_config import DatastoreConfig
+    from rackwright.mesh.fleet import Fleet
+    from rackwright.mesh.namespaces import Network
+
     folder = Path(os.environ.get("RACKWRIGHT_MESH_DEMO_DIR", FOLDER))
     prefix = os.environ.get("RACKWRIGHT_MESH_DEMO_PREFIX", "rwdemo")
     # Without etcd the demo shows who is alive, and no more.
@@ -45,7 +48,7 @@ def _fleet() -> Fleet:
     return Fleet(folder, SERVERS, Network(SERVERS, prefix), die_with_me=False, datastore=datastore)
 
 
-def _network(fleet: Fleet) -> Network:
+def _network(fleet: "Fleet") -> "Network":
     assert fleet.network is not None
     return fleet.network
 
@@ -97,6 +100,8 @@ def cut(number: Number) -> None:
 @app.command()
 def heal() -> None:
     """Bring back whatever was killed, paused or cut."""
+    from rackwright.mesh.fleet import NotRunning
+
     with _Plain():
         fleet = _fleet()
         _network(fleet).heal()
@@ -115,7 +120,10 @@ def members(
     watch: Annotated[bool, typer.Option("--watch", help="Keep looking.")] = False,
 ) -> None:
     """Who is alive, through the eyes of one of them."""
+    from rich.console import Console
     from rich.live import Live
+
+    from rackwright.cli.mesh_tables import members_table
 
     with _Plain():
         home = _fleet().home(SERVERS[number - 1])
@@ -130,6 +138,10 @@ def members(
 @app.command()
 def datastore(number: Annotated[int, typer.Argument(min=1, max=5, help="Through whose eyes.")] = 1) -> None:
     """Which of them hold the datastore. Kill its leader, and look again after some seconds."""
+    from rich.console import Console
+
+    from rackwright.cli.mesh_tables import datastore_table
+
     with _Plain():
         Console().print(datastore_table(_fleet().ask(SERVERS[number - 1], "datastore")))
 
@@ -141,11 +153,15 @@ def down() -> None:
         _end(_fleet())
 
 
-def _look(fleet: Fleet) -> None:
+def _look(fleet: "Fleet") -> None:
+    from rich.console import Console
+
+    from rackwright.cli.mesh_tables import members_table
+
     Console().print(members_table(fleet.ask(SERVERS[0], "members")["members"]))
 
 
-def _end(fleet: Fleet) -> None:
+def _end(fleet: "Fleet") -> None:
     fleet.end()
     _network(fleet).down()
     shutil.rmtree(fleet.folder, ignore_errors=True)

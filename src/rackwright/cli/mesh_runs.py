@@ -4,27 +4,21 @@ The operator's key signs here, where the operator is; the agent only carries wha
 """
 
 import json
-import secrets
-import sys
-import tempfile
-import time
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
+from rackwright.cli.apps import make_app
 from rackwright.cli.mesh_options import AsJson, Folder, plain_errors
-from rackwright.mesh import control, run_model, trust
+from rackwright.mesh import control
 from rackwright.mesh.errors import BadRequest
-from rackwright.mesh.run_model import EXPIRES_SECONDS, Request, Targets
-from rackwright.mesh.settings import default_folder
+from rackwright.mesh.folder import default_folder
+
+if TYPE_CHECKING:
+    from rackwright.mesh.run_model import Request
 
 MODES = ("ansible", "justdoit", "genius")
-COLOURS = {"done": "green", "failed": "red", "refused": "red", "lost": "magenta", "changed": "yellow", "blocked": "red"}
 
 
 def add_verbs(app: typer.Typer) -> None:
@@ -35,7 +29,7 @@ def add_verbs(app: typer.Typer) -> None:
     app.add_typer(trust_app, name="trust")
 
 
-trust_app = typer.Typer(help="Whose runs and modules the servers obey.", no_args_is_help=True)
+trust_app = make_app("Whose runs and modules the servers obey.")
 
 
 @plain_errors
@@ -56,7 +50,14 @@ def run(
     as_json: AsJson = False,
     folder: Folder = None,
 ) -> None:
-    """Bring servers into a state, and watch it happen. Ctrl-C leaves it running; see: mesh runs --follow."""
+    """Bring servers into a state, and watch it happen. Ctrl-C leaves it running; see: mesh runs RUN."""
+    import secrets
+    import tempfile
+    import time
+
+    from rackwright.cli.mesh_run_view import show
+    from rackwright.mesh.run_model import EXPIRES_SECONDS, Request, Targets, digest_of
+
     home = folder or default_folder()
     if mode not in MODES:
         raise BadRequest(f"{mode!r} is no mode; it is one of {', '.join(MODES)}")
@@ -73,7 +74,7 @@ def run(
             cluster=cluster,
             created=now,
             expires=now + EXPIRES_SECONDS,
-            tree=run_model.digest_of(packed),
+            tree=digest_of(packed),
             targets=chosen,
             sls=named,
             mode=mode,
@@ -84,12 +85,14 @@ def run(
             pins=pins,
         )
         package = write_package(Path(scratch), request, packed, key)
-        status = _show(control.listen(home, "run", package=str(package)), as_json)
+        status = show(control.listen(home, "run", package=str(package)), as_json)
     raise typer.Exit(status)
 
 
-def write_package(folder: Path, request: Request, packed: bytes, key: Path) -> Path:
+def write_package(folder: Path, request: "Request", packed: bytes, key: Path) -> Path:
     """What is handed to the agent: the signed request, and where the packed tree lies."""
+    from rackwright.mesh import trust
+
     (folder / "tree").write_bytes(packed)
     content = {"request": request.dump(), "signature": trust.sign(request.dump().encode(), key)}
     package = folder / "package.json"
@@ -107,17 +110,16 @@ def runs(
     """The runs that are kept; or one of them, live while it goes on."""
     home = folder or default_folder()
     if run is not None:
-        raise typer.Exit(_show(control.listen(home, "follow", run=run, cursor=cursor), as_json))
+        from rackwright.cli.mesh_run_view import show
+
+        raise typer.Exit(show(control.listen(home, "follow", run=run, cursor=cursor), as_json))
     told = control.ask(home, "runs")
     if as_json:
         print(json.dumps(told))
         return
-    table = Table("run", "mode", "servers", "outcome")
-    for entry in told["runs"]:
-        states = list(entry["tasks"].values())
-        outcome = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-        table.add_row(entry["run"], entry["mode"], str(len(entry["targets"])), outcome)
-    Console().print(table)
+    from rackwright.cli.mesh_run_view import print_runs
+
+    print_runs(told["runs"])
 
 
 @plain_errors
@@ -188,6 +190,7 @@ def _packed(
     tree: Path | None, sls: str | None, git: list[str], environment: str
 ) -> tuple[bytes, list[str] | None, list[dict[str, str]]]:
     """The packed tree, the SLS of it that are meant, and the commits it was taken from."""
+    from rackwright.mesh.run_model import pack_tree
     from rackwright.states.refusal import Refused
     from rackwright.states.sources import Repository, SourceRefused, pinned
     from rackwright.states.tree import place
@@ -198,11 +201,11 @@ def _packed(
             with pinned([Repository(url) for url in git], environment) as held:
                 pins = [{"url": pin.url, "reference": pin.reference, "commit": pin.commit} for pin in held.pins]
                 made, meant = place(held.path / (tree or ""), named)
-                return run_model.pack_tree(made.root), meant, pins
+                return pack_tree(made.root), meant, pins
         if tree is None:
             raise BadRequest("name a tree of states, or a repository with --git URL")
         made, meant = place(tree, named)
-        return run_model.pack_tree(made.root), meant, []
+        return pack_tree(made.root), meant, []
     except SourceRefused as refused:
         raise BadRequest(str(refused)) from refused
     except Refused as refused:
@@ -224,45 +227,3 @@ def _variables(given: list[str] | None) -> dict[str, Any]:
     from rackwright.states.sls import parse
 
     return {name: parse(value, f"--var {name}") for name, value in pairs(given).items()}
-
-
-# What comes out
-
-
-def _show(answers: Iterable[dict[str, Any]], as_json: bool) -> int:
-    """Show a run as it goes on; the exit status: 0 all well, 1 something failed or was lost."""
-    console = Console(highlight=False)
-    ended: dict[str, str] = {}
-    try:
-        for told in answers:
-            if told.get("event", {}).get("kind") == "still_here":
-                continue
-            if as_json:
-                print(json.dumps(told), flush=True)
-            if "run" in told:
-                if not as_json:
-                    console.print(f"run {told['run']} on {', '.join(told['targets'])}")
-                continue
-            event = told["event"]
-            if event["kind"] == "task":
-                ended[event["target"]] = event["state"]
-            if not as_json:
-                _line(console, event)
-    except KeyboardInterrupt:
-        print("It goes on without you; see: rackwright mesh runs", file=sys.stderr)
-        return 130
-    return 0 if ended and all(state == "done" for state in ended.values()) else 1
-
-
-def _line(console: Console, event: dict[str, Any]) -> None:
-    if event["kind"] == "state":
-        state = event["state"]
-        outcome = state["outcome"]
-        colour = COLOURS.get("failed" if outcome == "failed" else outcome, "dim")
-        console.print(f"{event['target']:<12} [{colour}]{outcome:<9}[/] {state['function']} {escape(state['id'])}")
-        if outcome in ("failed", "blocked") and state["comment"]:
-            console.print("\n".join(f"      {escape(line)}" for line in state["comment"].splitlines()))
-    elif event["kind"] == "task" and event["state"] not in ("pending", "running"):
-        counts = ", ".join(f"{count} {outcome}" for outcome, count in event["summary"].items() if count)
-        why = f": {escape(event['why'])}" if event["why"] else ""
-        console.print(f"{event['target']:<12} [{COLOURS[event['state']]}]{event['state']}[/] {counts}{why}")

@@ -1,4 +1,4 @@
-"""How the mesh looks to a person: tables of members and of their software."""
+"""How the mesh looks to a person: tables of members, of their software and of the datastore."""
 
 from typing import Any
 
@@ -64,3 +64,32 @@ def _summary(members: list[dict[str, Any]]) -> str:
     alive = sum(member["state"] == "alive" for member in members)
     here = [member for member in members if member["state"] != "left"]
     return f"{alive} of {len(here)} servers alive"
+
+
+def datastore_table(told: dict[str, Any]) -> Table:
+    table = Table("server", "part", "state", "data", title=_datastore_summary(told))
+    for member in told["members"]:
+        part = "learner" if member["learner"] else "leader" if member["leader"] else "voter"
+        state = "[green]healthy[/]" if member["healthy"] else "[red]not healthy[/]"
+        table.add_row(member["server"] or "(not started)", part, state, f"{member['bytes'] / 1e6:.1f} MB")
+    lines = [f"this server: {told['here']}" + (f" ({escape(told['why_not'])})" if told["why_not"] else "")]
+    if told["conductor"]:
+        lines.append(f"conducted by {told['conductor']}")
+    if told["doing"]:
+        lines.append(escape(told["doing"]))
+    lines.append(f"{len(told['snapshots'])} snapshots here")
+    if told["problem"]:
+        lines.append(f"[red]{escape(told['problem'])}[/]")
+    table.caption = "\n".join(lines)
+    return table
+
+
+def _datastore_summary(told: dict[str, Any]) -> str:
+    well = sum(member["healthy"] and not member["learner"] for member in told["members"])
+    if not told["members"]:
+        return "no datastore server is known here"
+    if not told["quorum"]:
+        return "[red]quorum lost: the datastore neither reads nor writes[/]"
+    if not told["fault_tolerant"]:
+        return f"[yellow]not fault tolerant: {well} of {told['count']} datastore servers[/]"
+    return f"{well} of {told['count']} datastore servers are well"

@@ -4,12 +4,13 @@ from typing import Annotated, Any
 
 import typer
 
+from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.exits import Exit, confirm, fail
 from rackwright.cli.output import prints
 from rackwright.cli.shared import Filters, Limit, Node, Settings, Sort, Yes, listed, names_of, values
 
-app = typer.Typer(help="Networks, and who has which address.", no_args_is_help=True)
+app = make_app("Networks, and who has which address.")
 
 Network = Annotated[str, typer.Argument(help="Name or id of a network.", autocompletion=names_of("/networks"))]
 Ranges = Annotated[

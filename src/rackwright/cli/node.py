@@ -5,12 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
+from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.exits import confirm
 from rackwright.cli.output import prints
 from rackwright.cli.shared import Deployment, Filters, Limit, Node, Role, Settings, Sort, Yes, listed, values
 
-app = typer.Typer(help="Machines.", no_args_is_help=True)
+app = make_app("Machines.")
 
 COLUMNS = ("name", "state", "alive", "available", "deployment", "bootenv")
 

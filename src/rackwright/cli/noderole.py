@@ -4,12 +4,13 @@ from typing import Annotated, Any
 
 import typer
 
+from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.exits import Exit, confirm, fail
 from rackwright.cli.output import prints
 from rackwright.cli.shared import Filters, Limit, NodeRole, Settings, Sort, Yes, listed, noderole_id, values
 
-app = typer.Typer(help="Roles bound to nodes.", no_args_is_help=True)
+app = make_app("Roles bound to nodes.")
 
 COLUMNS = ("id", "role", "node", "deployment", "state", "cohort", "error")
 

@@ -4,11 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
+from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.output import prints
 from rackwright.cli.shared import Filters, Limit, Sort, listed
 
-app = typer.Typer(help="What jigs did and do.", no_args_is_help=True)
+app = make_app("What jigs did and do.")
 
 COLUMNS = ("id", "role", "node", "jig", "state", "attempt", "started_at", "ended_at", "error")
 Id = Annotated[int, typer.Argument(help="Id of a run, as `run list` shows it.")]

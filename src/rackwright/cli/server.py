@@ -1,16 +1,17 @@
 """rackwright server"""
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from rackwright.cli.apps import make_app
+
 
 def main(argv: list[str]) -> int:
     """Run the server until it is told to stop."""
-    app = typer.Typer(add_completion=False)
+    app = make_app(no_args_is_help=False)
     app.command()(server)
     return int(app(args=argv, prog_name="rackwright server", standalone_mode=False) or 0)
 
@@ -63,6 +64,8 @@ def server(
     ] = None,
 ) -> int:
     """Run the server. Each option is also RACKWRIGHT_<NAME> in the environment, and a key of the settings file."""
+    import asyncio
+
     from rackwright.api.serve import serve
     from rackwright.api.settings import load_settings
     from rackwright.domain.errors import RackwrightError

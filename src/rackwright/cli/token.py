@@ -5,12 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
+from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.exits import confirm
 from rackwright.cli.output import prints
 from rackwright.cli.shared import Yes
 
-app = typer.Typer(help="Tokens for programs.", no_args_is_help=True)
+app = make_app("Tokens for programs.")
 
 COLUMNS = ("id", "user", "name", "scope", "deployment", "expires_at", "last_used_at")
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.output import STYLES, table
 from rackwright.cli.watch import ORDER
@@ -18,7 +19,7 @@ BARS = " ▁▂▃▄▅▆▇█"
 
 
 def main(argv: list[str]) -> int:
-    app = typer.Typer(add_completion=False)
+    app = make_app(no_args_is_help=False)
     app.command()(top)
     return int(app(args=argv, prog_name="rackwright top", standalone_mode=False) or 0)
 

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.exits import confirm
 from rackwright.cli.output import prints
 from rackwright.cli.shared import Deployment, Filters, Limit, Settings, Sort, Yes, listed, names_of, values
 
-app = typer.Typer(help="People.", no_args_is_help=True)
+app = make_app("People.")
 
 COLUMNS = ("name", "full_name", "role", "disabled", "grants")
 User = Annotated[str, typer.Argument(help="Name or id of a user.", autocompletion=names_of("/users"))]

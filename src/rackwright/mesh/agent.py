@@ -20,7 +20,7 @@ from typing import Any
 from rackwright.mesh import http, metrics, settings
 from rackwright.mesh.address import Address, parse_address
 from rackwright.mesh.authority import Authority, AuthorityFiles
-from rackwright.mesh.control import ControlServer
+from rackwright.mesh.control_server import ControlServer
 from rackwright.mesh.datastore import Datastore
 from rackwright.mesh.desk import AUTHORITY_LABEL, Desk
 from rackwright.mesh.errors import BadRecords, BadSettings, MeshError

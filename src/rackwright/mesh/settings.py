@@ -1,6 +1,5 @@
 """What a person may set for one agent: `agent.yml` beside its identity. Read and checked here, used in `agent.py`."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -15,16 +14,11 @@ from rackwright.mesh.datastore_config import DatastoreConfig, changed, read_conf
 from rackwright.mesh.errors import BadSettings
 from rackwright.mesh.identity import checked_name, write_private
 
-FOLDER = Path("/var/lib/rackwright/mesh")
 FILE = "agent.yml"
 KNOWN = frozenset(
     {"name", "bind", "advertise", "seeds", "labels", "metrics", "checks", "swim", "ca_passphrase_file"}
     | {"certificate_hours", "datastore"}
 )
-
-
-def default_folder() -> Path:
-    return Path(os.environ.get("RACKWRIGHT_MESH_DIR", FOLDER))
 
 
 @dataclass(frozen=True)
