@@ -10,6 +10,10 @@ ROOT = Path(__file__).parents[2]
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
+READY = 'make setup >/dev/null\nexport PATH="$PWD/.venv/bin:$PATH"\nmkdir -p build\n'
+"""What the first lines of the walk do."""
+
+
 def blocks(kind: str) -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
 
@@ -43,6 +47,25 @@ def test_the_ten_minutes_go_as_the_readme_says(clone: Path) -> None:
     assert "as expected" in ended.stdout, said
     assert "one greeter" in ended.stdout, said
     assert ended.stdout.rstrip().splitlines()[-1].endswith("ACTIVE"), said
+
+
+def test_the_states_do_as_the_readme_says(clone: Path) -> None:
+    ended = run(clone, READY + "".join(blocks("sh states")))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert (clone / "rackwright/build/greeting").read_text() == "Hello\n"
+    would, did = ended.stdout.index("1 changed in"), ended.stdout.rindex("1 changed in")
+    assert would < did, ended.stdout
+    assert "(dry run)" in ended.stdout.splitlines()[ended.stdout[:would].count("\n")]
+
+
+def test_the_mesh_demo_does_as_the_readme_says(clone: Path) -> None:
+    """With a prefix of its own, so that it meets no other demo of this machine."""
+    ours = f"export RACKWRIGHT_MESH_DEMO_DIR={clone}/mesh RACKWRIGHT_MESH_DEMO_PREFIX=rwreadme\n"
+    ending = "trap 'rackwright mesh demo down' EXIT\n"
+    ended = run(clone, READY + ours + ending + "".join(blocks("sh mesh")))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stdout.count("5 of 5 servers alive") >= 2
+    assert not (clone / "mesh").exists()
 
 
 def test_the_demo_goes_from_discovery_to_a_workload_and_ends(clone: Path) -> None:

@@ -41,10 +41,10 @@ class Client:
 
     # --- objects
 
-    def get(self, path: str, **query: Any) -> Any:
+    def get(self, path: str, /, **query: Any) -> Any:
         return self._call("GET", path, **query)
 
-    def pages(self, path: str, limit: int | None = None, **query: Any) -> list[dict[str, Any]]:
+    def pages(self, path: str, limit: int | None = None, /, **query: Any) -> list[dict[str, Any]]:
         """A list, from its first page to its last, or so many of it."""
         found: list[dict[str, Any]] = []
         cursor = None
@@ -57,7 +57,7 @@ class Client:
                 break
         return found
 
-    def post(self, path: str, body: Any = None, **query: Any) -> Any:
+    def post(self, path: str, body: Any = None, /, **query: Any) -> Any:
         return self._call("POST", path, body, {"Idempotency-Key": secrets.token_hex(16)}, **query)
 
     def merge(self, path: str, changes: Mapping[str, Any]) -> Any:
@@ -102,7 +102,7 @@ class Client:
     # --- one call
 
     def _call(
-        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None, **query: Any
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None, /, **query: Any
     ) -> Any:
         answer = self._request(method, path, body, headers or {}, query)
         return answer.json() if answer.content else None

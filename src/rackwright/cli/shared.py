@@ -27,10 +27,17 @@ Settings = Annotated[
 
 def listed(path: str, filters: list[str] | None, sort: str | None, limit: int | None, **more: Any) -> list[Any]:
     """A list of the server, with the filters it knows; one it does not know it names the others for."""
-    query: dict[str, list[str]] = {}
+    query: dict[str, Any] = {"sort": sort, **more}
+    asked: dict[str, list[str]] = {}
     for name, value in pairs(filters or []):
-        query.setdefault(name, []).append(value)
-    return Client().pages(path, limit, sort=sort, **query, **more)
+        asked.setdefault(name, []).append(value)
+    for name, found in asked.items():
+        if name in ("limit", "cursor"):
+            fail(f"{name} is no filter; say how many with --limit.", Exit.USAGE)
+        if query.get(name) is not None:
+            fail(f"{name} is said twice: as --{name.replace('_', '-')} and as --filter {name}=... .", Exit.USAGE)
+        query[name] = found
+    return Client().pages(path, limit, **query)
 
 
 def pairs(given: Iterable[str]) -> list[tuple[str, str]]:

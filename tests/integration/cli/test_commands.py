@@ -132,6 +132,11 @@ MISTAKES = [
     ("user delete admin", Exit.USAGE, "--yes"),
     ("token create x --expires-at yesterday", Exit.USAGE, "expires_at"),
     ("token delete 999999 --yes", Exit.NOT_FOUND, "999999"),
+    *(
+        (f"noderole list -f {name}=x", Exit.USAGE, name)
+        for name in ("path", "method", "body", "self", "limit", "cursor")
+    ),
+    ("noderole list --node a.example -f node=b.example", Exit.USAGE, "--node"),
     ("config show --config /nonexistent.toml", Exit.USAGE, "/nonexistent.toml"),
 ]
 
@@ -149,6 +154,12 @@ def test_a_mistake_is_one_sentence_that_names_it(cli: Cli, command: str, code: E
 def test_yaml_and_columns(cli: Cli) -> None:
     assert "name: web" in cli.ok("deployment", "show", "web", "-o", "yaml").out
     assert cli.json("node", "list", "-f", f"name={NODE}", "--columns", "name,alive") == [{"name": NODE, "alive": True}]
+
+
+def test_what_has_an_option_of_its_own_is_a_filter_too(cli: Cli) -> None:
+    by_option = cli.json("noderole", "list", "--node", NODE)
+    assert by_option
+    assert cli.json("noderole", "list", "-f", f"node={NODE}") == by_option
 
 
 def test_a_node_lives_from_create_to_delete(cli: Cli) -> None:

@@ -1,11 +1,13 @@
 """The demo as a person runs it: a process of its own, from the first line to nothing left behind."""
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -34,6 +36,49 @@ def test_machines_go_from_discovery_to_an_installed_workload(tmp_path: Path) -> 
     assert summary is not None, out
     assert int(summary[2]) >= int(summary[1]) > 3
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_barclamp_converges_on_the_demos_machines_as_it_was_written(tmp_path: Path) -> None:
+    (tmp_path / "demo").mkdir()
+    with _start(tmp_path / "demo", "--machines", "1") as demo:
+        assert demo.stdout is not None
+        told = []
+        for line in demo.stdout:
+            told.append(line)
+            if "Everything is ACTIVE" in line:
+                break
+        said = re.search(r"export RACKWRIGHT_URL=(\S+) RACKWRIGHT_HOME=(\S+)", "".join(told))
+        assert said is not None, "".join(told)
+        there = os.environ | {"RACKWRIGHT_URL": said[1], "RACKWRIGHT_HOME": said[2]}
+        try:
+            [machine] = [one["name"] for one in _json(there, "node", "list") if not one["admin"] and not one["system"]]
+            for words in (
+                ("barclamp", "new", str(tmp_path / "greeter"), "--jig", "lab"),
+                ("barclamp", "check", str(tmp_path / "greeter")),
+                ("barclamp", "import", str(tmp_path / "greeter")),
+                ("deployment", "propose", "demo"),
+                ("node", "bind", machine, "greeter-server", "demo"),
+                ("deployment", "commit", "demo", "--yes"),
+                ("anneal", "watch", "--deployment", "demo"),
+            ):
+                _run(there, *words)
+            states = {one["role"]: one["state"] for one in _json(there, "noderole", "list", "-f", f"node={machine}")}
+            assert (states["greeter-base"], states["greeter-server"]) == ("active", "active")
+        finally:
+            demo.send_signal(signal.SIGINT)
+            demo.communicate(timeout=120)
+
+
+def _run(environment: dict[str, str], *words: str) -> str:
+    ended = subprocess.run(
+        [RACKWRIGHT, *words], env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert ended.returncode == 0, f"{words}: {ended.stdout}{ended.stderr}"
+    return ended.stdout
+
+
+def _json(environment: dict[str, str], *words: str) -> Any:
+    return json.loads(_run(environment, *words, "--json"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)

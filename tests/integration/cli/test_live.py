@@ -84,8 +84,9 @@ def test_a_log_is_followed_to_the_end_of_its_run(cli: Cli) -> None:
 
 
 def test_events_are_told_as_they_happen(cli: Cli) -> None:
+    cli.ok("deployment", "create", "earlier")
     with terminal(cli, "event", "watch", "--kind", "deployment.created") as seen:
-        seen.wait_for("web")
+        seen.wait_for("earlier")
         cli.ok("deployment", "create", "later")
         seen.wait_for("later")
 
