@@ -106,7 +106,8 @@ def test_the_same_walk_by_keyboard_alone(person: NewPerson, floor: Floor) -> Non
     for node in (first, second):
         one.press(palette_node(page, node).get_by_role("checkbox"), "Space")
     one.press(page.get_by_role("button", name=f"Bind 2 selected to {INSTALL}"))
-    expect(in_state(page, INSTALL, first, "PROPOSED")).to_be_visible()
+    for node in (first, second):
+        expect(in_state(page, INSTALL, node, "PROPOSED")).to_be_visible()
 
     # Into the matrix with Tab, within it with the arrows: first the row's box, then its first cell, then down.
     one.reach(page.get_by_role("table", name="Nodes and roles").get_by_role("checkbox").first)
