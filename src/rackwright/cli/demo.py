@@ -14,21 +14,16 @@ import time
 from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rackwright.cli.apps import make_app
 
 if TYPE_CHECKING:
-    import httpx
-
     from rackwright.cli.demo_view import View
+    from rackwright.lab.operator import Operator
     from rackwright.store.session import Store
-
-DEPLOYMENT = "demo"
-STORES_EVERY = 4
-"""Every so many machines one is a store; the others serve web pages, and need the stores."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +78,7 @@ async def _demo(home: Path, wanted: Wanted) -> None:
     from rackwright.api.serve import PASSWORD_FILE, TOKEN_FILE, Options, listening, running
     from rackwright.cli.demo_view import View
     from rackwright.lab.lab import running_lab
+    from rackwright.lab.operator import Operator
 
     began = time.monotonic()
     async with contextlib.AsyncExitStack() as stack:
@@ -100,8 +96,9 @@ async def _demo(home: Path, wanted: Wanted) -> None:
         lab.power_on()
         with _giving_up(wanted):
             async with asyncio.timeout(wanted.patience if wanted.until_active else None):
-                await _intend(api, wanted.machines, view)
-                await _converge(api, view)
+                person = Operator(api, view.count)
+                await _intend(person, wanted.machines, view)
+                await _converge(person, view)
         view.say(await _summary(server.store, wanted.machines, time.monotonic() - began))
         if not wanted.until_active:
             view.say("Ctrl-C ends it.")
@@ -110,41 +107,31 @@ async def _demo(home: Path, wanted: Wanted) -> None:
 
 @contextlib.contextmanager
 def _giving_up(wanted: Wanted) -> Iterator[None]:
+    from rackwright.lab.operator import Refused
+
     try:
         yield
     except TimeoutError:
         raise DemoFailed(f"Not everything was ACTIVE within {wanted.patience:g} s.") from None
+    except Refused as error:
+        raise DemoFailed(str(error)) from error
 
 
-async def _intend(api: "httpx.AsyncClient", machines: int, view: "View") -> None:
+async def _intend(person: "Operator", machines: int, view: "View") -> None:
     """What a person does: see the machines come, let them in, bind roles, look at the plan, commit it."""
-    nodes: list[Any] = []
-    while len(nodes) < machines:
-        await asyncio.sleep(0.2)
-        nodes = await _all(api, "/nodes?available=false")
-        view.count(f"{len(nodes)} of {machines} machines discovered")
-    for node in nodes:
-        await _call(api, "POST", f"/nodes/{node['name']}/accept")
-    await _call(api, "POST", "/deployments", {"name": DEPLOYMENT})
-    for number, node in enumerate(nodes):
-        role = "lab-web" if number % STORES_EVERY else "lab-storage"
-        await _call(api, "POST", "/node_roles", {"node": node["name"], "role": role, "deployment": DEPLOYMENT})
-        view.count(f"{number + 1} of {machines} machines accepted and bound")
-    plan = await _call(api, "POST", f"/deployments/{DEPLOYMENT}/plan")
+    nodes = await person.discovered(machines)
+    await person.accept(nodes)
+    plan = await person.want_workload(nodes)
     view.say(f"The plan: {len(plan['created'])} noderoles to make, {len(plan['wiped'])} machines to install.")
-    await _call(api, "POST", f"/deployments/{DEPLOYMENT}/commit", {"digest": plan["digest"]})
+    await person.commit(plan)
 
 
-async def _converge(api: "httpx.AsyncClient", view: "View") -> None:
+async def _converge(person: "Operator", view: "View") -> None:
     """Watch until every noderole is ACTIVE; the first that fails ends the watching."""
     while True:
-        noderoles = await _all(api, "/node_roles?sort=cohort")
-        view.show(noderoles)
-        failed = [one for one in noderoles if one["state"] == "error"]
-        if failed:
-            first = failed[0]
-            raise DemoFailed(f"{len(failed)} failed, first {first['role']} on {first['node']}: {first['error']}")
-        if all(one["state"] == "active" for one in noderoles):
+        states = await person.states()
+        view.show(states, await person.all("/node_roles?sort=cohort") if view.wants_rows else [])
+        if states.keys() == {"active"}:
             return
         await asyncio.sleep(0.3)
 
@@ -154,28 +141,3 @@ async def _summary(store: "Store", machines: int, seconds: float) -> str:
         noderoles = await session.value("SELECT count(*) FROM node_roles")
         runs = await session.value("SELECT count(*) FROM runs WHERE state = 'succeeded'")
     return f"Everything is ACTIVE: {machines} nodes, {noderoles} noderoles, {runs} runs, {seconds:.1f} seconds."
-
-
-async def _all(api: "httpx.AsyncClient", path: str) -> list[Any]:
-    """All of a list, page by page."""
-    items: list[Any] = []
-    cursor = ""
-    while True:
-        page = await _call(api, "GET", f"{path}&limit=1000{cursor}")
-        items += page["items"]
-        if page["next"] is None:
-            return items
-        cursor = f"&cursor={page['next']}"
-
-
-async def _call(api: "httpx.AsyncClient", method: str, path: str, body: Any = None) -> Any:
-    import httpx
-
-    try:
-        answer = await api.request(method, path, json=body)
-    except httpx.TransportError as error:
-        said = str(error) or type(error).__name__
-        raise DemoFailed(f"{method} {path} got no answer ({said}). Is this machine too busy?") from error
-    if answer.status_code >= 400:
-        raise DemoFailed(f"{method} {path} was refused: {answer.text}")
-    return answer.json() if answer.content else None

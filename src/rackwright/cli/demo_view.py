@@ -1,6 +1,6 @@
 """How the demo is shown: a live table on a terminal, a line for each change elsewhere."""
 
-from collections import Counter
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -26,8 +26,9 @@ class View:
 
     def __init__(self, machines: int, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False, soft_wrap=True)
-        self._rows = machines <= MOST_ROWS
         self._live = Live(console=self.console, refresh_per_second=8) if self.console.is_terminal else None
+        self.wants_rows = self._live is not None and machines <= MOST_ROWS
+        """Whether single noderoles are shown, and not only their counts."""
         self._last = ""
 
     def __enter__(self) -> Self:
@@ -52,18 +53,17 @@ class View:
             self.console.print(line)
         self._last = line
 
-    def show(self, noderoles: list[dict[str, Any]]) -> None:
-        """All noderoles as they are now."""
-        counts = Counter(one["state"] for one in noderoles)
-        line = ", ".join(f"{counts[state]} {state.upper()}" for state in STATES if counts[state])
+    def show(self, counts: Mapping[str, int], noderoles: Sequence[dict[str, Any]]) -> None:
+        """How many noderoles are in which state, and, where they are shown, all of them as they are now."""
+        line = ", ".join(f"{counts[state]} {state.upper()}" for state in STATES if counts.get(state))
         if self._live is None:
             self.count(line)
         else:
-            table = [_table(noderoles)] if self._rows else []
+            table = [_table(noderoles)] if self.wants_rows else []
             self._live.update(Group(*table, Text(line)))
 
 
-def _table(noderoles: list[dict[str, Any]]) -> Table:
+def _table(noderoles: Sequence[dict[str, Any]]) -> Table:
     table = Table("Node", "Noderoles", "Now", box=None, pad_edge=False)
     nodes: dict[str, list[dict[str, Any]]] = {}
     for one in noderoles:

@@ -12,6 +12,20 @@ from pydantic import BaseModel
 from rackwright.api.serve import listening
 from rackwright.lab.machine import Behaviour, Machine
 
+SHARING = 20
+"""Machines that share an address: strangers are limited by address, and a thousand behind one would wait for that."""
+PATIENCE = 30.0
+"""Seconds for an answer; a machine that had none asks again."""
+
+
+def _client(place: int) -> httpx.AsyncClient:
+    """A client with a loopback address of its own."""
+    source = f"127.77.{place // 250}.{place % 250 + 1}"
+    limits = httpx.Limits(max_connections=8, max_keepalive_connections=8)
+    # TLS is not spoken here, and its store of certificates would be read for each.
+    transport = httpx.AsyncHTTPTransport(local_address=source, limits=limits, trust_env=False, verify=False)
+    return httpx.AsyncClient(timeout=PATIENCE, trust_env=False, transport=transport)
+
 
 class RunIn(BaseModel):
     token: int
@@ -23,14 +37,14 @@ class Lab:
     """The machines and their control."""
 
     def __init__(self, servers: Sequence[str], machines: int, behaviour: Behaviour, seed: int, address: str) -> None:
-        # One client for all: its pool of connections is what bounds them.
-        self._client = httpx.AsyncClient(
-            timeout=10, trust_env=False, limits=httpx.Limits(max_connections=64, max_keepalive_connections=64)
-        )
+        # Some machines share a client: its pool of connections is what bounds them.
+        self._clients = [_client(place) for place in range((machines + SHARING - 1) // SHARING)]
         turns = itertools.cycle(servers)
         self.address = address
         self.machines = {
-            number: Machine(number, lambda: next(turns), self._client, behaviour, seed, address)
+            number: Machine(
+                number, lambda: next(turns), self._clients[(number - 1) // SHARING], behaviour, seed, address
+            )
             for number in range(1, machines + 1)
         }
 
@@ -40,7 +54,7 @@ class Lab:
 
     async def close(self) -> None:
         await asyncio.gather(*(machine.power_off() for machine in self.machines.values()))
-        await self._client.aclose()
+        await asyncio.gather(*(client.aclose() for client in self._clients))
 
     def overlaps(self) -> list[tuple[int, tuple[int, int]]]:
         """(machine, tokens) of runs that were at once on one machine, by the machines' own account."""

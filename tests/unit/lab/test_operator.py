@@ -1,0 +1,80 @@
+"""The person in front of a lab: patient with a server that is busy or away, and never twice of one mind."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request, Response
+
+from rackwright.api.serve import listening
+from rackwright.lab.operator import Operator, Refused
+
+Answer = Callable[[int], Response]
+
+
+class House:
+    """A server that answers the n-th request as it is told, and notes what it was asked."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.keys: list[str | None] = []
+        self.app = FastAPI()
+
+        @self.app.api_route("/thing", methods=["GET", "POST"])
+        async def thing(request: Request) -> Response:
+            self.keys.append(request.headers.get("Idempotency-Key"))
+            return answer(len(self.keys))
+
+
+@asynccontextmanager
+async def _person(address: str) -> AsyncIterator[Operator]:
+    async with httpx.AsyncClient(base_url=address, timeout=60, trust_env=False) as api:
+        yield Operator(api, lambda _: None, pause=0.01)
+
+
+def _ok() -> Response:
+    return Response('{"done": true}', media_type="application/json")
+
+
+async def test_a_change_that_was_put_off_is_asked_for_again_under_the_same_key() -> None:
+    house = House(lambda number: Response(status_code=503) if number < 4 else _ok())
+    async with listening(house.app) as address, _person(address) as person:
+        assert await person.call("POST", "/thing", {}) == {"done": True}
+    assert len(house.keys) == 4
+    assert len(set(house.keys)) == 1
+    assert house.keys[0]
+
+
+async def test_two_changes_have_two_keys() -> None:
+    house = House(lambda _: _ok())
+    async with listening(house.app) as address, _person(address) as person:
+        await person.call("POST", "/thing", {})
+        await person.call("POST", "/thing", {})
+    assert len(set(house.keys)) == 2
+
+
+async def test_a_connection_that_breaks_before_the_answer_is_tried_again() -> None:
+    asked = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        await reader.readuntil(b"\r\n\r\n")
+        if asked > 2:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, _person("http://{}:{}".format(*server.sockets[0].getsockname())) as person:
+        assert await person.call("GET", "/thing") == {}
+    assert asked == 3
+
+
+async def test_a_refusal_is_an_answer_and_is_told() -> None:
+    house = House(lambda _: Response("not like this", status_code=422))
+    async with listening(house.app) as address, _person(address) as person:
+        with pytest.raises(Refused, match="POST /thing was refused: not like this"):
+            await person.call("POST", "/thing", {})
+    assert len(house.keys) == 1
