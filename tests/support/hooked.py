@@ -87,7 +87,7 @@ class Hooked:
             await task
 
 
-async def until(holds: Callable[[], Awaitable[bool]], seconds: float = 30.0) -> None:
+async def until(holds: Callable[[], Awaitable[bool]], seconds: float = 60.0) -> None:
     """Wait for a condition."""
     deadline = time.monotonic() + seconds
     while not await holds():

@@ -11,14 +11,14 @@ AS_NOBODY = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
 """To be put before a command; only root can."""
 
 
-def wait_until(holds: Callable[[], bool], what: str, deadline: float = 30.0) -> None:
+def wait_until(holds: Callable[[], bool], what: str, deadline: float = 60.0) -> None:
     end = time.monotonic() + deadline
     while not holds():
         assert time.monotonic() < end, f"not within {deadline:g} s: {what}"
         time.sleep(0.01)
 
 
-async def until(holds: Callable[[], bool], deadline: float = 20.0) -> None:
+async def until(holds: Callable[[], bool], deadline: float = 60.0) -> None:
     """`wait_until` for what becomes true only while the event loop runs."""
     async with asyncio.timeout(deadline):
         while not holds():  # noqa: ASYNC110 - it comes from other processes, which set no event

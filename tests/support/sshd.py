@@ -55,7 +55,7 @@ def sshd(folder: Path, wires: Network, server: str) -> Iterator[Sshd]:
         process = subprocess.Popen(wires.command(server, command), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         log_file = folder / "sshd.log"
-        wait_until(lambda: "Server listening" in log_file.read_text(), 10, f"sshd of {server} does not listen")
+        wait_until(lambda: "Server listening" in log_file.read_text(), 60, f"sshd of {server} does not listen")
         yield Sshd(folder)
     finally:
         process.kill()

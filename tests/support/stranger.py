@@ -47,7 +47,7 @@ async def request(address: Address, context: ssl.SSLContext, sent: bytes) -> byt
     )
     try:
         writer.write(sent)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await reader.read()
     finally:
         writer.transport.abort()
@@ -60,7 +60,7 @@ async def as_member(folder: Path, address: Address) -> Stream:
         address.host, address.port, ssl=context, server_hostname=address.host
     )
     writer.write(http.upgrade_request("mesh"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         head = await reader.readuntil(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 101 "):
         writer.transport.abort()

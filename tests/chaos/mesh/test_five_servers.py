@@ -51,7 +51,7 @@ def deaths(fleet: Fleet, server: str) -> int:
 
 def test_all_know_a_killed_agent_is_dead_and_that_it_is_back(five: Fleet) -> None:
     five.kill("s3")
-    five.wait_agree({**ALIVE, "s3": "dead"}, others("s3"), seconds=10)
+    five.wait_agree({**ALIVE, "s3": "dead"}, others("s3"), seconds=60)
     five.start("s3")
     five.wait_agree(ALIVE)
 
@@ -59,7 +59,7 @@ def test_all_know_a_killed_agent_is_dead_and_that_it_is_back(five: Fleet) -> Non
 def test_a_killed_agent_is_proved_dead_by_its_refusals_not_by_silence(five: Fleet) -> None:
     before = sum(five.metric(server, "rackwright_mesh_swim_deaths_proved_total") for server in others("s4"))
     five.kill("s4")
-    five.wait_agree({**ALIVE, "s4": "dead"}, others("s4"), seconds=10)
+    five.wait_agree({**ALIVE, "s4": "dead"}, others("s4"), seconds=60)
     assert sum(five.metric(server, "rackwright_mesh_swim_deaths_proved_total") for server in others("s4")) > before
 
 
@@ -110,7 +110,7 @@ def test_a_death_is_found_through_a_fifth_of_all_packets_lost_and_all_agree_afte
 def test_a_server_that_leaves_has_left_and_did_not_die(five: Fleet) -> None:
     before = sum(deaths(five, server) for server in others("s2"))
     five.stop("s2")
-    five.wait_agree({**ALIVE, "s2": "left"}, others("s2"), seconds=10)
+    five.wait_agree({**ALIVE, "s2": "left"}, others("s2"), seconds=60)
     five.start("s2")
     five.wait_agree(ALIVE)
     assert sum(deaths(five, server) for server in others("s2")) == before
@@ -131,5 +131,5 @@ def test_nobody_is_suspected_to_death_while_nothing_is_wrong(five: Fleet) -> Non
     before = {server: deaths(five, server) for server in SERVERS}
     end = time.monotonic() + 10
     wait_until(lambda: time.monotonic() > end or not five.agree(ALIVE), 20, "", every=0.5)
-    five.wait_agree(ALIVE, seconds=1)
+    five.wait_agree(ALIVE, seconds=60)
     assert {server: deaths(five, server) for server in SERVERS} == before

@@ -97,7 +97,7 @@ async def test_what_waiting_cannot_change_is_said_at_once(missing: str, postgres
     user, name = ("stranger", "postgres") if missing == "role" else ("rackwright", "nowhere")
     url = f"postgresql://{user}@/{name}?host={sockets_of(postgres_url)}"
     with pytest.raises(DatabaseUnreachable, match=f'refuses us: .*{missing} "(stranger|nowhere)" does not exist'):
-        await asyncio.wait_for(open_database(url, home, deadline=60), 10)
+        await asyncio.wait_for(open_database(url, home, deadline=600), 60)
 
 
 async def test_a_full_server_is_waited_for(postgres_url: str, home: Path) -> None:
