@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -18,12 +18,14 @@ RACKWRIGHT = Path(sys.executable).with_name("rackwright")
 
 
 class ServerProcess:
-    def __init__(self, home: Path, database_url: str, *, lease: float, heartbeat: float) -> None:
+    def __init__(
+        self, home: Path, database_url: str, *, lease: float, heartbeat: float, more: Sequence[str] = ()
+    ) -> None:
         self.home = home
         self.database_url = database_url
         self.port = free_port()
         self.log = home / f"server-{self.port}.log"
-        self._options = ["--lease", str(lease), "--heartbeat", str(heartbeat), "--tick", "1"]
+        self._options = ["--lease", str(lease), "--heartbeat", str(heartbeat), "--tick", "1", *more]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -76,10 +78,10 @@ class ServerProcess:
 
 @contextlib.contextmanager
 def servers(
-    home: Path, database_url: str, count: int, *, lease: float, heartbeat: float
+    home: Path, database_url: str, count: int, *, lease: float, heartbeat: float, more: Sequence[str] = ()
 ) -> Iterator[list[ServerProcess]]:
-    """That many servers, ready. None outlives the block."""
-    made = [ServerProcess(home, database_url, lease=lease, heartbeat=heartbeat) for _ in range(count)]
+    """That many servers, ready. None outlives the block. `more`: further flags of theirs."""
+    made = [ServerProcess(home, database_url, lease=lease, heartbeat=heartbeat, more=more) for _ in range(count)]
     try:
         for one in made:
             one.start()

@@ -35,6 +35,7 @@ from rackwright.store.boot import dhcp_state, record_served
 from rackwright.store.dns import name_state
 from rackwright.store.events import emit
 from rackwright.store.keys import server_keys
+from rackwright.store.members import mark_on
 from rackwright.store.network_rows import get_network
 from rackwright.store.nodes import update_node
 from rackwright.store.session import UNREACHABLE, Session, Store, first_line
@@ -125,6 +126,7 @@ class Means:
             assign=self.assign,
             script=ScriptJig(self.scripts, self.target, self.connections, lambda run: run.deadline),
             state_tree=self.state_tree,
+            membership=self.membership,
             http=http,
         )
 
@@ -195,6 +197,9 @@ class Means:
             return [f"{one.address}/{subnets[one.address.version]}" for one in given]
 
         return await self._surely(work)
+
+    async def membership(self, node_id: int) -> JsonObject | None:
+        return await self._surely(lambda session: mark_on(session, node_id))
 
     async def names(self) -> DnsState:
         return await self._surely(name_state)

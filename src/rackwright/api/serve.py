@@ -21,6 +21,7 @@ from rackwright.annealer.equipment import Means
 from rackwright.annealer.hooks import HookDispatcher, HookPace
 from rackwright.annealer.installs import Installs
 from rackwright.annealer.judged import Judge
+from rackwright.annealer.mesh_follower import MeshFollower
 from rackwright.annealer.powersave import Powersave
 from rackwright.annealer.providers import Provided, Providers
 from rackwright.annealer.role_workers import RoleWorkers
@@ -39,6 +40,7 @@ from rackwright.barclamps.loader import built_in
 from rackwright.images.shelf import Shelf
 from rackwright.jigs import kea, knot
 from rackwright.jigs.registry import all_jigs
+from rackwright.mesh.client import MeshClient
 from rackwright.store.boot import PROVIDER_ROLE
 from rackwright.store.bootstrap import first_start
 from rackwright.store.database import open_database
@@ -205,7 +207,9 @@ async def _annealing(server: Server, options: Options) -> AsyncIterator[None]:
         group.create_task(server.hooks.run(), name="hooks")
         webhooks = Webhooks(server.store, server.claimant.worker, Courier(options.webhook_allow))
         retention = Retention(server.store, options.event_retention)
-        parts = (server.installs, server.providers, watch, powersave, webhooks, retention)
+        mesh = None if options.mesh_folder is None else MeshClient(options.mesh_folder)
+        follower = () if mesh is None else (MeshFollower(server.store, mesh, options.tick),)
+        parts = (server.installs, server.providers, watch, powersave, webhooks, retention, *follower)
         idle = [group.create_task(part.run()) for part in parts]
         try:
             yield

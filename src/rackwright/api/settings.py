@@ -81,6 +81,9 @@ class Options(BaseSettings):
     launcher: list[str] = Field(
         default_factory=list, description="What daemons are run by, such as: ip netns exec NAME."
     )
+    mesh_folder: Path | None = Field(
+        None, description="The folder of this host's mesh agent: members show as nodes, and states can go that way."
+    )
     manual: bool = Field(False, description="Without annealer: nothing runs and no hook is called but by hand.")
 
     def __init__(self, home: Path, database_url: str | None = None, **others: Any) -> None:

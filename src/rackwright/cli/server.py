@@ -59,6 +59,9 @@ def server(
         str | None, typer.Option(help="Serve the names of nodes on this address, with Knot.")
     ] = None,
     dns_port: Annotated[int | None, typer.Option(help="Port to serve them on.")] = None,
+    mesh_folder: Annotated[
+        Path | None, typer.Option(help="Folder of this host's mesh agent: its members show as nodes.")
+    ] = None,
     manual: Annotated[
         bool | None, typer.Option("--manual", help="Without annealer: nothing runs but `rackwright anneal step`.")
     ] = None,

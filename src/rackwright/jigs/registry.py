@@ -9,6 +9,7 @@ from rackwright.jigs.boot_server import BootServerJig, Look
 from rackwright.jigs.dhcp_database import BootProvider, DhcpDatabaseJig, DhcpServerJig, Entries, Record
 from rackwright.jigs.dns_database import DnsDatabaseJig, DnsServerJig, Names, NameServer
 from rackwright.jigs.lab import LabJig
+from rackwright.jigs.mesh import Membership, MeshJig
 from rackwright.jigs.network import Assign, NetworkJig
 from rackwright.jigs.noop import NoopJig
 from rackwright.jigs.os_install import OpenAttempt, OsInstallJig
@@ -33,6 +34,7 @@ class Equipment:
     assign: Assign
     script: ScriptJig
     state_tree: Tree
+    membership: Membership
     http: httpx.AsyncClient
 
 
@@ -50,5 +52,6 @@ def all_jigs(equipment: Equipment) -> dict[str, Jig]:
         "dns-server": DnsServerJig(equipment.name_server),
         "dns-database": DnsDatabaseJig(equipment.names, equipment.name_server, equipment.record_served),
         "network": NetworkJig(equipment.assign),
+        "mesh": MeshJig(equipment.membership),
         "lab": LabJig(equipment.http),
     }

@@ -133,6 +133,7 @@ class Desk:
             "incarnation": record.incarnation,
             "session": record.session,
             "labels": dict(record.labels),
+            "datastore": hint_of(record).part.name.lower(),
             "checks": software.shown(),
             "reasons": software.reasons(),
             "checks_left_out": software.left_out,

@@ -10,5 +10,7 @@ CAP_LOCK: Final = 0x5241434B03
 """Held by a pass of the annealer, so that the number of running runs it counted stays true."""
 INSTALL_LOCK: Final = 0x5241434B04
 """Held by a look at all install attempts, so that the number under way it counted stays true."""
+MESH_LOCK: Final = 0x5241434B05
+"""Held, on a connection of its own, by the one server that follows the mesh."""
 PEOPLE_LOCK: Final = 0x5241434B10
 """Held by whatever could leave the system without an admin."""

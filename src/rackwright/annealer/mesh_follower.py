@@ -1,0 +1,103 @@
+"""Following the mesh: what its agent on this host says of members and datastore becomes nodes and noderoles.
+
+Driven by the agent's own stream of events. Of several servers on one database one follows at a time, so that two that
+see the mesh differently do not undo each other's work; another carries on when it ends. What a view means for nodes is
+in `store/members.py`.
+"""
+
+import asyncio
+import logging
+import time
+from contextlib import aclosing
+from typing import Any
+
+from rackwright.domain.errors import RackwrightError
+from rackwright.domain.members import Member, MemberState, MeshView
+from rackwright.mesh.client import MeshClient
+from rackwright.mesh.errors import MeshError
+from rackwright.store.alone import Alone, alone
+from rackwright.store.locks import MESH_LOCK
+from rackwright.store.members import Followed, follow_mesh, marked_members
+from rackwright.store.session import DATABASE_TROUBLE, Store, first_line
+
+log = logging.getLogger(__name__)
+
+ACTOR = "mesh"
+ABSENT = 60.0
+"""Seconds for which a member may be unknown before it counts as gone: an agent that just started knows nobody yet."""
+RECHECK = 30.0
+"""Seconds after which everything is looked at again although nothing happened."""
+
+Look = tuple[tuple[Any, ...], ...]
+"""What of the members matters here, to tell whether something happened."""
+
+
+class MeshFollower:
+    """Runs until cancelled."""
+
+    def __init__(self, store: Store, client: MeshClient, pause: float = 5.0) -> None:
+        self._store = store
+        self._client = client
+        self._pause = pause
+        self._absent: dict[str, float] = {}
+        self._told: set[str] = set()
+
+    async def run(self) -> None:
+        while True:
+            try:
+                async with alone(self._store, MESH_LOCK) as held:
+                    if held is not None:
+                        await self._follow(held)
+            except MeshError as error:
+                self._tell({f"cannot follow the mesh: {error}"})
+            except (*DATABASE_TROUBLE, RackwrightError) as error:
+                log.warning("cannot follow the mesh: %s", first_line(error))
+            await asyncio.sleep(self._pause)
+
+    async def _follow(self, held: Alone) -> None:
+        """Until the agent ends."""
+        cluster = str((await self._client.ask("status"))["ca"])
+        self._absent.clear()
+        seen: Look = ()
+        due = 0.0
+        async with aclosing(self._client.listen("watch")) as answers:
+            async for answer in answers:
+                members = answer["members"]
+                look = tuple((one["name"], one["state"], one["address"], one["datastore"]) for one in members)
+                if look == seen and time.monotonic() < due:
+                    continue
+                voters = await self._voters()
+                await held.check()
+                await self._apply(cluster, members, voters)
+                seen, due = look, time.monotonic() + (self._pause if voters is None else RECHECK)
+
+    async def _voters(self) -> frozenset[str] | None:
+        """Who holds the datastore, as etcd has it and not as servers say of themselves."""
+        told = await self._client.ask("datastore")
+        if not told["quorum"]:
+            return None
+        return frozenset(one["server"] for one in told["members"] if one["server"] and not one["learner"])
+
+    async def _apply(self, cluster: str, members: list[dict[str, Any]], voters: frozenset[str] | None) -> None:
+        async with self._store.read() as session:
+            marked = await marked_members(session, cluster)
+        found = [Member(one["name"], MemberState(one["state"]), one["address"]) for one in members]
+        view = MeshView(cluster, (*found, *self._gone(marked - {one.name for one in found})), voters)
+        followed = await self._store.change(lambda session: follow_mesh(session, view), actor=ACTOR, graph=True)
+        self._say(followed)
+
+    def _gone(self, absent: set[str]) -> list[Member]:
+        now = time.monotonic()
+        self._absent = {name: self._absent.get(name, now) for name in absent}
+        return [Member(name, MemberState.GONE, "") for name, since in self._absent.items() if now - since > ABSENT]
+
+    def _say(self, followed: Followed) -> None:
+        for change in followed.changes:
+            log.info("%s", change)
+        self._tell(set(followed.refused))
+
+    def _tell(self, troubles: set[str]) -> None:
+        """Each trouble once, for as long as it lasts."""
+        for trouble in sorted(troubles - self._told):
+            log.warning("%s", trouble)
+        self._told = troubles

@@ -1,0 +1,38 @@
+"""The jig of the mesh's roles: makes sure that the node is what its role says, and does nothing to it.
+
+Who is a member and who holds the datastore is decided by the mesh. The server only follows it, so a role that a person
+bound to a node the mesh does not know fails here, and says what to do.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.members import BELONGS, MARK
+from rackwright.domain.runs import Outcome, Run
+from rackwright.jigs.base import JigNode, Log
+
+Membership = Callable[[int], Awaitable[JsonObject | None]]
+"""What the mesh says of a node; None: nothing."""
+
+
+class MeshJig:
+    def __init__(self, membership: Membership) -> None:
+        self._membership = membership
+
+    async def node_create(self, node: JigNode) -> None:
+        """It keeps nothing of nodes."""
+
+    async def node_update(self, node: JigNode) -> None:
+        """It keeps nothing of nodes."""
+
+    async def node_delete(self, node: JigNode) -> None:
+        """It keeps nothing of nodes."""
+
+    async def run(self, run: Run, log: Log) -> Outcome:
+        mark = await self._membership(run.node_id)
+        if mark is None or mark.get("state") not in {state.value for state in BELONGS}:
+            return Outcome.failure(
+                f"{run.node} is no member of the mesh. Let it in with: rackwright mesh invite; or take {run.role} away."
+            )
+        log(f"{run.node} is {mark['member']} in the mesh {mark['cluster']}\n")
+        return Outcome.success({MARK: {"member": mark["member"], "cluster": mark["cluster"]}})
