@@ -4,6 +4,7 @@ from fastapi import FastAPI
 
 from rackwright import __version__
 from rackwright.api import (
+    addresses,
     anneal,
     attribs,
     boot,
@@ -16,6 +17,7 @@ from rackwright.api import (
     groups,
     health,
     hook_calls,
+    inputs,
     machines,
     me,
     metrics,
@@ -46,6 +48,7 @@ PREFIX = "/api/v2"
 
 MODULES = (
     *(machines, nodes, power, deployments, snapshots, deployment_roles, node_roles, attribs, runs, groups),
+    *(inputs, addresses),
     *(catalogue, networks, anneal, graph, hook_calls, docs),
     *(sessions, me, users, tokens, events, webhooks),
 )

@@ -79,16 +79,16 @@ class AttribValueOut(Resource):
             etag=tag(one.attrib.name, one.role, one.layers),
             name=one.attrib.name,
             role=one.role,
-            value=_shown(one, one.value if one.found else None),
+            value=shown_value(one, one.value if one.found else None),
             source=one.source,
-            layers=[LayerOut(source=source, value=_shown(one, value)) for source, value in one.layers],
+            layers=[LayerOut(source=source, value=shown_value(one, value)) for source, value in one.layers],
             writable=one.attrib.schema is not None,
             secret=one.attrib.secret,
             description=one.attrib.description,
         )
 
 
-def _shown(one: AttribValue, value: Json) -> Json:
+def shown_value(one: AttribValue, value: Json) -> Json:
     return MASK if one.attrib.secret and value is not None else masked(value)
 
 

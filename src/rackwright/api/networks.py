@@ -352,8 +352,11 @@ async def free_address(caller: Writer, terms: Editing, network: Key, address: Ke
     """Take back an address that was given by hand."""
     parsed = parse_address(address)
 
+    def check(found: AllocationRecord) -> None:
+        terms.check(AllocationOut.of(found), f"who has {found.address}")
+
     async def work(session: Session) -> None:
         await caller.authorize(session, await root_id(session))
-        await allocations.free_by_hand(session, (await find_network(session, network)).name, parsed)
+        await allocations.free_by_hand(session, (await find_network(session, network)).name, parsed, check)
 
     return await write(caller, terms, work)

@@ -4,7 +4,7 @@ All that touches one network's addresses is done one after the other, under that
 ever given twice is a unique constraint besides. Networks themselves are in `networks.py`.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Any
@@ -320,8 +320,11 @@ async def free_node(session: Session, node_id: int) -> None:
     await free(session, await select_allocations(session, "WHERE a.node_id = :id ORDER BY a.id", id=node_id))
 
 
-async def free_by_hand(session: Session, network: str, address: Address) -> None:
-    """A person takes an address back; one that a noderole holds goes only with that."""
+async def free_by_hand(
+    session: Session, network: str, address: Address, check: Callable[[AllocationRecord], None] = lambda _: None
+) -> None:
+    """A person takes an address back; one that a noderole holds goes only with that. `check` may refuse it, once
+    nobody else can change it any more."""
     record = await lock_network(session, network)
     found = await select_allocations(
         session,
@@ -331,6 +334,7 @@ async def free_by_hand(session: Session, network: str, address: Address) -> None
     )
     if not found:
         raise NotFound(f"allocation on network {network} of", str(address))
+    check(found[0])
     if found[0].node_role_id is not None:
         raise Conflict(
             Rule.BOUND,

@@ -64,27 +64,29 @@ async def node_attribs(session: Session, node: NodeRecord) -> list[AttribValue]:
 # --- noderoles
 
 
-async def noderole_attribs(session: Session, noderole: NodeRoleView) -> list[AttribValue]:
+async def noderole_attribs(session: Session, noderole: NodeRoleView, *, committed: bool = False) -> list[AttribValue]:
+    """As the open proposal has them, if there is one; `committed`: as they are in force."""
     catalogue = (await session.catalogue()).catalogue
     near = await around(session, noderole.id)
     layers = [
-        *await _of_deployment(session, noderole.deployment_id, noderole.role),
+        *await _of_deployment(session, noderole.deployment_id, noderole.role, committed=committed),
         ("wall", near.wall),
         ("sysdata", near.sysdata),
-        ("user", noderole.user_data),
+        ("user", noderole.committed_data if committed else noderole.user_data),
     ]
     return [value_of(one, noderole.role, layers) for one in _sorted(catalogue.attribs_of(noderole.role))]
 
 
-async def _of_deployment(session: Session, deployment_id: int, role: str) -> list[Layer]:
+async def _of_deployment(session: Session, deployment_id: int, role: str, *, committed: bool) -> list[Layer]:
     found = await select_deployment_roles(
         session, "WHERE dr.deployment_id = :id AND r.name = :role", id=deployment_id, role=role
     )
-    return _layers(found[0]) if found else []
+    return _layers(found[0], committed=committed) if found else []
 
 
-def _layers(record: DeploymentRoleRecord) -> list[Layer]:
-    return [("template", record.template), ("deployment wall", record.wall), ("deployment", record.data)]
+def _layers(record: DeploymentRoleRecord, *, committed: bool = False) -> list[Layer]:
+    said = record.committed_data if committed else record.data
+    return [("template", record.template), ("deployment wall", record.wall), ("deployment", said)]
 
 
 # --- deployments

@@ -261,6 +261,8 @@ def _catalogue_and_networks(client: Client) -> None:
     client.do("deleteRouter", network="lan", address="10.9.0.1")
     client.do("allocateAddress", {"node": SPARE}, network="lan")
     client.do("listAllocations", network="lan")
+    client.do("listNodeAllocations", node=SPARE)
+    client.do("getNetworkUsage", network="lan")
     client.do("freeAddress", network="lan", address="10.9.0.2")
     client.do("deleteNetwork", network="lan")
 
@@ -302,6 +304,7 @@ def _intent(client: Client) -> None:
     client.do("listNodeRoles")
     client.do("getNodeRole", id=id)
     client.do("getNodeRoleWhy", id=id)
+    client.do("getNodeRoleInputs", id=id)
     client.do("updateNodeRole", {"user_data": {"x": 1}}, id=id)
     plan = client.do("planDeployment", deployment="shop")
     client.do("commitDeployment", {"digest": plan["digest"]}, deployment="shop")
