@@ -3,6 +3,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 PY := .venv/bin/python
 STAMP := .venv/.synced
+# The tests start hundreds of processes. Each would compile everything anew where this is set.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: setup ui packages check test unit integration chaos e2e-pxe soak demo lock format clean
 
