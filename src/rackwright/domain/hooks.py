@@ -275,6 +275,39 @@ def takes(hook: str) -> type[View]:
     return DeploymentView if hook in DEPLOYMENT_HOOKS else NodeRoleView
 
 
+class FollowsNodes(RoleHooks):
+    """A base for roles whose one run publishes all nodes and their addresses anew: every change that concerns it asks
+    for a run, and one run is enough for many changes."""
+
+    def concerns(self, node: NodeView) -> bool:
+        """Whether a change of this node changes what is published."""
+        raise NotImplementedError
+
+    def on_node_update(self, node: NodeView) -> Effects:
+        return Enqueue() if self.concerns(node) else None
+
+    def on_node_create(self, node: NodeView) -> Effects:
+        return Enqueue()
+
+    def on_node_delete(self, node: NodeView) -> Effects:
+        return Enqueue()
+
+    def on_network_create(self, network: NetworkView) -> Effects:
+        return Enqueue()
+
+    def on_network_change(self, network: NetworkView) -> Effects:
+        return Enqueue()
+
+    def on_network_delete(self, network: NetworkView) -> Effects:
+        return Enqueue()
+
+    def on_allocation_create(self, allocation: AllocationView) -> Effects:
+        return Enqueue()
+
+    def on_allocation_delete(self, allocation: AllocationView) -> Effects:
+        return Enqueue()
+
+
 def implemented(hooks: type[RoleHooks]) -> frozenset[str]:
     """The hooks a class has, each under its one name."""
     own = {
