@@ -56,7 +56,7 @@ GLANCE = """
         OR shaped.roles <> '{}' AND EXISTS (
             SELECT FROM node_roles a WHERE a.node_id = nr.node_id AND a.role_id = ANY (shaped.roles))
 """
-"""The columns of `Glance` but the last, of `node_roles nr`, `nodes n` and `shaped`."""
+"""The columns of `Glance`, of `node_roles nr`, `nodes n` and `shaped`."""
 
 
 class Glance(NamedTuple):
@@ -74,8 +74,6 @@ class Glance(NamedTuple):
     """Its last run found something out."""
     rich: bool
     """It may be handed more than its role's defaults."""
-    run_id: int | None
-    """The id of its run, if that is made at once."""
 
 
 _SAME_NODE_ANCESTORS = """

@@ -7,7 +7,7 @@ from tests.support.hooked import Hooked
 from tests.support.rack import Rack, unbroken
 
 from rackwright.domain.runs import Outcome, Run
-from rackwright.domain.states import ACTIVE, ERROR, TRANSITION
+from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, TODO, TRANSITION
 from rackwright.store import instant
 from rackwright.store.instant import AtOnce
 from rackwright.store.locks import CAP_LOCK
@@ -119,16 +119,40 @@ async def test_what_waits_for_another_machine_follows(line: Line) -> None:
 
 
 async def test_one_transaction_does_not_grow_without_end(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instant, "ENOUGH", 20)
-    monkeypatch.setattr(instant, "BATCH", 3)
+    monkeypatch.setattr(instant, "LINES", 3)
+    monkeypatch.setattr(instant, "LENGTH", 2)
     for number in range(12):
         await line.rack.node(f"m{number}")
+    while found := await line.rack.claim():
+        await line.rack.finish(*found)
     await line.rack.deploy("web", *((f"m{number}", "top") for number in range(12)))
     first = await line.one_pass()
-    assert 20 <= first.ended < 23
+    assert first.ended == instant.LANES * 3 * 2
     assert first.more
     await line.until_nothing_is_left()
     assert await line.left() == 0
+    await unbroken(line.rack)
+
+
+async def test_what_stands_on_two_lines_waits_for_both(line: Line) -> None:
+    await line.rack.deploy("web", ("n2", "hub"), ("n1", "spoke"))
+    await line.one_pass()
+    assert await line.left() == 0 or await line.one_pass()
+    roles = [run.role for run in line.runs]
+    assert roles.index("spoke") > max(roles.index("hub"), roles.index("base"))
+    await unbroken(line.rack)
+
+
+async def test_what_is_held_is_passed_over_and_what_stands_on_it_waits(line: Line) -> None:
+    await line.rack.deployment("part", "web")
+    await line.rack.deploy("web", ("n1", "middle"))
+    await line.rack.recall("web")
+    await line.rack.deploy("part", ("n1", "top"), ("n2", "top"))
+    await line.until_nothing_is_left()
+    assert {(run.node, run.role) for run in line.runs} == {
+        ("n2.rack.example", role) for role in ("base", "middle", "top")
+    }
+    assert await line.rack.states(("n1", "base"), ("n1", "top")) == [TODO, BLOCKED]
     await unbroken(line.rack)
 
 
