@@ -43,6 +43,9 @@ NOUNS: dict[str, tuple[str, str]] = {
 }
 """noun -> (where it lives, one line for --help)"""
 
+QUICK: dict[tuple[str, str], str] = {("mesh", "run"): "rackwright.cli.mesh_run:main"}
+"""(noun, verb) -> a plain function, called without loading the other verbs of its noun"""
+
 COMPLETE = "_RACKWRIGHT_COMPLETE"
 """Set by a shell that asks what could come next."""
 
@@ -63,15 +66,15 @@ def main(argv: list[str] | None = None) -> None:
 
         print(f"rackwright {__version__}")
         sys.exit(0)
-    _load_first(arguments[0])
+    _load_first(arguments)
     sys.exit(run(arguments[0], arguments[1:]))
 
 
-def _load_first(noun: str) -> None:
+def _load_first(arguments: list[str]) -> None:
     """What is loaded stays: looking for garbage among it, now and at the end, would only make the start slower."""
-    if noun in NOUNS:
+    if arguments[0] in NOUNS:
         gc.disable()
-        load(noun)
+        _quick(*arguments[:2]) or load(arguments[0])
         gc.freeze()
         gc.enable()
 
@@ -88,6 +91,8 @@ def run(noun: str, arguments: list[str]) -> int:
     if noun not in NOUNS:
         print(f"rackwright: no command {noun!r}{_nearest(noun)}. See rackwright --help.", file=sys.stderr)
         return 2
+    if quick := _quick(noun, *arguments[:1]):
+        return int(quick(arguments[1:]))
     command = load(noun)
     if is_function(command):
         return int(command(arguments))
@@ -96,7 +101,16 @@ def run(noun: str, arguments: list[str]) -> int:
 
 
 def load(noun: str) -> Any:
-    module_name, _, attribute = NOUNS[noun][0].partition(":")
+    return _found(NOUNS[noun][0])
+
+
+def _quick(noun: str, verb: str = "") -> Any:
+    place = QUICK.get((noun, verb))
+    return _found(place) if place else None
+
+
+def _found(place: str) -> Any:
+    module_name, _, attribute = place.partition(":")
     return getattr(import_module(module_name), attribute)
 
 

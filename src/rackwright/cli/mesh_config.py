@@ -8,7 +8,7 @@ import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.mesh_options import AsJson, Folder, plain_errors
-from rackwright.cli.mesh_runs import MODES, pairs, split
+from rackwright.cli.mesh_run import MODES, pairs, split
 from rackwright.mesh import control
 from rackwright.mesh.errors import BadRequest
 from rackwright.mesh.folder import default_folder

@@ -1,7 +1,5 @@
 """How runs across servers look to a person: the list of them, and one of them line by line while it goes on."""
 
-import json
-import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,29 +19,14 @@ def print_runs(runs: Iterable[dict[str, Any]]) -> None:
     Console().print(table)
 
 
-def show(answers: Iterable[dict[str, Any]], as_json: bool) -> int:
-    """Show a run as it goes on; the exit status: 0 all well, 1 something failed or was lost."""
+def print_news(news: Iterable[dict[str, Any]]) -> None:
+    """What a run has told: that it has begun, or events of it."""
     console = Console(highlight=False)
-    ended: dict[str, str] = {}
-    try:
-        for told in answers:
-            if told.get("event", {}).get("kind") == "still_here":
-                continue
-            if as_json:
-                print(json.dumps(told), flush=True)
-            if "run" in told:
-                if not as_json:
-                    console.print(f"run {told['run']} on {', '.join(told['targets'])}")
-                continue
-            event = told["event"]
-            if event["kind"] == "task":
-                ended[event["target"]] = event["state"]
-            if not as_json:
-                _line(console, event)
-    except KeyboardInterrupt:
-        print("It goes on without you; see: rackwright mesh runs", file=sys.stderr)
-        return 130
-    return 0 if ended and all(state == "done" for state in ended.values()) else 1
+    for told in news:
+        if "run" in told:
+            console.print(f"run {told['run']} on {', '.join(told['targets'])}")
+        else:
+            _line(console, told["event"])
 
 
 def _line(console: Console, event: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from rackwright.mesh.errors import MeshError, NoAgent
 
 SOCKET = "agent.sock"
 ANSWER_SECONDS = 45.0
+READ_BYTES = 256 * 1024
 
 Answer = dict[str, Any]
 
@@ -35,6 +36,13 @@ def ask(folder: Path, do: str, /, **fields: Any) -> Answer:
 
 def listen(folder: Path, do: str, /, **fields: Any) -> Iterator[Answer]:
     """Answers as they come, until the agent or the caller ends it."""
+    for lines in listen_lines(folder, do, **fields):
+        for line in lines:
+            yield read(line)
+
+
+def listen_lines(folder: Path, do: str, /, **fields: Any) -> Iterator[list[bytes]]:
+    """The same as the lines that came together, for who passes them on."""
     path = folder / SOCKET
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as wire:
         wire.settimeout(ANSWER_SECONDS)
@@ -46,13 +54,25 @@ def listen(folder: Path, do: str, /, **fields: Any) -> Iterator[Answer]:
             ) from problem
         try:
             wire.sendall(json.dumps({"do": do, **fields}).encode() + b"\n")
-            for line in wire.makefile("rb"):
-                answer = json.loads(line)
-                if not answer.pop("ok"):
-                    raise Failed(answer["message"], answer["error"])
-                yield answer
+            rest = b""
+            while read := wire.recv(READ_BYTES):
+                *lines, rest = (rest + read).split(b"\n")
+                if lines:
+                    yield lines
         except TimeoutError as problem:
             raise NoAgent(f"the agent at {path} does not answer; is it stopped, or the disk full?") from problem
         except (BrokenPipeError, ConnectionResetError):
             # It ended meanwhile, and so do its answers.
             return
+
+
+def read(line: bytes) -> Answer:
+    """An answer, or raises why there is none."""
+    try:
+        answer: Answer = json.loads(line)
+        well = answer.pop("ok")
+    except (ValueError, KeyError, AttributeError) as problem:
+        raise NoAgent(f"the agent said what nobody can read: {line[:80]!r}") from problem
+    if not well:
+        raise Failed(answer["message"], answer["error"])
+    return answer

@@ -12,7 +12,8 @@ from rackwright.mesh.errors import BadRequest, MeshError
 
 MAX_LINE = 64 * 1024
 
-Handler = Callable[[str, dict[str, Any]], Awaitable[Answer | AsyncIterator[Answer]]]
+Handler = Callable[[str, dict[str, Any]], Awaitable[Answer | AsyncIterator[Answer] | AsyncIterator[Answer | bytes]]]
+"""An answer, or answers as they come; bytes are whole lines that somebody has made already."""
 
 
 class ControlServer:
@@ -38,7 +39,7 @@ class ControlServer:
         try:
             line = await reader.readline()
             async for answer in self._answers(line):
-                writer.write(json.dumps(answer).encode() + b"\n")
+                writer.write(answer if isinstance(answer, bytes) else json.dumps(answer).encode() + b"\n")
                 await writer.drain()
         except (OSError, ValueError):
             # The asker went away, or sent more than a line may hold. There is nobody left to tell.
@@ -46,7 +47,7 @@ class ControlServer:
         finally:
             writer.close()
 
-    async def _answers(self, line: bytes) -> AsyncIterator[Answer]:
+    async def _answers(self, line: bytes) -> AsyncIterator[Answer | bytes]:
         try:
             wish = json.loads(line)
             if not isinstance(wish, dict) or not isinstance(wish.get("do"), str):
@@ -56,7 +57,7 @@ class ControlServer:
                 yield {"ok": True, **answer}
                 return
             async for part in answer:
-                yield {"ok": True, **part}
+                yield part if isinstance(part, bytes) else {"ok": True, **part}
         except MeshError as problem:
             yield {"ok": False, "error": problem.code, "message": str(problem)}
         except (ValueError, TypeError, KeyError) as problem:

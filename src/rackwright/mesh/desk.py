@@ -91,7 +91,9 @@ class Desk:
 
     # On the control socket
 
-    async def ask(self, verb: str, wish: dict[str, Any]) -> dict[str, Any] | AsyncIterator[dict[str, Any]]:
+    async def ask(
+        self, verb: str, wish: dict[str, Any]
+    ) -> dict[str, Any] | AsyncIterator[dict[str, Any]] | AsyncIterator[dict[str, Any] | bytes]:
         verbs = {"members": self.members, "status": self.status, "metrics": self._metrics, "leave": self._leave}
         if verb in verbs:
             return verbs[verb]()

@@ -5,17 +5,15 @@ given this server up, the engine is killed and nothing more is said.
 """
 
 import asyncio
-import contextlib
 import json
-import os
-import signal
-import sys
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rackwright.mesh.errors import Fenced, MeshError, NoDatastore, Rejected
+from rackwright.mesh import run_batch
+from rackwright.mesh.engines import Engine
+from rackwright.mesh.errors import Fenced, MeshError, NoDatastore
 from rackwright.mesh.etcd import Item, delete_op, put_op, unchanged
 from rackwright.mesh.run_model import MODULES, Request, Task, TaskState, gate_prefix, state_key
 from rackwright.mesh.run_store import RunStore
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
 FLUSH_SECONDS = 0.1
 KEEP_SECONDS = 3.0
-MAX_LINE = 8 * 1024 * 1024
+_STATE = b'{"kind": "state"'
 ENDED = {0: TaskState.DONE, 1: TaskState.FAILED, 2: TaskState.REFUSED}
 
 
@@ -48,110 +46,101 @@ class Performance:
         self.summary: dict[str, int] = {}
         self.seconds = 0.0
         self.why = ""
-        self._events: list[dict[str, Any]] = []
+        self._lines: list[bytes] = []
+        """Events that are not published yet"""
+        self._news = asyncio.Event()
         self._number = 0
         self._flushing = asyncio.Lock()
         self._slots: dict[str, str] = {}
         self._asked: set[asyncio.Task[None]] = set()
-        self._process: asyncio.subprocess.Process | None = None
+        self._engine: Engine | None = None
 
     async def go(self) -> Task:
         """Run it to its end, and leave word of it."""
-        about = await self.store.about(self.request.id)
-        self.job["targets"] = about["targets"]
-        work = [asyncio.create_task(part) for part in (self._engine(), self._keep_lease(), self._flush_on())]
+        engine = await self.agent.tasks.engines.take()
+        self._engine = engine
+        work = [asyncio.create_task(part) for part in (self._listen(engine), self._keep_lease(), self._flush_on())]
         try:
             await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
             for part in work:
                 if part.done():
                     part.result()
-            await self._flush()
-            ended = self._ended()
-            if await self.store.change(self.held, ended) is None:
-                raise Fenced
-            return ended
+            return await self._finish(self._ended(await engine.end()))
         except Fenced as problem:
             return replace(self.task, state=TaskState.LOST, why=str(problem))
         finally:
-            self._kill()
             for part in (*work, *self._asked):
                 part.cancel()
             await asyncio.gather(*work, *self._asked, return_exceptions=True)
+            await engine.kill()
             await self.view.close()
-            with contextlib.suppress(NoDatastore, Rejected):
-                await self.store.etcd.revoke(self.lease)
 
-    def _ended(self) -> Task:
-        code = self._process.returncode if self._process else None
-        state = ENDED.get(-1 if code is None else code)
+    def _ended(self, code: int) -> Task:
+        state = ENDED.get(code)
         if state is None:
             return replace(self.task, state=TaskState.LOST, why=f"the engine ended with status {code}")
         return replace(self.task, state=state, why=self.why, summary=self.summary, seconds=self.seconds)
 
+    async def _finish(self, ended: Task) -> Task:
+        """Tell what is left to tell together with the end. Raises Fenced if the task was given up meanwhile."""
+        async with self._flushing:
+            keyed = self._keyed()
+            if len(keyed) > 1:
+                await self._publish(keyed[:-1])
+            if await self.store.change(self.held, ended, events=keyed[-1:]) is None:
+                raise Fenced
+        return ended
+
     # The engine
 
-    async def _engine(self) -> None:
-        command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "rackwright.mesh.run_worker"]
-        with (self.agent.folder / "runs.log").open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-                limit=MAX_LINE,
-            )
-        assert self._process.stdout is not None
-        await self._say(self.job)
-        async for line in self._process.stdout:
-            self._hear(json.loads(line))
-        await self._process.wait()
+    async def _listen(self, engine: Engine) -> None:
+        await engine.say(self.job)
+        async for lines in engine.lines():
+            for line in lines:
+                self._hear(line)
 
     async def _say(self, message: dict[str, Any]) -> None:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        with contextlib.suppress(ConnectionError):
-            self._process.stdin.write(json.dumps(message).encode() + b"\n")
-            await self._process.stdin.drain()
+        assert self._engine is not None
+        await self._engine.say(message)
 
-    def _kill(self) -> None:
-        if self._process is not None and self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-
-    def _hear(self, event: dict[str, Any]) -> None:
-        kind = event.pop("event")
-        if kind == "ask":
-            answering = asyncio.create_task(self._answer(event))
-            self._asked.add(answering)
-            answering.add_done_callback(self._asked.discard)
-            return
-        if kind == "report":
-            self.summary, self.seconds = event["summary"], event["seconds"]
-        elif kind == "refused":
-            self.why = "; ".join(event["errors"])
-        named = "state" if kind == "end" else kind
-        self._events.append({"kind": named, "target": self.agent.name, "run": self.request.id, **event})
+    def _hear(self, line: bytes) -> None:
+        """What it tells is passed on unread, but for what concerns us."""
+        if not line.startswith(_STATE):
+            event = json.loads(line)
+            if event["kind"] == "ask":
+                answering = asyncio.create_task(self._answer(event["ask"], event["what"], event["about"]))
+                self._asked.add(answering)
+                answering.add_done_callback(self._asked.discard)
+                return
+            if event["kind"] == "report":
+                self.summary, self.seconds = event["summary"], event["seconds"]
+            elif event["kind"] == "refused":
+                self.why = "; ".join(event["errors"])
+        self._lines.append(line)
+        self._news.set()
 
     # Events
 
     async def _flush_on(self) -> None:
         while True:
-            await asyncio.sleep(FLUSH_SECONDS)
+            await self._news.wait()
             await self._flush()
+            await asyncio.sleep(FLUSH_SECONDS)
 
     async def _flush(self) -> None:
         """Publish what there is. One at a time: whoever comes second waits until the first has published."""
         async with self._flushing:
-            events, self._events = self._events, []
-            ended = {(one["state"]["id"], one["state"]["name"]) for one in events if one["kind"] == "state"}
-            # That it started is news only while it runs.
-            kept = [one for one in events if one["kind"] != "start" or (one["id"], one["name"]) not in ended]
-            await self._publish([self._keyed(event) for event in kept])
+            await self._publish(self._keyed())
 
-    def _keyed(self, event: dict[str, Any]) -> tuple[str, bytes]:
-        self._number += 1
-        return state_key(self.request.id, self.agent.name, self._number), json.dumps(event).encode()
+    def _keyed(self) -> list[tuple[str, bytes]]:
+        """What has been told since the last time, in as few values as it fits into."""
+        lines, self._lines = self._lines, []
+        self._news.clear()
+        found = []
+        for batch in run_batch.batches(lines):
+            self._number += 1
+            found.append((state_key(self.request.id, self.agent.name, self._number), run_batch.pack(batch)))
+        return found
 
     async def _publish(self, keyed: list[tuple[str, bytes]]) -> None:
         while keyed:
@@ -173,8 +162,7 @@ class Performance:
 
     # Questions of the engine
 
-    async def _answer(self, asked: dict[str, Any]) -> None:
-        number, what = asked.pop("ask"), asked.pop("what")
+    async def _answer(self, number: int, what: str, asked: dict[str, Any]) -> None:
         answers: dict[str, Callable[..., Awaitable[Any]]] = {
             "enter": self._enter,
             "leave": self._leave,

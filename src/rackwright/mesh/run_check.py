@@ -1,12 +1,11 @@
 """Checks a run once, before any target is told: builds the plan of every target and looks at all of them together.
 
-A child process of the agent that takes the request. Standard input is the job with the facts of every target; standard
-output is one line of JSON: how many states each has, or all that is wrong. Targets that differ in nothing but their
-name share the work where the states do not ask for a name.
+In a child process of the agent that takes the request (`run_engine.py`). The job has the facts of every target; the
+answer is how many states each has, or all that is wrong. Targets that differ in nothing but their name share the work
+where the states do not ask for a name.
 """
 
 import json
-import sys
 import tempfile
 from base64 import b64decode
 from graphlib import CycleError, TopologicalSorter
@@ -40,18 +39,15 @@ class GivenSource:
         return Bundle(b64decode(found["code"]), manifest, str(found["origin"]))
 
 
-def main() -> int:
-    job = json.loads(sys.stdin.read())
+def checked(job: dict[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="rackwright-check-") as folder:
         try:
             unpack_files(Path(folder), job["files"])
-            told = check(Path(folder), job)
+            return check(Path(folder), job)
         except Refused as refused:
-            told = {"errors": [str(problem) for problem in refused.problems]}
+            return {"errors": [str(problem) for problem in refused.problems]}
         except ExtensionRefused as refused_module:
-            told = {"errors": [str(refused_module)]}
-    sys.stdout.write(json.dumps(told) + "\n")
-    return 0
+            return {"errors": [str(refused_module)]}
 
 
 def check(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
@@ -136,7 +132,3 @@ def _state_of(made: Plan, reference: str) -> int | None:
             return ids[reference[:cut]]
         cut = reference.rfind(".", 0, cut)
     return None
-
-
-if __name__ == "__main__":
-    sys.exit(main())

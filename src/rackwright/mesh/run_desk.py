@@ -6,7 +6,6 @@ checked once in a child process, and only then stores it and tells the targets.
 
 import asyncio
 import json
-import sys
 from base64 import b64decode
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from rackwright.mesh.member import LIVE
 from rackwright.mesh.performance import module, module_names
 from rackwright.mesh.run_model import EVENTS, FACTS, MODULES, Request, read_request
 from rackwright.mesh.run_store import RunStore, Signed
-from rackwright.mesh.run_view import follow
+from rackwright.mesh.run_view import STILL_HERE, answer_line, follow
 from rackwright.states import extensions
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 CHECK_SECONDS = 600.0
 MAX_MODULE = 1024 * 1024
-Answers = AsyncIterator[dict[str, Any]]
+Answers = AsyncIterator[dict[str, Any] | bytes]
 
 
 class RunRefused(MeshError):
@@ -74,22 +73,22 @@ class RunDesk:
     async def begin(self, signed: Signed, tree: bytes) -> dict[str, Any]:
         """Check a run as its targets will, and together; then store it and tell them."""
         await self.agent.tasks.refresh_signers()
-        who = await asyncio.to_thread(
-            trust.verify, signed.text.encode(), signed.signature, self.agent.tasks.signers.allowed
+        known, names, who = await asyncio.gather(
+            self.store.etcd.page(FACTS),
+            module_names(self.store),
+            asyncio.to_thread(trust.verify, signed.text.encode(), signed.signature, self.agent.tasks.signers.allowed),
         )
         request = read_request(signed.text)
         self.agent.tasks.check_time_and_place(request)
         files = run_model.unpack_tree(tree, request.tree)
-        facts = await self._targets(request)
-        states = await self._checked(request, files, facts)
+        facts = self._targets(request, {i.key.removeprefix(FACTS): json.loads(i.value) for i in known.items})
+        states = await self._checked(request, files, facts, names)
         await self.store.begin(signed, request, tree, states, self.agent.name)
         self.agent.log.info("run_begun", run=request.id, operator=who, targets=sorted(states))
         return {"run": request.id, "targets": sorted(states), "states": states, "operator": who}
 
-    async def _targets(self, request: Request) -> dict[str, dict[str, Any]]:
+    def _targets(self, request: Request, known: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """The living servers that are meant, with their facts."""
-        prefix = FACTS
-        known = {i.key.removeprefix(prefix): json.loads(i.value) for i in (await self.store.etcd.page(prefix)).items}
         alive = {entry.name: entry.record for entry in self.agent.swim.members() if entry.state in LIVE}
         found = {
             name: known.get(name, {"id": name})
@@ -103,9 +102,12 @@ class RunDesk:
             raise RunRefused("no living server is meant by that; see: rackwright mesh members")
         return found
 
-    async def _checked(self, request: Request, files: dict[str, Any], facts: dict[str, Any]) -> dict[str, int]:
-        names = [name for name in await module_names(self.store) if self._used(name, files)]
+    async def _checked(
+        self, request: Request, files: dict[str, Any], facts: dict[str, Any], modules: list[str]
+    ) -> dict[str, int]:
+        names = [name for name in modules if self._used(name, files)]
         job = {
+            "do": "check",
             "files": files,
             "facts": facts,
             "sls": request.sls,
@@ -115,24 +117,19 @@ class RunDesk:
             "signers": str(self.agent.tasks.signers.allowed),
             "seen": str(self.agent.folder / "module-versions.json"),
         }
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "rackwright.mesh.run_check",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        engine = await self.agent.tasks.engines.take()
+        # Another one gets ready meanwhile: this server may be a target too.
+        self.agent.spawn(self.agent.tasks.engines.stock())
         try:
             async with asyncio.timeout(CHECK_SECONDS):
-                said, trouble = await process.communicate(json.dumps(job).encode())
+                await engine.say(job)
+                said = [line async for lines in engine.lines() for line in lines]
+                status = await engine.end()
         finally:
-            if process.returncode is None:
-                process.kill()
-        if process.returncode or not said:
-            last = trouble.decode(errors="replace").strip().splitlines()
-            raise RunRefused(f"the run could not be checked: {last[-1] if last else process.returncode}")
-        told = json.loads(said)
+            await engine.kill()
+        if status or not said:
+            raise RunRefused(f"the run could not be checked: the engine ended with {status}, see {engine.log}")
+        told = json.loads(said[-1])
         if "errors" in told:
             raise RunRefused("\n".join(told["errors"]))
         return dict(told["states"])
@@ -149,15 +146,14 @@ class RunDesk:
             yield told
 
     async def _events(self, cursor: str, following: bool) -> Answers:
-        async for changes in self.store.read(EVENTS, cursor):
-            for at, change in changes:
-                cursor = at
-                if not change.deleted and "/gate/" not in change.item.key:
-                    yield {"cursor": at, "event": json.loads(change.item.value)}
-            if not changes:
+        async for news in self.store.read(EVENTS, cursor):
+            lines = [answer_line(told) for told in news if not told.deleted and "/gate/" not in told.key]
+            if lines:
+                yield b"".join(lines)
+            if not news:
                 if not following:
                     return
-                yield {"cursor": cursor, "event": {"kind": "still_here"}}
+                yield STILL_HERE
 
     # Configuration and repositories
 

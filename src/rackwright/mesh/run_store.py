@@ -20,11 +20,14 @@ from rackwright.mesh.etcd import (
     text64,
     unchanged,
 )
+from rackwright.mesh.run_batch import MAX_BATCH, Cursor, Told, read_cursor, told
 from rackwright.mesh.run_model import (
+    CHUNK,
     CLUSTER_EVENTS,
     FINAL,
     OPEN,
     RUNS,
+    TRUST,
     Request,
     Task,
     TaskState,
@@ -39,7 +42,8 @@ from rackwright.mesh.run_model import (
 
 PAGE = 500
 """More than one transaction can write."""
-FLUSH_BYTES = 512 * 1024
+FEW_TARGETS = 50
+"""So many are told with the same transaction that stores the run."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,19 @@ class Signed:
         return json.dumps({"request": self.text, "signature": self.signature}).encode()
 
 
+@dataclass(frozen=True)
+class Found:
+    """A task as it lies in the datastore, with what belongs to it: none of it believed yet."""
+
+    task: Task
+    item: Item
+    signed: Signed | None
+    targets: list[str]
+    signers: bytes
+    tree: bytes
+    """Its first part"""
+
+
 class RunStore:
     def __init__(self, etcd: Etcd) -> None:
         self.etcd = etcd
@@ -62,30 +79,49 @@ class RunStore:
     async def begin(self, signed: Signed, request: Request, tree: bytes, states: dict[str, int], planner: str) -> None:
         """Store the run whole, then tell its targets: a target that sees its task finds everything else in place."""
         base = f"{RUNS}{request.id}/"
-        for number, part in enumerate(chunks(tree)):
-            await self.etcd.put(f"{base}tree/{number:04d}", part)
+        parts = [(f"{base}tree/{number:04d}", part) for number, part in enumerate(chunks(tree))]
+        for key, part in parts[1:]:
+            await self.etcd.put(key, part)
         about = {"targets": sorted(states), "states": states, "planner": planner, "created": request.created}
         about |= {"mode": request.mode, "test": request.test, "pins": request.pins}
         first = [put_op(f"{base}request", signed.dump()), put_op(f"{base}about", json.dumps(about).encode())]
-        first.append(put_op(f"{OPEN}{request.id}", b"{}"))
+        first += [put_op(f"{OPEN}{request.id}", b"{}"), *(put_op(key, part) for key, part in parts[:1])]
+        groups = list(_groups(sorted(states), MAX_OPERATIONS // 2))
+        if len(groups) == 1 and len(states) <= FEW_TARGETS:
+            first += _tasks(request.id, groups.pop())
         done = await self.etcd.transact([unchanged(f"{base}request", 0)], first, [get_op(f"{base}request")])
         if not done.succeeded and done.items()[0].value != signed.dump():
             raise BadRequest(f"there already is a run {request.id}")
-        for group in _groups(sorted(states), MAX_OPERATIONS // 2):
-            puts = []
-            for target in group:
-                puts.append(put_op(task_key(request.id, target), Task(request.id, target).dump()))
-                puts.append(put_op(f"{pointers(target)}{request.id}", b"{}"))
-            await self.etcd.transact([unchanged(task_key(request.id, group[0]), 0)], puts)
+        for group in groups:
+            await self.etcd.transact([unchanged(task_key(request.id, group[0]), 0)], _tasks(request.id, group))
+
+    async def found(self, run: str, target: str) -> Found | None:
+        """All that a target needs to know of its task, in one question; None if there is none."""
+        base = f"{RUNS}{run}/"
+        wanted = [task_key(run, target), f"{base}request", f"{base}about", f"{TRUST}/signers", f"{base}tree/0000"]
+        done = await self.etcd.transact([], [get_op(key) for key in wanted])
+        task, request, about, signers, tree = (next(iter(done.items(place)), None) for place in range(len(wanted)))
+        if task is None:
+            return None
+        return Found(
+            read_task(task.value),
+            task,
+            _signed(request.value) if request else None,
+            list(json.loads(about.value)["targets"]) if about else [],
+            signers.value if signers else b"",
+            tree.value if tree else b"",
+        )
 
     async def signed(self, run: str) -> Signed:
         item = await self.etcd.get(f"{RUNS}{run}/request")
         if item is None:
             raise BadRequest(f"there is no run {run}; see: rackwright mesh runs")
-        content = json.loads(item.value)
-        return Signed(str(content["request"]), str(content["signature"]))
+        return _signed(item.value)
 
-    async def tree(self, run: str) -> bytes:
+    async def tree(self, run: str, first: bytes = b"") -> bytes:
+        """The packed tree; `first` is its first part, if that is known."""
+        if 0 < len(first) < CHUNK:
+            return first
         parts: list[bytes] = []
         prefix, after = f"{RUNS}{run}/tree/", ""
         while True:
@@ -120,9 +156,14 @@ class RunStore:
     async def tasks(self, run: str) -> list[Task]:
         return [read_task(item.value) for item in (await self.etcd.page(f"{run_events(run)}task/")).items]
 
-    async def change(self, item: Item, task: Task, lease: int = 0) -> Item | None:
-        """Change a task if nobody has meanwhile; the new item, or None. A final task loses its pointer with it."""
-        puts = [put_op(item.key, task.dump())]
+    async def change(
+        self, item: Item, task: Task, lease: int = 0, events: Sequence[tuple[str, bytes]] = ()
+    ) -> Item | None:
+        """Change a task if nobody has meanwhile; the new item, or None. A final task loses its pointer with it.
+
+        `events` are written with it: its last ones, no more than a batch.
+        """
+        puts = [*(put_op(key, value) for key, value in events), put_op(item.key, task.dump())]
         if lease:
             puts.append(put_op(alive_key(task.run, task.target), b"", lease))
         if task.state in FINAL:
@@ -154,23 +195,23 @@ class RunStore:
             if not done.succeeded and (not done.items() or done.items()[0].modified != fence.modified):
                 raise Fenced("the task was given up by the others meanwhile")
 
-    async def read(self, prefix: str, cursor: str = "") -> AsyncIterator[list[tuple[str, Change]]]:
+    async def read(self, prefix: str, cursor: str = "") -> AsyncIterator[list[Told]]:
         """What was written below the prefix after the cursor, then what is written, each with its own cursor; nothing
         at all when it has caught up, and now and then.
 
         Events are written once and stay until their time is over, so an old cursor finds all that is left: nothing
         depends on how long etcd remembers changes.
         """
-        revision, last = read_cursor(cursor)
+        after = read_cursor(cursor)
         # What was written in one transaction shares its revision; within it, keys are in order.
-        revision = revision if last else revision + 1
+        revision = after.revision if after.key else after.revision + 1
         while items := await self._from(prefix, revision):
-            fresh = [item for item in items if item.modified > revision or item.key > last]
-            yield [(cursor_of(item), Change(item, deleted=False)) for item in fresh]
-            revision, last = items[-1].modified + 1, ""
+            fresh = [Change(item, deleted=False) for item in items if _is_after(item, after)]
+            yield [one for change in fresh for one in told(change, after)]
+            revision = items[-1].modified + 1
         yield []
         async for changes in self.etcd.watch(prefix, revision):
-            yield [(cursor_of(change.item), change) for change in changes]
+            yield [one for change in changes for one in told(change)]
 
     async def _from(self, prefix: str, revision: int) -> list[Item]:
         """A page of what was last written at this revision or later, whole transactions only."""
@@ -223,16 +264,23 @@ class RunStore:
         return read_request((await self.signed(run)).text)
 
 
-def cursor_of(item: Item) -> str:
-    return f"{item.modified}:{item.key}"
+def _is_after(item: Item, cursor: Cursor) -> bool:
+    if item.modified > cursor.revision:
+        return True
+    return item.key > cursor.key or (item.key == cursor.key and cursor.count > 0)
 
 
-def read_cursor(cursor: str) -> tuple[int, str]:
-    """The revision of a cursor and the last key that was seen of it; an empty key if all of it was."""
-    revision, _, key = cursor.partition(":")
-    if cursor and not revision.isdecimal():
-        raise BadRequest(f"{cursor!r} is no cursor; take one from an event")
-    return int(revision or 0), key
+def _signed(value: bytes) -> Signed:
+    content = json.loads(value)
+    return Signed(str(content["request"]), str(content["signature"]))
+
+
+def _tasks(run: str, targets: Sequence[str]) -> list[dict[str, Any]]:
+    puts = []
+    for target in targets:
+        puts.append(put_op(task_key(run, target), Task(run, target).dump()))
+        puts.append(put_op(f"{pointers(target)}{run}", b"{}"))
+    return puts
 
 
 def _groups(names: Sequence[str], size: int) -> Iterable[Sequence[str]]:
@@ -244,7 +292,7 @@ def _by_size(events: Sequence[tuple[str, bytes]]) -> Iterable[list[tuple[str, by
     group: list[tuple[str, bytes]] = []
     size = 0
     for event in events:
-        if group and (len(group) >= MAX_OPERATIONS or size + len(event[1]) > FLUSH_BYTES):
+        if group and (len(group) >= MAX_OPERATIONS or size + len(event[1]) > MAX_BATCH):
             yield group
             group, size = [], 0
         group.append(event)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from rackwright.mesh.errors import MeshError
+from rackwright.mesh.run_batch import Told
 from rackwright.mesh.run_model import FINAL, Task, gate_prefix, read_task, run_events
 from rackwright.mesh.run_store import RunStore
 from rackwright.states.module import StateError
@@ -41,11 +42,11 @@ class RunView:
         cursor = ""
         while True:
             with contextlib.suppress(MeshError):
-                async for changes in self.store.read(run_events(self.run), cursor):
-                    for at, change in changes:
-                        cursor = at
-                        self._take(change.item.key, change.item.value, change.deleted)
-                    if not changes:
+                async for news in self.store.read(run_events(self.run), cursor):
+                    for told in news:
+                        cursor = told.cursor
+                        self._take(told.key, told.line, told.deleted)
+                    if not news:
                         self.known.set()
             await asyncio.sleep(0.5)
 
@@ -116,19 +117,32 @@ class RunView:
         return None
 
 
-async def follow(store: RunStore, run: str, targets: set[str], cursor: str = "") -> AsyncIterator[dict[str, Any]]:
-    """Every event of a run with its cursor, until all its targets have ended; a sign of life in between."""
+async def follow(store: RunStore, run: str, targets: set[str], cursor: str = "") -> AsyncIterator[bytes]:
+    """Every event of a run with its cursor, as lines for who asked, until all its targets have ended; a sign of life in
+    between.
+    """
     ended: set[str] = set()
-    async for changes in store.read(run_events(run), cursor):
-        for at, change in changes:
-            kind = change.item.key.removeprefix(run_events(run)).partition("/")[0]
-            if change.deleted or kind not in ("task", "state"):
+    async for news in store.read(run_events(run), cursor):
+        lines = []
+        for told in news:
+            kind = told.key.removeprefix(run_events(run)).partition("/")[0]
+            if told.deleted or kind not in ("task", "state"):
                 continue
-            event = json.loads(change.item.value)
-            yield {"cursor": at, "event": event}
-            if kind == "task" and read_task(change.item.value).state in FINAL:
-                ended.add(event["target"])
+            cursor = told.cursor
+            lines.append(answer_line(told))
+            if kind == "task" and (task := read_task(told.line)).state in FINAL:
+                ended.add(task.target)
+        if lines:
+            yield b"".join(lines)
         if ended >= targets:
             return
-        if not changes:
-            yield {"cursor": cursor, "event": {"kind": "still_here"}}
+        if not news:
+            yield STILL_HERE
+
+
+STILL_HERE = b'{"ok": true, "event": {"kind": "still_here"}}\n'
+
+
+def answer_line(told: Told) -> bytes:
+    """An event with its cursor, as the control socket hands it on."""
+    return b'{"ok": true, "cursor": %s, "event": %s}\n' % (json.dumps(told.cursor).encode(), told.line)

@@ -1,17 +1,16 @@
-"""The engine on a target of a mesh run: a child process of the agent, that speaks with it in lines of JSON.
+"""A run on one of its targets: the engine, that speaks with its agent in lines of JSON.
 
-The first line on standard input is the job, as `states/node.py` has it, with `targets` and `signers` besides. What
-happens goes to standard output, an event a line; where it needs to know something of other servers it asks the agent
-(`ask`) and waits for the answer. It believes nothing that is not signed: that is checked before, in `tasks.py`, and for
-modules here.
+The job is as `states/node.py` has it, with `run`, `targets` and `signers` besides. What happens goes to standard
+output, an event a line, just as it will lie in the datastore; where it needs to know something of other servers it asks
+the agent (`ask`) and waits for the answer. It believes nothing that is not signed: that is checked before, in
+`tasks.py`, and for modules here. The process itself is `run_engine.py`.
 """
 
-import contextlib
 import json
-import os
 import sys
 import tempfile
 import threading
+import time
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Sequence
@@ -32,20 +31,27 @@ from rackwright.states.run import Run, go_home
 from rackwright.states.tree import Tree
 
 MAX_VALUE = 64 * 1024
+START_SECONDS = 0.05
+"""A state that has ended by then is not told to have started: that is news only while it runs."""
 
 
 class Agent:
     """The other end: events go there, questions are answered there."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: str, target: str) -> None:
+        self.run, self.target = run, target
         self._lock = threading.Lock()
         self._answers: dict[int, dict[str, Any]] = {}
         self._arrived = threading.Condition()
         self._count = 0
         self._gone = False
+        self._started: dict[int, str] = {}
+        """Of states that run: the line that says so, until it is told."""
+        self._some_started = threading.Event()
 
     def listen(self) -> None:
-        threading.Thread(target=self._listen, daemon=True).start()
+        for work in (self._listen, self._tell_started):
+            threading.Thread(target=work, daemon=True).start()
 
     def _listen(self) -> None:
         for line in sys.stdin:
@@ -57,17 +63,46 @@ class Agent:
             self._gone = True
             self._arrived.notify_all()
 
-    def say(self, event: str, **more: Any) -> None:
-        line = json.dumps({"event": event, **more}, default=str) + "\n"
+    def _tell_started(self) -> None:
+        while True:
+            self._some_started.wait()
+            self._some_started.clear()
+            before = list(self._started)
+            time.sleep(START_SECONDS)
+            for state in before:
+                with self._lock:
+                    self._write(self._started.pop(state, ""))
+
+    def say(self, kind: str, **more: Any) -> None:
         with self._lock:
-            sys.stdout.write(line)
-            sys.stdout.flush()
+            self._write(self._line(kind, more))
+
+    def started(self, index: int, **more: Any) -> None:
+        self._started[index] = self._line("start", more)
+        self._some_started.set()
+
+    def ended(self, index: int, **more: Any) -> None:
+        line = self._line("state", more)
+        if len(line) > MAX_VALUE:
+            line = self._line("state", {key: _bounded(part) for key, part in more.items()})
+        with self._lock:
+            self._started.pop(index, None)
+            self._write(line)
+
+    def _line(self, kind: str, more: dict[str, Any]) -> str:
+        return json.dumps({"kind": kind, "target": self.target, "run": self.run, **more}, default=str) + "\n"
+
+    @staticmethod
+    def _write(line: str) -> None:
+        """Out of our hands at once: what a killed engine has said is not lost."""
+        sys.stdout.write(line)
+        sys.stdout.flush()
 
     def ask(self, what: str, **more: Any) -> Any:
         with self._arrived:
             self._count += 1
             number = self._count
-        self.say("ask", ask=number, what=what, **more)
+        self.say("ask", ask=number, what=what, about=more)
         with self._arrived:
             self._arrived.wait_for(lambda: number in self._answers or self._gone)
             if number not in self._answers:
@@ -141,11 +176,9 @@ class AgentSource:
         return Bundle(b64decode(found["code"]), manifest, str(found["origin"]))
 
 
-def main() -> int:
-    _as_if_from_a_shell()
-    agent = Agent()
+def work(job: dict[str, Any]) -> int:
+    agent = Agent(job["run"], job["name"])
     mask = Mask()
-    job = json.loads(sys.stdin.readline())
     agent.listen()
     with tempfile.TemporaryDirectory(prefix="rackwright-run-") as folder:
         try:
@@ -155,13 +188,6 @@ def main() -> int:
         except Refused as refused:
             agent.say("refused", errors=[mask.text(str(problem)) for problem in refused.problems])
             return REFUSED
-
-
-def _as_if_from_a_shell() -> None:
-    """The agent hides its files and is spared when memory is short; neither is for what the states start."""
-    os.umask(0o022)
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("0")
 
 
 def make_plan(folder: Path, job: dict[str, Any], catalogue: Catalogue, remote: OtherServers, node: Any) -> Plan:
@@ -178,11 +204,10 @@ def _run(folder: Path, job: dict[str, Any], mask: Mask, agent: Agent) -> int:
     def hear(kind: str, state: State, detail: Any) -> None:
         if kind == "end":
             record: Record = detail
-            shown = _bounded(record.as_json(mask))
-            outputs = _bounded(mask.value(record.outputs))
-            agent.say("end", state=shown, outputs=outputs, gate=pace.gate(record.state))
+            outputs = mask.value(record.outputs)
+            agent.ended(state.index, state=record.as_json(mask), outputs=outputs, gate=pace.gate(record.state))
         elif kind == "start":
-            agent.say("start", id=mask.text(state.id), name=mask.text(state.name), function=state.full)
+            agent.started(state.index, id=mask.text(state.id), name=mask.text(state.name), function=state.full)
 
     go_home()
     run = Run(made, job["mode"], bool(job["test"]), int(job["parallel"]), hear, mask, pace)
@@ -201,9 +226,9 @@ def _catalogue(folder: Path, job: dict[str, Any], agent: Agent) -> Catalogue:
         raise refuse(str(refused)) from refused
 
 
-def _bounded(value: dict[str, Any]) -> dict[str, Any]:
+def _bounded(value: Any) -> Any:
     """What fits into an event: long texts lose their middle, for both ends are what people look at."""
-    if len(json.dumps(value, default=str)) <= MAX_VALUE:
+    if not isinstance(value, dict) or len(json.dumps(value, default=str)) <= MAX_VALUE:
         return value
     return {key: _cut(part) for key, part in value.items()}
 
@@ -217,7 +242,3 @@ def _cut(value: Any) -> Any:
     if isinstance(value, list):
         return [_cut(part) for part in value[:64]]
     return value
-
-
-if __name__ == "__main__":
-    sys.exit(main())

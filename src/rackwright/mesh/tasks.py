@@ -6,6 +6,7 @@ that were signed. How a task is run is `performance.py`.
 """
 
 import asyncio
+import contextlib
 import json
 import time
 from dataclasses import replace
@@ -13,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rackwright.mesh import run_model, trust
+from rackwright.mesh.engines import IDLE_SECONDS, Engines
 from rackwright.mesh.errors import BadRecords, BadRequest, Compacted, MeshError, NoDatastore, Rejected
 from rackwright.mesh.identity import fingerprint, write_private
 from rackwright.mesh.performance import Performance
 from rackwright.mesh.run_model import FACTS, FINAL, Request, TaskState, pointers
-from rackwright.mesh.run_store import RunStore, Signed
+from rackwright.mesh.run_store import Found, RunStore, Signed
 from rackwright.mesh.trust import BadSignature, SignersFile
 from rackwright.states.facts import facts
 
@@ -60,21 +62,26 @@ class TaskRunner:
         self.signers = SignersFile(agent.folder, agent.identity.ca)
         self.ledger = Ledger(agent.folder / "runs.json")
         self.facts = facts(agent.name)
+        self.engines = Engines(agent.folder / "runs.log")
         self._told = ""
 
     async def run(self) -> None:
-        while True:
-            try:
-                await self._follow()
-            except (NoDatastore, Rejected, Compacted) as problem:
-                if str(problem) != self._told and self.agent.datastore.endpoints():
-                    self._told = str(problem)
-                    self.agent.log.info("tasks_wait", why=self._told)
-            await asyncio.sleep(AGAIN_SECONDS)
+        try:
+            while True:
+                try:
+                    await self._follow()
+                except (NoDatastore, Rejected, Compacted) as problem:
+                    if str(problem) != self._told and self.agent.datastore.endpoints():
+                        self._told = str(problem)
+                        self.agent.log.info("tasks_wait", why=self._told)
+                await asyncio.sleep(AGAIN_SECONDS)
+        finally:
+            await self.engines.close()
 
     async def _follow(self) -> None:
         """Tasks one after another, in the order in which they were given."""
         await self._publish_facts()
+        self.agent.spawn(self.engines.stock())
         prefix = pointers(self.agent.name)
         page = await self.etcd.page(prefix)
         for item in sorted(page.items, key=lambda item: item.created):
@@ -92,16 +99,16 @@ class TaskRunner:
 
     async def _perform(self, run: str) -> None:
         name = self.agent.name
-        found = await self.store.task(run, name)
-        if found is None or found[0].state in FINAL:
+        found = await self.store.found(run, name)
+        if found is None or found.task.state in FINAL:
             await self.etcd.delete(f"{pointers(name)}{run}")
             return
-        task, item = found
+        task, item = found.task, found.item
         if task.state is TaskState.RUNNING:
             await self.store.lose(task, item, "the agent was started again while it ran; it is not run twice")
             return
         try:
-            request, files, who = await self._verified(run)
+            request, files, who = await self._verified(run, found)
         except (BadSignature, BadRequest, NotForUs, BadRecords) as problem:
             self.agent.refuse(problem.code, run=run[:64], why=str(problem))
             await self.store.change(item, replace(task, state=TaskState.REFUSED, why=str(problem)))
@@ -113,20 +120,29 @@ class TaskRunner:
             return
         self.ledger.add(run, request.expires)
         self.agent.log.info("run_started", run=run, operator=who)
-        ended = await Performance(self.agent, self.store, request, running, held, lease, self._job(request, files)).go()
+        job = self._job(request, files, found.targets)
+        ended = await Performance(self.agent, self.store, request, running, held, lease, job).go()
         self.agent.log.info("run_ended", run=run, state=ended.state.value, why=ended.why)
+        self.agent.spawn(self._settle(lease))
+
+    async def _settle(self, lease: int) -> None:
+        """What is left to do after a run, when nobody waits any more."""
+        with contextlib.suppress(NoDatastore, Rejected):  # it ends by itself
+            await self.etcd.revoke(lease)
+        await self.engines.stock(IDLE_SECONDS)
 
     # Verifying
 
-    async def _verified(self, run: str) -> tuple[Request, dict[str, Any], str]:
-        await self.refresh_signers()
-        signed = await self.store.signed(run)
-        request, who = await asyncio.to_thread(self.believe, signed)
+    async def _verified(self, run: str, found: Found) -> tuple[Request, dict[str, Any], str]:
+        if found.signed is None:
+            raise BadRequest(f"there is no run {run}; see: rackwright mesh runs")
+        self.take_signers(found.signers)
+        request, who = await asyncio.to_thread(self.believe, found.signed)
         if request.id != run:
             raise NotForUs(f"the request is that of run {request.id}")
         if request.id in self.ledger:
             raise NotForUs("it has been run here before, and no run is run twice")
-        packed = await self.store.tree(run)
+        packed = await self.store.tree(run, found.tree)
         return request, run_model.unpack_tree(packed, request.tree), who
 
     def believe(self, signed: Signed) -> tuple[Request, str]:
@@ -149,19 +165,25 @@ class TaskRunner:
     async def refresh_signers(self) -> None:
         """Take a newer list of trusted keys, if the CA has signed it."""
         item = await self.etcd.get(f"{run_model.TRUST}/signers")
-        if item is None:
+        self.take_signers(item.value if item else b"")
+
+    def take_signers(self, signed: bytes) -> None:
+        if not signed or signed == self.signers.signed:
             return
         try:
-            fresh = self.signers.take(item.value)
+            fresh = self.signers.take(signed)
         except BadRecords as problem:
             self.agent.refuse(problem.code, source="datastore", why=str(problem))
             return
         if fresh:
             self.agent.log.warning("signers_changed", version=self.signers.current.version)
 
-    def _job(self, request: Request, files: dict[str, Any]) -> dict[str, Any]:
+    def _job(self, request: Request, files: dict[str, Any], targets: list[str]) -> dict[str, Any]:
         return {
+            "do": "run",
+            "run": request.id,
             "name": self.agent.name,
+            "targets": targets,
             "files": files,
             "sls": request.sls,
             "mode": request.mode,

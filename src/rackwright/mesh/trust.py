@@ -1,14 +1,11 @@
 """Whose runs and modules this cluster's servers obey: a list of operators' keys, signed by the cluster's CA.
 
 It travels through the datastore but is believed for the CA's signature alone, and only a newer one replaces an older:
-whoever takes over the datastore cannot add a key of their own. Signatures themselves are OpenSSH's.
+whoever takes over the datastore cannot add a key of their own. The operators' signatures are `signatures.py`.
 """
 
 import json
-import os
 import re
-import subprocess
-import tempfile
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from dataclasses import dataclass, field
@@ -18,19 +15,15 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from rackwright.mesh.errors import BadRecords, BadRequest, MeshError
+from rackwright.mesh.errors import BadRecords, BadRequest
 from rackwright.mesh.identity import write_private
+from rackwright.mesh.signatures import BadSignature, sign, verify
+
+__all__ = ["BadSignature", "Signers", "SignersFile", "check", "seal", "sign", "verify"]
 
 CONTEXT = b"rackwright signers 1\n"
-RUNS = "rackwright-run"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 KEY = re.compile(r"(ssh-ed25519|sk-ssh-ed25519@openssh\.com|ecdsa-sha2-nistp256|ssh-rsa) [A-Za-z0-9+/=]{40,2000}")
-
-
-class BadSignature(MeshError):
-    """The signature is not one that is trusted here"""
-
-    code = "bad_signature"
 
 
 @dataclass(frozen=True)
@@ -92,47 +85,3 @@ def check(signed: bytes, ca: x509.Certificate) -> Signers:
         return Signers(int(content["version"]), dict(content["keys"]))
     except (InvalidSignature, Base64Error, ValueError, KeyError) as problem:
         raise BadRecords("a list of trusted keys without the CA's signature was refused") from problem
-
-
-# OpenSSH signatures
-
-
-def sign(text: bytes, key: Path, namespace: str = RUNS) -> str:
-    """Signed with a private key, or with the public half of one that an SSH agent holds."""
-    done = _ssh_keygen(["ssh-keygen", "-q", "-Y", "sign", "-n", namespace, "-f", str(key)], text)
-    if done.returncode:
-        raise BadRequest(f"{key} cannot sign: {_said(done)}")
-    return done.stdout.decode()
-
-
-def verify(text: bytes, signature: str, signers: Path, namespace: str = RUNS) -> str:
-    """Who of the trusted has signed this text."""
-    if not signers.is_file():
-        raise BadSignature("no operator's key is trusted here; add one where the CA is: rackwright mesh trust add")
-    with tempfile.NamedTemporaryFile(prefix="rackwright-") as file:
-        file.write(signature.encode())
-        file.flush()
-        find = _ssh_keygen(["ssh-keygen", "-Y", "find-principals", "-f", str(signers), "-s", file.name], b"")
-        who = find.stdout.decode(errors="replace").partition("\n")[0].strip()
-        if find.returncode or not who:
-            raise BadSignature(f"it is signed by a key that is not trusted here: {_said(find)}")
-        command = ["ssh-keygen", "-Y", "verify", "-f", str(signers), "-I", who, "-n", namespace, "-s", file.name]
-        done = _ssh_keygen(command, text)
-    if done.returncode:
-        raise BadSignature(f"the signature does not fit what it is said to sign: {_said(done)}")
-    return who
-
-
-def _ssh_keygen(command: list[str], given: bytes) -> "subprocess.CompletedProcess[bytes]":
-    environment = {**os.environ, "SSH_ASKPASS_REQUIRE": "never", "LC_ALL": "C"}
-    try:
-        return subprocess.run(command, input=given, capture_output=True, timeout=60, check=False, env=environment)
-    except FileNotFoundError as problem:
-        raise BadRequest("ssh-keygen is not installed; signatures need OpenSSH 8.2 or newer") from problem
-
-
-def _said(done: "subprocess.CompletedProcess[bytes]") -> str:
-    said = (done.stderr or done.stdout).decode(errors="replace")
-    return (
-        "; ".join(line.strip() for line in said.splitlines() if line.strip()) or f"ssh-keygen ended: {done.returncode}"
-    )

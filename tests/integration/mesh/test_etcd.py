@@ -13,6 +13,7 @@ import pytest
 from rackwright.mesh.errors import Fenced, NoDatastore, Rejected
 from rackwright.mesh.etcd import Etcd, Item, delete_op
 from rackwright.mesh.lock import Lock
+from rackwright.mesh.run_batch import pack
 from rackwright.mesh.run_model import EVENTS, Task, TaskState, state_key, task_key
 from rackwright.mesh.run_store import RunStore
 
@@ -163,11 +164,11 @@ async def read_numbers(store: RunStore, run: str, cursor: str) -> tuple[list[int
     """What is there after a cursor: the numbers, and their cursors."""
     numbers: list[int] = []
     cursors: list[str] = []
-    async for changes in store.read(f"{EVENTS}run/{run}/state/", cursor):
-        if not changes:
+    async for news in store.read(f"{EVENTS}run/{run}/state/", cursor):
+        if not news:
             return numbers, cursors
-        numbers += [json.loads(change.item.value)["n"] for _, change in changes]
-        cursors += [at for at, _ in changes]
+        numbers += [json.loads(told.line)["n"] for told in news]
+        cursors += [told.cursor for told in news]
     raise AssertionError("a reader never ends by itself")
 
 
@@ -179,6 +180,32 @@ async def test_a_thousand_events_are_read_once_and_in_order_from_any_cursor(etcd
     assert numbers == list(range(1000))
     for cut in (0, 119, 120, 500, 777, 999):
         assert (await read_numbers(store, "r1", cursors[cut]))[0] == list(range(cut + 1, 1000))
+
+
+async def test_events_that_share_a_value_are_read_once_and_in_order_from_any_cursor(etcd: Etcd) -> None:
+    store = RunStore(etcd)
+    fence = await running(store, "r5")
+    lines = [json.dumps({"n": number}).encode() for number in range(1000)]
+    batches = [pack(lines[start : start + 300]) for start in range(0, 1000, 300)]
+    keyed = [(state_key("r5", "s1", number), batch) for number, batch in enumerate(batches)]
+    await store.publish(fence, keyed[:2])
+    await store.publish(fence, keyed[2:])
+    numbers, cursors = await read_numbers(store, "r5", "")
+    assert numbers == list(range(1000))
+    for cut in (0, 298, 299, 300, 599, 600, 777, 999):
+        assert (await read_numbers(store, "r5", cursors[cut]))[0] == list(range(cut + 1, 1000))
+
+
+async def test_the_last_events_of_a_task_come_with_its_end_and_before_it(etcd: Etcd) -> None:
+    store = RunStore(etcd)
+    fence = await running(store, "r6")
+    ended = Task("r6", "s1", TaskState.DONE, session=1)
+    last = [(state_key("r6", "s1", 1), pack([b'{"n": 1}', b'{"n": 2}']))]
+    assert await store.change(fence, ended, events=last) is not None
+    async for news in store.read(f"{EVENTS}run/r6/"):
+        assert [told.line for told in news] == [b'{"n": 1}', b'{"n": 2}', ended.dump()]
+        assert len({told.cursor.partition(":")[0] for told in news}) == 1, "one transaction"
+        break
 
 
 async def test_events_that_were_published_are_not_published_again_by_a_retry(etcd: Etcd) -> None:

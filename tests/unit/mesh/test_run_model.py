@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from rackwright.mesh.errors import BadRequest
+from rackwright.mesh.etcd import Change, Item
+from rackwright.mesh.run_batch import MAX_BATCH, MAX_UNPACKED, Cursor, batches, pack, read_cursor, told
 from rackwright.mesh.run_model import (
     Request,
     Targets,
@@ -19,7 +21,6 @@ from rackwright.mesh.run_model import (
     read_task,
     unpack_tree,
 )
-from rackwright.mesh.run_store import read_cursor
 
 REQUEST = Request("r", "SHA256:x", 10, 20, "digest", Targets(("web*",), {"rack": "a"}, {"os": "Debian"}), ["init"])
 
@@ -96,12 +97,37 @@ def test_states_of_one_id_have_gates_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cursor", "read"), [("", (0, "")), ("7", (7, "")), ("7:/rackwright/events/x", (7, "/rackwright/events/x"))]
+    ("cursor", "read"),
+    [("", Cursor()), ("7", Cursor(7)), ("7:/events/x", Cursor(7, "/events/x")), ("7:/x#12", Cursor(7, "/x", 12))],
 )
-def test_a_cursor_says_where_to_go_on(cursor: str, read: tuple[int, str]) -> None:
+def test_a_cursor_says_where_to_go_on(cursor: str, read: Cursor) -> None:
     assert read_cursor(cursor) == read
 
 
-def test_what_is_no_cursor_is_refused_in_words() -> None:
+@pytest.mark.parametrize("cursor", ["yesterday", "7:/x#y", "7:/x#"])
+def test_what_is_no_cursor_is_refused_in_words(cursor: str) -> None:
     with pytest.raises(BadRequest, match="no cursor"):
-        read_cursor("yesterday")
+        read_cursor(cursor)
+
+
+def change(value: bytes) -> Change:
+    return Change(Item("/x", value, 5, 5), deleted=False)
+
+
+def test_events_that_share_a_value_are_told_one_by_one_and_from_a_cursor_on() -> None:
+    whole = told(change(pack([b'{"n": 1}', b'{"n": 2}', b'{"n": 3}'])))
+    assert [one.line for one in whole] == [b'{"n": 1}', b'{"n": 2}', b'{"n": 3}']
+    rest = told(change(pack([b'{"n": 1}', b'{"n": 2}', b'{"n": 3}'])), read_cursor(whole[0].cursor))
+    assert rest == whole[1:]
+
+
+@pytest.mark.parametrize("harm", [b"\x01no zlib", pack([b"\x1b[2J"]), pack([b"{" + b" " * MAX_UNPACKED])])
+def test_a_value_that_no_engine_wrote_tells_nothing(harm: bytes) -> None:
+    assert told(change(harm)) == []
+
+
+def test_many_events_are_parted_into_values_that_the_datastore_takes() -> None:
+    lines = [b"x" * 1000] * 2000
+    parts = list(batches(lines))
+    assert [line for part in parts for line in part] == lines
+    assert all(sum(map(len, part)) <= MAX_BATCH for part in parts)

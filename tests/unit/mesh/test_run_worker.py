@@ -10,6 +10,8 @@ from typing import Any
 
 def job(folder: Path, text: str) -> dict[str, Any]:
     return {
+        "do": "run",
+        "run": "r1",
         "name": "s1",
         "files": {"init.sls": {"base64": b64encode(text.encode()).decode(), "mode": 0o600}},
         "sls": ["init"],
@@ -27,7 +29,7 @@ def job(folder: Path, text: str) -> dict[str, Any]:
 def run(work: dict[str, Any], modules: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
     """The exit status and the events of a worker, whose agent has these modules."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "rackwright.mesh.run_worker"],
+        [sys.executable, "-m", "rackwright.mesh.run_engine"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -41,8 +43,8 @@ def run(work: dict[str, Any], modules: dict[str, Any]) -> tuple[int, list[dict[s
     for line in process.stdout:
         event = json.loads(line)
         events.append(event)
-        if event["event"] == "ask":
-            value = sorted(modules) if event["what"] == "modules" else modules.get(event["name"])
+        if event["kind"] == "ask":
+            value = sorted(modules) if event["what"] == "modules" else modules.get(event["about"]["name"])
             process.stdin.write(json.dumps({"answer": event["ask"], "value": value}) + "\n")
             process.stdin.flush()
     process.stdin.close()
@@ -50,7 +52,7 @@ def run(work: dict[str, Any], modules: dict[str, Any]) -> tuple[int, list[dict[s
 
 
 def ends(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [event["state"] for event in events if event["event"] == "end"]
+    return [event["state"] for event in events if event["kind"] == "state"]
 
 
 def test_states_do_not_inherit_the_agents_umask_and_secrets_stay_secret(tmp_path: Path) -> None:
@@ -65,7 +67,7 @@ def test_a_failed_state_is_told_and_so_is_the_sum(tmp_path: Path) -> None:
     status, events = run(job(tmp_path, "a:\n  test.fail_without_changes: []\nb:\n  test.nop: []\n"), {})
     assert status == 1
     assert [state["outcome"] for state in ends(events)] == ["failed", "unchanged"]
-    assert events[-1]["event"] == "report"
+    assert events[-1]["kind"] == "report"
     assert events[-1]["failed"] is True
 
 
