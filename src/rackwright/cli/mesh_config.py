@@ -49,6 +49,7 @@ def add(
     mode: Annotated[str, typer.Option(help=f"One of {', '.join(MODES)}.")] = "ansible",
     seconds: Annotated[float, typer.Option(help="How often to look.")] = 60.0,
     signed_commits: Annotated[bool, typer.Option(help="Only commits signed by a trusted key.")] = False,
+    modules: Annotated[list[str] | None, typer.Option(help="A web folder with signed extension modules.")] = None,
     folder: Folder = None,
 ) -> None:
     """Run a branch on servers now, and again whenever it moves."""
@@ -61,7 +62,7 @@ def add(
         raise BadRequest(f"{mode!r} is no mode; it is one of {', '.join(MODES)}")
     cluster = str(control.ask(home, "status")["ca"])
     targets = Targets(tuple(split(on)), pairs(label), pairs(fact))
-    order = Order(name, cluster, url, branch, targets, mode, seconds, signed_commits)
+    order = Order(name, cluster, url, branch, targets, mode, seconds, signed_commits, tuple(modules or ()))
     signature = trust.sign(order.dump().encode(), key)
     control.ask(home, "repository", action="add", order=order.dump(), signature=signature)
     print(f"{name} is run whenever {branch} moves, by a datastore server that has a trusted run-key in its folder.")

@@ -12,6 +12,7 @@ import secrets
 import sys
 import tempfile
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--sls", help="which SLS of the tree, separated by commas")
     add("--var", action="append", metavar="NAME=VALUE", help="a variable; the value is YAML")
     add("--secret", action="append", metavar="NAME=VALUE", help="a variable that is never shown")
+    add("--modules", action="append", metavar="URL", help="a web folder with signed extension modules")
     add("--git", action="append", metavar="URL", help="take the states from this repository")
     add("--env", default="main", help="with --git: the branch or tag (default: main)")
     add("--test", action="store_true", help="a dry run: say what would change")
@@ -85,12 +87,26 @@ def _run(arguments: argparse.Namespace) -> int:
             mode=arguments.mode,
             test=arguments.test,
             parallel=arguments.parallel,
-            variables={**variables, **hidden},
+            variables=variables,
             secrets=sorted(hidden),
+            modules=arguments.modules or [],
             pins=pins,
         )
+        if hidden:
+            request = _sealed(home, request, hidden)
         package = write_package(Path(scratch), request, packed, arguments.key)
         return show(control.listen_lines(home, "run", package=str(package)), arguments.json)
+
+
+def _sealed(home: Path, request: Request, hidden: dict[str, Any]) -> Request:
+    """The request with its secrets, which nobody but its targets and this server can read."""
+    from rackwright.mesh import sealing
+    from rackwright.mesh.identity import read_certificate
+
+    ca = read_certificate((home / "ca.pem").read_bytes(), "cluster's CA")
+    published = control.ask(home, "seals", targets=asdict(request.targets))["seals"]
+    keys = {name: sealing.key_of(name, record.encode(), ca) for name, record in published.items()}
+    return replace(request, sealed=sealing.seal(hidden, keys, request.all_but_sealed()))
 
 
 def write_package(folder: Path, request: Request, packed: bytes, key: Path) -> Path:

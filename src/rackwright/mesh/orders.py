@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from rackwright.mesh.errors import BadRequest
-from rackwright.mesh.run_model import Targets
+from rackwright.mesh.run_model import Targets, read_targets
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,8 @@ class Order:
     """How often to look."""
     signed_commits: bool = False
     """Only commits that are signed by a trusted key."""
+    modules: tuple[str, ...] = ()
+    """Web folders that have extension modules"""
 
     def dump(self) -> str:
         return json.dumps({"kind": "repository", **asdict(self)}, sort_keys=True)
@@ -34,6 +36,7 @@ def read_order(text: str) -> Order:
         targets = content.pop("targets")
         if content.pop("kind") != "repository":
             raise ValueError("it is no order for a repository")
-        return Order(targets=Targets(tuple(targets["names"]), targets["labels"], targets["facts"]), **content)
+        content["modules"] = tuple(content.get("modules", ()))
+        return Order(targets=read_targets(targets), **content)
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise BadRequest(f"the order cannot be read: {problem}") from problem

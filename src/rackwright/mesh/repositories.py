@@ -127,6 +127,7 @@ class Repositories:
             order.targets,
             sls,
             order.mode,
+            modules=list(order.modules),
             pins=pins,
         )
         signature = await asyncio.to_thread(trust.sign, request.dump().encode(), self.key)

@@ -12,9 +12,9 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-from rackwright.mesh.run_worker import OtherServers, make_plan
+from rackwright.mesh.run_worker import OtherServers, make_plan, texts_of, web_sources
 from rackwright.states.catalogue import Catalogue
-from rackwright.states.extensions import FOLDER, Bundle, ExtensionRefused, FolderSource, Loader, Memory
+from rackwright.states.extensions import FOLDER, Bundle, ExtensionRefused, FolderSource, Loader, Memory, Source
 from rackwright.states.node import unpack_files
 from rackwright.states.plan import Plan
 from rackwright.states.refusal import Refused
@@ -53,7 +53,8 @@ def checked(job: dict[str, Any]) -> dict[str, Any]:
 def check(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
     facts: dict[str, dict[str, Any]] = job["facts"]
     targets = sorted(facts)
-    sources = (FolderSource(folder / FOLDER), GivenSource(job["modules"]))
+    web = web_sources(job, texts_of(folder))
+    sources: tuple[Source, ...] = (FolderSource(folder / FOLDER), GivenSource(job["modules"]), *web)
     catalogue = Catalogue(Loader(sources, Path(job["signers"]), Memory(Path(job["seen"]))).functions())
     plans: dict[str, Plan] = {}
     asked: dict[str, list[tuple[str, str]]] = {}

@@ -15,9 +15,10 @@ from rackwright.mesh import cluster_config, run_model, trust
 from rackwright.mesh.errors import BadRequest, MeshError, NoAuthority
 from rackwright.mesh.member import LIVE
 from rackwright.mesh.performance import module, module_names
-from rackwright.mesh.run_model import EVENTS, FACTS, MODULES, Request, read_request
+from rackwright.mesh.run_model import EVENTS, FACTS, MODULES, Request, Targets, read_request, read_targets
 from rackwright.mesh.run_store import RunStore, Signed
 from rackwright.mesh.run_view import STILL_HERE, answer_line, follow
+from rackwright.mesh.sealing import SEALS, certificate_number
 from rackwright.states import extensions
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class RunDesk:
         """The answer to one of its verbs; None for a verb that is not one."""
         if verb == "run":
             return self._run(Path(wish["package"]))
+        if verb == "seals":
+            return await self._seals(read_targets(wish["targets"]))
         if verb == "follow":
             return self._follow(str(wish["run"]), str(wish.get("cursor", "")))
         if verb == "runs":
@@ -81,21 +84,33 @@ class RunDesk:
         request = read_request(signed.text)
         self.agent.tasks.check_time_and_place(request)
         files = run_model.unpack_tree(tree, request.tree)
-        facts = self._targets(request, {i.key.removeprefix(FACTS): json.loads(i.value) for i in known.items})
-        states = await self._checked(request, files, facts, names)
+        facts = self._targets(request.targets, {i.key.removeprefix(FACTS): json.loads(i.value) for i in known.items})
+        states = await self._checked(self.agent.tasks.opened(request), files, facts, names)
         await self.store.begin(signed, request, tree, states, self.agent.name)
         self.agent.log.info("run_begun", run=request.id, operator=who, targets=sorted(states))
         return {"run": request.id, "targets": sorted(states), "states": states, "operator": who}
 
-    def _targets(self, request: Request, known: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    async def _seals(self, targets: Targets) -> dict[str, Any]:
+        """The keys to which secrets are sealed: of the living servers that are meant, and of this one, which checks."""
+        facts, seals = await asyncio.gather(self.store.etcd.page(FACTS), self.store.etcd.page(SEALS))
+        known = {item.key.removeprefix(FACTS): json.loads(item.value) for item in facts.items}
+        found = {item.key.removeprefix(SEALS): item.value.decode(errors="replace") for item in seals.items}
+        names = sorted({*self._targets(targets, known), self.agent.name})
+        revoked = self.agent.revocations.current
+        missing = [n for n in names if n not in found or revoked.covers(n, certificate_number(found[n]))]
+        if missing:
+            raise RunRefused(f"{', '.join(missing)} has published no key to seal secrets to; is its agent older?")
+        return {"seals": {name: found[name] for name in names}}
+
+    def _targets(self, targets: Targets, known: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """The living servers that are meant, with their facts."""
         alive = {entry.name: entry.record for entry in self.agent.swim.members() if entry.state in LIVE}
         found = {
             name: known.get(name, {"id": name})
             for name, record in alive.items()
-            if request.targets.match(name, dict(record.labels), known.get(name, {}))
+            if targets.match(name, dict(record.labels), known.get(name, {}))
         }
-        missing = [name for name in request.targets.names if not set(name) & set("*?[") and name not in alive]
+        missing = [name for name in targets.names if not set(name) & set("*?[") and name not in alive]
         if missing:
             raise RunRefused(f"{', '.join(missing)} is not alive in this cluster; see: rackwright mesh members")
         if not found:
@@ -114,6 +129,7 @@ class RunDesk:
             "variables": request.variables,
             "mode": request.mode,
             "modules": {name: await module(self.store, name) for name in names},
+            "modules_from": request.modules,
             "signers": str(self.agent.tasks.signers.allowed),
             "seen": str(self.agent.folder / "module-versions.json"),
         }

@@ -11,7 +11,7 @@ import json
 import zlib
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +110,10 @@ class Targets:
         return all(key in held and fnmatch.fnmatchcase(str(held[key]), wanted) for held, key, wanted in given)
 
 
+def read_targets(content: Mapping[str, Any]) -> Targets:
+    return Targets(tuple(content["names"]), dict(content["labels"]), dict(content["facts"]))
+
+
 @dataclass(frozen=True)
 class Request:
     id: str
@@ -127,19 +131,25 @@ class Request:
     variables: dict[str, Any] = field(default_factory=dict)
     secrets: list[str] = field(default_factory=list)
     """Names of variables that are never shown"""
+    sealed: dict[str, Any] = field(default_factory=dict)
+    """Their values, readable by the targets alone"""
+    modules: list[str] = field(default_factory=list)
+    """Web folders that have extension modules"""
     pins: list[dict[str, str]] = field(default_factory=list)
     """The git commits the tree was taken from"""
 
     def dump(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
 
+    def all_but_sealed(self) -> bytes:
+        """What its sealed values are bound to: in any other request they do not open."""
+        return replace(self, sealed={}).dump().encode()
+
 
 def read_request(text: str) -> Request:
     try:
         content = json.loads(text)
-        targets = content.pop("targets")
-        chosen = Targets(tuple(targets["names"]), dict(targets["labels"]), dict(targets["facts"]))
-        return Request(targets=chosen, **content)
+        return Request(targets=read_targets(content.pop("targets")), **content)
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise BadRequest(f"the run's request cannot be read: {problem}") from problem
 

@@ -7,6 +7,7 @@ the agent (`ask`) and waits for the answer. It believes nothing that is not sign
 """
 
 import json
+import re
 import sys
 import tempfile
 import threading
@@ -20,7 +21,16 @@ from typing import Any
 from rackwright.mesh.run_model import gate_name
 from rackwright.states.catalogue import Catalogue
 from rackwright.states.combine import State
-from rackwright.states.extensions import FOLDER, Bundle, ExtensionRefused, FolderSource, Loader, Memory
+from rackwright.states.extensions import (
+    FOLDER,
+    Bundle,
+    ExtensionRefused,
+    FolderSource,
+    Loader,
+    Memory,
+    Source,
+    UrlSource,
+)
 from rackwright.states.facts import facts
 from rackwright.states.module import StateError
 from rackwright.states.node import FAILED, OK, REFUSED, unpack_files
@@ -31,6 +41,8 @@ from rackwright.states.run import Run, go_home
 from rackwright.states.tree import Tree
 
 MAX_VALUE = 64 * 1024
+MENTIONED = re.compile(r"^[ \t-]*([a-z][a-z0-9_]{0,63})\.[a-z_][a-z0-9_]*\s*:", re.M)
+"""A state's module, as it is written in a file of states"""
 START_SECONDS = 0.05
 """A state that has ended by then is not told to have started: that is news only while it runs."""
 
@@ -159,6 +171,20 @@ class OtherPace:
         return bool(self.agent.ask("leave", gate=self._gates[state.index], sync=sync, serialize=serialize))
 
 
+class WebSource:
+    """A web folder, asked for the modules that the states name and nobody here has; the signature decides."""
+
+    def __init__(self, base: str, texts: str) -> None:
+        self.base = UrlSource(base)
+        self.texts = texts
+
+    def names(self) -> Sequence[str]:
+        return sorted({*MENTIONED.findall(self.texts)} - {*Catalogue().modules()})
+
+    def fetch(self, name: str) -> Bundle | None:
+        return self.base.fetch(name)
+
+
 class AgentSource:
     """Modules of the cluster's datastore, handed on by the agent; the signature decides, not the way they came."""
 
@@ -218,12 +244,24 @@ def _run(folder: Path, job: dict[str, Any], mask: Mask, agent: Agent) -> int:
 
 
 def _catalogue(folder: Path, job: dict[str, Any], agent: Agent) -> Catalogue:
-    texts = "\n".join(path.read_text(errors="replace") for path in folder.rglob("*.sls"))
-    sources = (FolderSource(folder / FOLDER), AgentSource(agent, texts))
+    texts = texts_of(folder)
+    sources: tuple[Source, ...] = (
+        FolderSource(folder / FOLDER),
+        AgentSource(agent, texts),
+        *web_sources(job, texts),
+    )
     try:
         return Catalogue(Loader(sources, Path(job["signers"]), Memory(Path(job["seen"]))).functions())
     except (ExtensionRefused, StateError) as refused:
         raise refuse(str(refused)) from refused
+
+
+def texts_of(folder: Path) -> str:
+    return "\n".join(path.read_text(errors="replace") for path in folder.rglob("*.sls"))
+
+
+def web_sources(job: dict[str, Any], texts: str) -> list[WebSource]:
+    return [WebSource(base, texts) for base in job.get("modules_from", ())]
 
 
 def _bounded(value: Any) -> Any:

@@ -13,13 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rackwright.mesh import run_model, trust
+from rackwright.mesh import run_model, sealing, trust
 from rackwright.mesh.engines import IDLE_SECONDS, Engines
 from rackwright.mesh.errors import BadRecords, BadRequest, Compacted, MeshError, NoDatastore, Rejected
-from rackwright.mesh.identity import fingerprint, write_private
+from rackwright.mesh.identity import Identity, fingerprint, write_private
 from rackwright.mesh.performance import Performance
 from rackwright.mesh.run_model import FACTS, FINAL, Request, TaskState, pointers
 from rackwright.mesh.run_store import Found, RunStore, Signed
+from rackwright.mesh.sealing import BadSeal
 from rackwright.mesh.trust import BadSignature, SignersFile
 from rackwright.states.facts import facts
 
@@ -63,6 +64,8 @@ class TaskRunner:
         self.ledger = Ledger(agent.folder / "runs.json")
         self.facts = facts(agent.name)
         self.engines = Engines(agent.folder / "runs.log")
+        self.seal = sealing.own_key(agent.folder)
+        self._sealed_as: Identity | None = None
         self._told = ""
 
     async def run(self) -> None:
@@ -87,12 +90,23 @@ class TaskRunner:
         for item in sorted(page.items, key=lambda item: item.created):
             await self._perform(item.key.removeprefix(prefix))
         async for changes in self.etcd.watch(prefix, page.revision + 1):
+            if self._sealed_as is not self.agent.identity:
+                await self._publish_seal()
             for change in changes:
                 if not change.deleted:
                     await self._perform(change.item.key.removeprefix(prefix))
 
     async def _publish_facts(self) -> None:
-        key, value = f"{FACTS}{self.agent.name}", json.dumps(self.facts, sort_keys=True).encode()
+        await self._publish(f"{FACTS}{self.agent.name}", json.dumps(self.facts, sort_keys=True).encode())
+        await self._publish_seal()
+
+    async def _publish_seal(self) -> None:
+        """The key that secrets are sealed to, again whenever the certificate that vouches for it is a new one."""
+        identity = self.agent.identity
+        await self._publish(f"{sealing.SEALS}{self.agent.name}", sealing.record(identity, self.seal.public_key()))
+        self._sealed_as = identity
+
+    async def _publish(self, key: str, value: bytes) -> None:
         held = await self.etcd.get(key)
         if held is None or held.value != value:
             await self.etcd.put(key, value)
@@ -109,7 +123,7 @@ class TaskRunner:
             return
         try:
             request, files, who = await self._verified(run, found)
-        except (BadSignature, BadRequest, NotForUs, BadRecords) as problem:
+        except (BadSignature, BadSeal, BadRequest, NotForUs, BadRecords) as problem:
             self.agent.refuse(problem.code, run=run[:64], why=str(problem))
             await self.store.change(item, replace(task, state=TaskState.REFUSED, why=str(problem)))
             return
@@ -143,7 +157,14 @@ class TaskRunner:
         if request.id in self.ledger:
             raise NotForUs("it has been run here before, and no run is run twice")
         packed = await self.store.tree(run, found.tree)
-        return request, run_model.unpack_tree(packed, request.tree), who
+        return self.opened(request), run_model.unpack_tree(packed, request.tree), who
+
+    def opened(self, request: Request) -> Request:
+        """The request with the secrets in it that were sealed to this server."""
+        if not request.sealed:
+            return request
+        values = sealing.unseal(request.sealed, self.agent.name, self.seal, request.all_but_sealed())
+        return replace(request, variables={**request.variables, **values}, sealed={})
 
     def believe(self, signed: Signed) -> tuple[Request, str]:
         """The request, if it is signed by a trusted operator for this cluster and this server, now."""
@@ -191,6 +212,7 @@ class TaskRunner:
             "parallel": request.parallel,
             "variables": request.variables,
             "secrets": request.secrets,
+            "modules_from": request.modules,
             "signers": str(self.signers.allowed),
             "seen": str(self.agent.folder / "module-versions.json"),
         }

@@ -2,6 +2,7 @@
 target refuses although it lies in the datastore.
 """
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -20,7 +21,9 @@ from rackwright.mesh import control, run_model, trust
 from rackwright.mesh.datastore_config import DatastoreConfig
 from rackwright.mesh.errors import Unreachable
 from rackwright.mesh.fleet import Fleet, wait_until
+from rackwright.mesh.identity import read_certificate
 from rackwright.mesh.run_model import Request, Targets, pack_tree, task_key
+from rackwright.mesh.sealing import key_of, seal
 from rackwright.states import extensions
 
 pytestmark = pytest.mark.chaos
@@ -338,6 +341,80 @@ def test_a_module_of_the_datastore_is_used_if_it_is_signed_and_refused_if_it_was
     _, late = forged(five, "altered-module", pack_tree(tree), keys / "operator")
     rogue(keys={f"{run_model.MODULES}/greeter.py": b64encode(MODULE + b"\n# and more\n").decode()}, run=late)
     assert "altered after it was signed" in refusal(five, "altered-module")
+
+
+def test_a_module_of_a_web_folder_is_fetched_and_verified_by_each_target(
+    five: Fleet, keys: Path, tmp_path: Path
+) -> None:
+    tree, web = tmp_path / "tree", tmp_path / "web"
+    tree.mkdir()
+    web.mkdir()
+    (tree / "init.sls").write_text("greet:\n  welcomer.hello: []\n")
+    (web / "welcomer.py").write_bytes(MODULE)
+    (web / "welcomer.py.manifest").write_text(extensions.sign(MODULE, "welcomer", "1.0", keys / "operator").dump())
+    address = wires(five).address("s1")
+    # The only one that listens there: the server has a network of its own.
+    program = [sys.executable, "-u", "-m", "http.server", "--bind", address, "--directory", str(web), "8080"]
+    with subprocess.Popen(
+        wires(five).command("s1", program), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as server:
+        try:
+            assert server.stdout is not None
+            assert "Serving" in server.stdout.readline()
+            where = ["--on", "s*", "--modules", f"http://{address}:8080"]
+            run = MeshRun(five, "s4", keys / "operator", str(tree), *where)
+            assert run.wait() == 0, run.trouble or run.told()
+            assert [len(run.states(name)) for name in SERVERS] == [1] * 5
+            (web / "welcomer.py").write_bytes(MODULE + b"\n# and more\n")
+            run = MeshRun(five, "s4", keys / "operator", str(tree), *where)
+            assert run.wait() == 1
+            assert "altered after it was signed" in run.trouble
+        finally:
+            server.kill()
+
+
+def anywhere(fleet: Fleet, text: bytes) -> list[str]:
+    """The files of all servers that have this in them: what their datastores wrote to disk, and all else."""
+    found = []
+    for path in (path for server in SERVERS for path in fleet.home(server).rglob("*")):
+        # A living server: some of its files are gone again, and some are sockets.
+        with contextlib.suppress(OSError):
+            if text in path.read_bytes():
+                found.append(str(path.relative_to(fleet.folder)))
+    return found
+
+
+def test_a_secret_reaches_its_targets_and_lies_nowhere_in_the_datastore(
+    five: Fleet, keys: Path, tmp_path: Path
+) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "init.sls").write_text(
+        f"show:\n  cmd.run:\n    - name: echo {{{{ password }}}} {{{{ colour }}}} > {tmp_path}/{{{{ node['id'] }}}}\n"
+    )
+    given = ["--secret", "password=wachtwoord-4711", "--var", "colour=heliotroop-4711"]
+    run = MeshRun(five, "s4", keys / "operator", str(tree), "--on", "s1,s2", *given)
+    assert run.wait() == 0, run.trouble or run.told()
+    assert {(tmp_path / name).read_text() for name in ("s1", "s2")} == {"wachtwoord-4711 heliotroop-4711\n"}
+    assert anywhere(five, b"heliotroop-4711"), "a variable that is no secret is found, so a secret would be"
+    assert not anywhere(five, b"wachtwoord-4711")
+
+
+def test_a_sealed_secret_in_another_run_is_refused(
+    five: Fleet, keys: Path, tmp_path: Path, rogue: Callable[..., None]
+) -> None:
+    """Even of a trusted operator: what was sealed for one run opens in no other."""
+    (tmp_path / "init.sls").write_text("show:\n  cmd.run:\n    - name: echo {{ password }}\n")
+    packed = pack_tree(tmp_path)
+    ca = read_certificate((five.home("s1") / "ca.pem").read_bytes())
+    published = five.ask("s1", "seals", targets={"names": ["s2"], "labels": {}, "facts": {}})["seals"]
+    request, run = forged(five, "sealed-elsewhere", packed, keys / "operator")
+    first = replace(request, id="another-run", secrets=["password"])
+    sealed = seal({"password": "x"}, {"s2": key_of("s2", published["s2"].encode(), ca)}, first.all_but_sealed())
+    replayed = replace(request, secrets=["password"], sealed=sealed)
+    run |= {"request": replayed.dump(), "signature": trust.sign(replayed.dump().encode(), keys / "operator")}
+    rogue(run=run)
+    assert "sealed for another run" in refusal(five, "sealed-elsewhere")
 
 
 def git(folder: Path, *arguments: str) -> None:

@@ -1,11 +1,19 @@
 """The engine of a target, as the agent starts it: one job in, events out, and questions in between."""
 
+import functools
+import http.server
 import json
 import subprocess
 import sys
+import threading
 from base64 import b64encode
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from rackwright.states import extensions
 
 
 def job(folder: Path, text: str) -> dict[str, Any]:
@@ -80,3 +88,90 @@ def test_a_module_without_a_trusted_signature_refuses_the_run_before_anything_is
     assert status == 2
     assert "not signed" in events[-1]["errors"][0]
     assert not (tmp_path / "touched").exists()
+
+
+MODULE = b"""
+from rackwright.states.module import Check, Result, StateFunction
+
+
+def _look(arguments, context):
+    return Check({"greeting": "hello"}, "nobody has been greeted")
+
+
+def _greet(arguments, check, context):
+    return Result(True, check.changes, "hello")
+
+
+FUNCTIONS = (StateFunction("hello", "Greets.", (), _look, _greet),)
+"""
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nobody reads it."""
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A web folder on this machine: where it lies, and its address."""
+    folder = tmp_path / "web"
+    folder.mkdir()
+    serve = functools.partial(Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), serve) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield folder, f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def signed_module(folder: Path, trusted: Path) -> None:
+    """The module in a web folder, signed by a key that the engine is told to trust."""
+    key = trusted.parent / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    trusted.write_text(f"ops {Path(f'{key}.pub').read_text()}")
+    (folder / "greeter.py").write_bytes(MODULE)
+    (folder / "greeter.py.manifest").write_text(extensions.sign(MODULE, "greeter", "1.0", key).dump())
+
+
+GREET = "greet:\n  greeter.hello: []\nplain:\n  test.nop: []\n"
+
+
+@pytest.mark.parametrize("do", ["run", "check"])
+def test_a_module_of_a_web_folder_is_used_if_it_is_signed(tmp_path: Path, web: tuple[Path, str], do: str) -> None:
+    signed_module(web[0], tmp_path / "signers")
+    work = {**job(tmp_path, GREET), "modules_from": [web[1]], "do": do, "facts": {"s1": {"id": "s1"}}, "modules": {}}
+    if do == "check":
+        command = [sys.executable, "-m", "rackwright.mesh.run_engine"]
+        done = subprocess.run(command, input=json.dumps(work), capture_output=True, text=True, timeout=120, check=True)
+        assert json.loads(done.stdout) == {"states": {"s1": 2}}
+        return
+    status, events = run(work, {})
+    assert status == 0, events
+    assert [state["changes"] for state in ends(events)] == [{"greeting": "hello"}, {}]
+
+
+def test_a_module_of_a_web_folder_that_was_altered_refuses_the_run(tmp_path: Path, web: tuple[Path, str]) -> None:
+    signed_module(web[0], tmp_path / "signers")
+    (web[0] / "greeter.py").write_bytes(MODULE + b"\n# and more\n")
+    status, events = run({**job(tmp_path, GREET), "modules_from": [web[1]]}, {})
+    assert status == 2
+    assert "altered after it was signed" in events[-1]["errors"][0]
+
+
+def test_what_the_datastore_has_comes_before_a_web_folder(tmp_path: Path, web: tuple[Path, str]) -> None:
+    signed_module(web[0], tmp_path / "signers")
+    code, manifest = ((web[0] / name).read_bytes() for name in ("greeter.py", "greeter.py.manifest"))
+    (web[0] / "greeter.py").write_bytes(b"raise SystemExit('never loaded')")
+    held = {"code": b64encode(code).decode(), "manifest": b64encode(manifest).decode(), "origin": "datastore"}
+    status, events = run({**job(tmp_path, GREET), "modules_from": [web[1]]}, {"greeter": held})
+    assert status == 0, events
+
+
+@pytest.mark.parametrize("where", ["http://127.0.0.1:1/", "file:///etc"])
+def test_a_web_folder_that_cannot_be_used_refuses_the_run_in_words(tmp_path: Path, where: str) -> None:
+    status, events = run({**job(tmp_path, GREET), "modules_from": [where]}, {})
+    assert status == 2
+    assert "cannot fetch" in events[-1]["errors"][0] or "no http" in events[-1]["errors"][0]
