@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from rackwright.annealer.role_workers import CallFailed, RoleCall, RoleWorkers
 from rackwright.domain.effects import effects_from_json
@@ -101,11 +102,13 @@ class HookDispatcher:
         for call in await self._claim(room):
             task = asyncio.create_task(self._deliver(call), name=f"hook call {call.id}")
             self._tasks[call.id] = task
-            task.add_done_callback(lambda _, id=call.id: self._over(id))  # type: ignore[misc]
+            task.add_done_callback(partial(self._over, call.id))
 
-    def _over(self, id: int) -> None:
-        task = self._tasks.pop(id, None)
-        error = None if task is None or task.cancelled() else task.exception()
+    def _over(self, id: int, task: asyncio.Task[Delivered]) -> None:
+        # A call that outlived its lease on a busy machine may be ours a second time: that one is not over.
+        if self._tasks.get(id) is task:
+            del self._tasks[id]
+        error = None if task.cancelled() else task.exception()
         if isinstance(error, DATABASE_TROUBLE):
             log.warning("hook call %s is made again after its lease: %s", id, first_line(error))
         elif error is not None:
