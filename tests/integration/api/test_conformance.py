@@ -48,6 +48,8 @@ CHECKS = [
 FITTING, UNFITTING = 6, 4
 """Requests for each operation that fit the document, and that do not."""
 SEED = 20
+PATIENCE = 300
+"""Seconds for an answer, on a machine that does much else at once."""
 
 NODE, SPARE = "n1.rack.example", "spare.rack.example"
 PASSWORD = "correct horse battery"
@@ -68,7 +70,7 @@ class Client:
 
     def send(self, case: Case[Any], token: str | None = None, **headers: str) -> Any:
         given = {"Authorization": f"Bearer {self.token if token is None else token}"} if token != "" else {}
-        answer = case.call(base_url=self.address, headers={**given, **headers})
+        answer = case.call(base_url=self.address, headers={**given, **headers}, timeout=PATIENCE)
         try:
             case.validate_response(answer, checks=CHECKS)
         except FailureGroup as wrong:
