@@ -22,6 +22,9 @@ PAGES = {
     "nodes": "/nodes",
     "node": "/nodes/{node}",
     "noderole": "/noderoles/{noderole}",
+    "inputs": "/noderoles/{wanting}",
+    "networks": "/networks",
+    "network": "/networks/{network}",
     "graph": "/graph?by=none",
     "annealer": "/annealer",
     "roles": "/barclamps",
@@ -38,12 +41,35 @@ def places(floor: Floor) -> dict[str, object]:
     floor.call("POST", "/deployments", {"name": "shown", "description": "Something to look at"})
     for node in (first, second):
         floor.call("POST", "/node_roles", {"node": node, "role": "test-milestone", "deployment": "shown"})
+    floor.call("POST", "/node_roles", {"node": second, "role": "test-parent", "deployment": "shown"})
+    wanting = {"node": first, "role": "test-wanting", "deployment": "shown"}
+    taker = floor.call("POST", "/node_roles", wanting)["id"]
     floor.call("POST", "/deployments/shown/commit", {})
     wait_for(lambda: floor.states("shown") == {"active"}, "it is committed")
     floor.call("POST", "/deployments/shown/propose")
     floor.call("POST", "/node_roles", {"node": third, "role": "lab-web", "deployment": "shown"})
     (noderole,) = floor.all("/node_roles", node=first, role="ssh-access")
-    return {"node": first, "noderole": noderole["id"]}
+    network = _network(floor, first, second)
+    return {"node": first, "noderole": noderole["id"], "wanting": taker, "network": network}
+
+
+def _network(floor: Floor, *nodes: str) -> str:
+    """One of both families, with all that a network can have, and a name as long as it may be."""
+    name = "storage-of-the-third-and-the-fourth-rack"
+    ranges = [
+        {"name": "host", "first": "10.66.0.10", "last": "10.66.0.99"},
+        {"name": "dhcp", "use": "dynamic", "first": "10.66.0.200", "last": "10.66.0.250"},
+        {"name": "host6", "first": "fd66::10", "last": "fd66::ffff:ffff:ffff:ffff"},
+    ]
+    subnets = {"v4_subnet": "10.66.0.0/24", "v6_subnet": "fd66::/64", "vlan": 66}
+    routers = [{"address": "10.66.0.1"}, {"address": "fd66::1"}]
+    said = {"name": name, "description": "Where the disks are", "ranges": ranges, "routers": routers}
+    floor.call("POST", "/networks", {**said, **subnets})
+    floor.call("POST", "/networks", {"name": "bare", "v4_subnet": "10.67.0.0/24"})
+    for node, address in zip(nodes, ("10.66.0.12", "10.66.0.40"), strict=True):
+        floor.call("POST", f"/networks/{name}/allocations", {"node": node, "address": address})
+        floor.call("POST", f"/networks/{name}/allocations", {"node": node})
+    return name
 
 
 @pytest.fixture(scope="module", params=["light", "dark"])
@@ -104,6 +130,12 @@ def test_the_dialogs_keep_nobody_out(viewer: tuple[str, Person], places: dict[st
     page.locator("[data-role='provisioner-os-install']").click()
     expect(page.get_by_role("dialog").get_by_label("provisioner-target-os")).to_be_visible()
     page.screenshot(path=SCREENS / f"attributes-{theme}.png")
+    assert trouble(page) == []
+    page.goto(f"/networks/{places['network']}")
+    settle(page)
+    page.get_by_role("button", name="Change range host", exact=True).click()
+    expect(page.get_by_role("dialog").get_by_label("First address")).to_be_visible()
+    page.screenshot(path=SCREENS / f"range-{theme}.png")
     assert trouble(page) == []
 
 

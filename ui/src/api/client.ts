@@ -34,6 +34,13 @@ export class Problem extends Error {
   }
 }
 
+/** A refusal as the page tells it. What is stale the page reads again by itself, so it does not ask the person to. */
+export function words(problem: Problem): string {
+  if (problem.status !== 412) return problem.message;
+  const [first] = problem.message.split('. ', 1);
+  return `${first}. Nothing was done. You see it now as it is: look, then do it again.`;
+}
+
 /** Nobody answered: the network or the server is away. */
 export class Away extends Problem {
   constructor() {

@@ -6,6 +6,8 @@ import Deployment from './Deployment.svelte';
 import Deployments from './Deployments.svelte';
 import Events from './Events.svelte';
 import Hooks from './Hooks.svelte';
+import Network from './Network.svelte';
+import Networks from './Networks.svelte';
 import Node from './Node.svelte';
 import NodeRole from './NodeRole.svelte';
 import Nodes from './Nodes.svelte';
@@ -27,6 +29,8 @@ export const ROUTES: Route[] = [
   { path: '/deployments/:name', load: plain(Deployment) },
   { path: '/nodes', load: plain(Nodes) },
   { path: '/nodes/:name', load: plain(Node) },
+  { path: '/networks', load: plain(Networks) },
+  { path: '/networks/:name', load: plain(Network) },
   { path: '/noderoles/:id', load: plain(NodeRole) },
   { path: '/graph', load: async () => (await import('./Graph.svelte')).default as unknown as Page },
   { path: '/annealer', load: plain(Annealer) },
