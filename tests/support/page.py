@@ -18,7 +18,10 @@ from tests.support.servers import ServerProcess
 
 from rackwright.api.serve import PASSWORD_FILE, TOKEN_FILE
 from rackwright.lab.lab import Lab, running_lab
-from rackwright.lab.machine import Behaviour
+from rackwright.lab.machine import Behaviour, Machine
+
+Database = Callable[[str], contextlib.AbstractContextManager[str]]
+"""Makes a database for whatever is called so; gives its address."""
 
 PATIENCE = float(os.environ.get("RACKWRIGHT_TEST_PATIENCE", "120"))
 """Seconds a page may take to show something, on a machine that does much else at once."""
@@ -42,9 +45,9 @@ expect.set_options(timeout=PATIENCE * 1000)
 class PageServer(ServerProcess):
     """A server with the roles that simulated machines run, and those that try every rule."""
 
-    def __init__(self, home: Path, database_url: str) -> None:
+    def __init__(self, home: Path, database_url: str, *options: str) -> None:
         super().__init__(home, database_url, lease=20, heartbeat=20)
-        self._options.append("--test-barclamp")
+        self._options += ["--test-barclamp", *options]
 
     def wait(self) -> None:
         wait_for(self.ready, "the server is ready")
@@ -52,6 +55,19 @@ class PageServer(ServerProcess):
     def secrets(self) -> tuple[str, str]:
         """The administrator's password and token, which the first start left."""
         return (self.home / PASSWORD_FILE).read_text().strip(), (self.home / TOKEN_FILE).read_text().strip()
+
+
+@contextlib.contextmanager
+def serving(home: Path, database_url: str, *options: str) -> Iterator[PageServer]:
+    """A server that is ready, and does not outlive the block."""
+    server = PageServer(home, database_url, *options)
+    server.start()
+    try:
+        server.wait()
+        yield server
+    finally:
+        if server.running:
+            server.kill()
 
 
 def wait_for(holds: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
@@ -121,9 +137,10 @@ def machines(address: str, count: int, behaviour: Behaviour | None = None) -> It
 class Floor:
     """A running server, its machines, and the API as a program uses it."""
 
-    def __init__(self, server: PageServer, lab: Machines, password: str, token: str) -> None:
+    def __init__(self, server: PageServer, lab: Machines | None, password: str, token: str) -> None:
+        """`lab` None: there are no machines."""
         self.server = server
-        self.lab = lab
+        self._lab = lab
         self.password = password
         self.api = httpx.Client(
             base_url=f"{server.address}/api/v2",
@@ -131,6 +148,11 @@ class Floor:
             timeout=PATIENCE,
             trust_env=False,
         )
+
+    @property
+    def lab(self) -> Machines:
+        assert self._lab is not None, "there are no machines here"
+        return self._lab
 
     def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         answer = self.api.request(method, path, json=body, params=query)
@@ -151,6 +173,9 @@ class Floor:
         """Which machine of the lab a node is."""
         (mac,) = self.call("GET", f"/nodes/{node}")["macs"]
         return int(mac.replace(":", ""), 16) & 0xFFFF
+
+    def machine(self, node: str) -> Machine:
+        return self.lab.lab.machines[self.number(node)]
 
     def states(self, deployment: str) -> set[str]:
         return {one["state"] for one in self.all("/node_roles", deployment=deployment)}

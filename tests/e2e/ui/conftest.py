@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 from sqlalchemy import make_url
-from tests.support.page import CHROMIUM, FLAGS, Floor, PageServer, Person, machines, wait_for
+from tests.support.page import CHROMIUM, FLAGS, Database, Floor, Person, machines, serving, wait_for
 from tests.support.postgres import administer
 
 MACHINES = 8
@@ -24,34 +24,36 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def floor(postgres_server: str, migrated_template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Floor]:
+def database(postgres_server: str, migrated_template: str) -> Database:
+    """Makes databases that are gone after their block."""
+
+    @contextlib.contextmanager
+    def make(place: str) -> Iterator[str]:
+        name = f"page_{re.sub(r'[^a-z0-9]', '_', place)}"
+        administer(postgres_server, f"CREATE DATABASE {name} TEMPLATE {migrated_template} STRATEGY file_copy")
+        yield make_url(postgres_server).set(database=name).render_as_string(hide_password=False)
+        administer(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def floor(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Floor]:
     """A running server on a database of its own, with machines that were let in."""
     home = tmp_path_factory.mktemp("server")
-    with _database(postgres_server, migrated_template, home.name) as database_url:
-        server = PageServer(home, database_url)
-        server.start()
-        try:
-            server.wait()
-            with machines(server.address, MACHINES) as lab:
-                floor = Floor(server, lab, *server.secrets())
-                lab.power_on()
-                wait_for(lambda: len(waiting(floor)) == MACHINES, "all machines are discovered")
-                for node in waiting(floor):
-                    floor.call("POST", f"/nodes/{node}/accept")
-                wait_for(lambda: floor.states("system") == {"active"}, "all machines are managed")
-                yield floor
-                floor.api.close()
-        finally:
-            if server.running:
-                server.kill()
-
-
-@contextlib.contextmanager
-def _database(server: str, template: str, place: str) -> Iterator[str]:
-    name = f"page_{re.sub(r'[^a-z0-9]', '_', place)}"
-    administer(server, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
-    yield make_url(server).set(database=name).render_as_string(hide_password=False)
-    administer(server, f"DROP DATABASE {name} WITH (FORCE)")
+    with (
+        database(home.name) as url,
+        serving(home, url) as server,
+        machines(server.address, MACHINES) as lab,
+    ):
+        floor = Floor(server, lab, *server.secrets())
+        lab.power_on()
+        wait_for(lambda: len(waiting(floor)) == MACHINES, "all machines are discovered")
+        for node in waiting(floor):
+            floor.call("POST", f"/nodes/{node}/accept")
+        wait_for(lambda: floor.states("system") == {"active"}, "all machines are managed")
+        yield floor
+        floor.api.close()
 
 
 def waiting(floor: Floor) -> list[str]:

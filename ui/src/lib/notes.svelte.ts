@@ -1,5 +1,5 @@
 // Short words to the person: something worked, or the server's own reason why it did not.
-import { Problem } from '../api/client';
+import { Problem, words } from '../api/client';
 
 export interface Note {
   id: number;
@@ -7,7 +7,7 @@ export interface Note {
   text: string;
 }
 
-const SECONDS = { done: 5, refused: 20 };
+const SECONDS = { done: 6, refused: 60 };
 
 class Notes {
   list = $state<Note[]>([]);
@@ -31,7 +31,7 @@ class Notes {
       await work();
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
-      this.refused(error.message);
+      this.refused(words(error));
       return false;
     }
     if (done) this.done(done);
