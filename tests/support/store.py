@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +69,15 @@ def freeze(fleet: Fleet, server: str) -> list[int]:
     """Stop everything on a server, as a suspended virtual machine would. `thaw` takes what it returns."""
     frozen = fleet.processes(server)
     for process in frozen:
-        os.kill(process, signal.SIGSTOP)
+        with suppress(ProcessLookupError):  # some live for a moment only, such as checks
+            os.kill(process, signal.SIGSTOP)
     return frozen
 
 
 def thaw(frozen: Sequence[int]) -> None:
     for process in reversed(frozen):
-        os.kill(process, signal.SIGCONT)
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGCONT)
 
 
 def block_peers(fleet: Fleet, server: str) -> None:
