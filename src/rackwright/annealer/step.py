@@ -107,6 +107,8 @@ async def outcome_of(store: Store, jigs: Mapping[str, Jig], run: Run, write: Log
     try:
         if is_instant(jig):
             return await jig.run(run, write)
+        if run.trace:  # so that a log says by itself which request it is part of
+            write(f"[trace {run.trace}]\n")
         async with asyncio.timeout(run.deadline):
             return await jig.run(run, write)
     except TimeoutError:

@@ -79,7 +79,7 @@ async def test_an_annealer_that_makes_no_passes_is_not_ready(home: House) -> Non
     assert seen == [True, True, False, True]
 
 
-async def test_a_trace_goes_from_the_request_through_the_events_to_the_run(home: House) -> None:
+async def test_a_trace_goes_from_the_request_through_the_events_to_the_run_and_its_log(home: House) -> None:
     await ok(home.admin.post("/nodes", json={"name": "n1.rack.example", "alive": True}))
     await ok(home.admin.post("/deployments", json={"name": "web"}))
     binding = {"node": "n1.rack.example", "role": "test-child", "deployment": "web"}
@@ -87,13 +87,16 @@ async def test_a_trace_goes_from_the_request_through_the_events_to_the_run(home:
     asked = {"X-Request-ID": "the-commit-of-web"}
     await ok(home.admin.post("/deployments/web/commit", json={}, headers=asked))
     server = home.app.state.server
-
-    while (await step(server.store, server.jigs, server.claimant, 10, "annealer", hooks=server.hooks)).ran:
+    jigs = {**server.jigs, "noop": server.jigs["simulate"]}  # one whose runs have logs
+    while (await step(server.store, jigs, server.claimant, 10, "annealer", hooks=server.hooks)).ran:
         pass
     happened = [event for event in await home.events("noderole.*") if event["subject_id"] == bound]
     assert [event["kind"] for event in happened][-2:] == ["noderole.transition", "noderole.active"]
     after = [event["trace"] for event in happened if event["kind"] != "noderole.proposed"]
     assert set(after) == {"the-commit-of-web"}
     async with home.store.read() as session:
-        traces = await session.rows("SELECT DISTINCT trace FROM runs WHERE node_role_id = :id", id=bound)
-    assert [row.trace for row in traces] == ["the-commit-of-web"]
+        runs = await session.rows("SELECT id, trace FROM runs WHERE node_role_id = :id", id=bound)
+    assert {row.trace for row in runs} == {"the-commit-of-web"}
+    for row in runs:
+        log = await home.admin.get(f"/runs/{row.id}/log")
+        assert log.text.startswith("[trace the-commit-of-web]\n")
