@@ -29,9 +29,11 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from schemathesis.specs.openapi.schemas import OpenApiSchema
 from tests.support.site import Site, running_site
 
 from rackwright.annealer.installs import Reach
+from rackwright.api.app import create_app
 from rackwright.api.machines import registration_message
 from rackwright.api.serve import PASSWORD_FILE, TOKEN_FILE, listening
 from rackwright.domain.install import Stage
@@ -108,9 +110,10 @@ def running(home: Path, url: str) -> Iterator[tuple[BlockingPortal, Site, str]]:
 def test_every_operation_succeeds_once_and_every_answer_is_as_declared(
     started_url: str, tmp_path: Path, capsys: Any
 ) -> None:
+    # Before there is a server in another thread: hundreds of modules are loaded here, and it loads some for itself too.
+    document = schemathesis.openapi.from_dict(_signed(create_app(None).openapi()))
+    operations = {one.definition.raw["operationId"]: one for one in _operations(document)}
     with running(tmp_path, started_url) as (portal, site, address):
-        document = schemathesis.openapi.from_dict(_signed(site.app.openapi()))
-        operations = {one.definition.raw["operationId"]: one for one in _operations(document)}
         client = Client(address, (tmp_path / TOKEN_FILE).read_text().strip(), operations)
         _machines(client, portal, site, tmp_path)
         _people(client, (tmp_path / PASSWORD_FILE).read_text().strip())
@@ -139,7 +142,7 @@ def _signed(document: dict[str, Any]) -> dict[str, Any]:
     return copy
 
 
-def _operations(document: schemathesis.BaseSchema) -> Iterator[APIOperation[Any, Any, Any, Any]]:
+def _operations(document: OpenApiSchema) -> Iterator[APIOperation[Any, Any, Any, Any]]:
     for found in document.get_all_operations():
         assert isinstance(found, Ok), found
         yield found.ok()
