@@ -35,6 +35,7 @@ from rackwright.api import (
     webhooks,
 )
 from rackwright.api.bodies import Bodies
+from rackwright.api.compression import Compressed
 from rackwright.api.context import Server
 from rackwright.api.doorkeeper import Doorkeeper
 from rackwright.api.feed import Feed
@@ -79,6 +80,7 @@ def create_app(server: Server | None) -> FastAPI:
     app.include_router(health.router)
     app.include_router(metrics.router)
     add_page(app)
+    app.add_middleware(Compressed)
     app.add_middleware(Bodies)
     app.add_middleware(Measured, meters=app.state.meters, prefix=PREFIX)
     app.add_middleware(Traced)

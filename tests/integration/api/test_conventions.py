@@ -378,3 +378,35 @@ async def test_a_fault_of_the_server_tells_the_client_nothing_of_its_inside(site
     answer = await api.get("/broken")
     problem = refused(answer, 500, "internal")
     assert "secret" not in json.dumps(problem)
+
+
+# --- compression
+
+
+async def test_a_long_json_answer_is_compressed_for_whoever_asks(api: Api) -> None:
+    plain = await api.get("/roles", headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    assert int(plain.headers["content-length"]) == len(plain.content) > 4096
+    shrunk = await api.get("/roles", headers={"Accept-Encoding": "br;q=1.0, gzip;q=0.5"})
+    assert (shrunk.headers["content-encoding"], shrunk.headers["vary"]) == ("gzip", "Accept-Encoding")
+    assert int(shrunk.headers["content-length"]) < len(plain.content) / 4
+    assert shrunk.content == plain.content  # the client has undone it
+
+
+async def test_what_is_short_or_no_json_is_not_compressed(api: Api) -> None:
+    for path in ("/anneal/cap", "/docs"):
+        answer = await api.get(path)
+        assert answer.request.headers["accept-encoding"].startswith("gzip")
+        assert "content-encoding" not in answer.headers, path
+    assert (await api.get("/openapi.json")).headers["content-encoding"] == "gzip"
+
+
+async def test_a_compressed_object_is_edited_by_the_same_tag(api: Api) -> None:
+    hint = {"notes": "x" * 2000}
+    ok(await api.post("/nodes", json={"name": NODE, "hint": hint}), 201)
+    seen = await api.get(f"/nodes/{NODE}")
+    assert seen.headers["content-encoding"] == "gzip"
+    plain = await api.get(f"/nodes/{NODE}", headers={"Accept-Encoding": "identity"})
+    assert plain.headers["etag"] == seen.headers["etag"]
+    change = {"description": "x"}
+    ok(await api.patch(f"/nodes/{NODE}", json=change, headers={"If-Match": seen.headers["etag"]}))
