@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -74,6 +75,33 @@ class ServerProcess:
 
     def said(self) -> str:
         return self.log.read_text()
+
+
+class ManualServer:
+    """A server without annealer, at whatever port is free."""
+
+    def __init__(self, home: Path, database_url: str) -> None:
+        self._log = home / f"manual-{len(list(home.glob('manual-*')))}.log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*DIES_WITH_US, str(RACKWRIGHT), "server", "--manual", "--home", str(home), "--port", "0"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=os.environ | {"RACKWRIGHT_DATABASE_URL": database_url},
+            )
+
+    @property
+    def address(self) -> str | None:
+        """Once it listens there."""
+        found = re.search(r"^Rackwright on (\S+);", self._log.read_text(), re.MULTILINE)
+        ended = self._process.poll() is not None
+        assert found or not ended, f"the server ended by itself:\n{self._log.read_text()[-4000:]}"
+        return found[1] if found else None
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
 
 @contextlib.contextmanager

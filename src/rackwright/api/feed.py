@@ -38,6 +38,8 @@ class Feed:
         self._subscribers = 0
         self._streams: Counter[str] = Counter()
         self._reader: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+        """Readers that were let go and have a last question under way."""
         self._wake = asyncio.Event()
         self._news = asyncio.Condition()
 
@@ -53,7 +55,7 @@ class Feed:
         finally:
             self._subscribers -= 1
             if self._subscribers == 0:
-                await self._stop()
+                await self._let_go()
 
     @contextlib.asynccontextmanager
     async def stream_of(self, user: str) -> AsyncIterator[None]:
@@ -75,6 +77,11 @@ class Feed:
         async with self._news:
             self._news.notify_all()
 
+    async def rested(self) -> None:
+        """Once nothing is asked of the database any more; nobody is subscribed."""
+        if self._ending:
+            await asyncio.wait(self._ending)
+
     async def after(self, cursor: Cursor) -> tuple[list[Event], Cursor]:
         """Some events after the cursor, and the place up to which there are no others."""
         if self._since is not None and cursor >= self._since:
@@ -94,17 +101,20 @@ class Feed:
             async with asyncio.timeout(timeout), self._news:
                 await self._news.wait_for(lambda: self._tail > cursor or self.closing)
 
-    async def _stop(self) -> None:
-        self.store.watchers.discard(self._wake.set)
+    async def _let_go(self) -> None:
+        """The reader ends by itself, between two questions: to break one off would cost its connection."""
         reader, self._reader, self._since = self._reader, None, None
+        assert reader is not None
+        self.store.watchers.discard(self._wake.set)
         self._ring.clear()
-        if reader is not None:
-            reader.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await reader
+        self._ending.add(reader)
+        reader.add_done_callback(self._ending.discard)
+        self._wake.set()
+        await asyncio.wait({reader})  # a stream that is broken off here leaves the reader to end alone
 
     async def _read(self) -> None:
-        while True:
+        """Until it is let go; by then another may have begun, with whose findings it must not meddle."""
+        while self._is_current():
             self._wake.clear()
             try:
                 await self._look()
@@ -113,22 +123,25 @@ class Feed:
             await asyncio.sleep(AT_MOST_EVERY)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TICK):
-                    await self._wake.wait()
+                    if self._is_current():
+                        await self._wake.wait()
+
+    def _is_current(self) -> bool:
+        return self._reader is asyncio.current_task()
 
     async def _look(self) -> None:
+        since = self._since
         async with self.store.read() as session:
-            if self._since is None:
-                self._tail = await newest(session)
-                found = []
-            else:
-                found = await read_events(session, self._tail, PAGE)
-        await self._append(found)
-        if len(found) == PAGE:
-            self._wake.set()
+            tail = await newest(session) if since is None else self._tail
+            found = [] if since is None else await read_events(session, tail, PAGE)
+        if self._is_current():
+            await self._append(tail, found)
+            if len(found) == PAGE:
+                self._wake.set()
 
-    async def _append(self, found: list[Event]) -> None:
+    async def _append(self, tail: Cursor, found: list[Event]) -> None:
         if self._since is None:
-            self._since = self._tail
+            self._since = self._tail = tail
         overflow = len(self._ring) + len(found) - RING
         if overflow > 0:
             self._since = self._ring[overflow - 1].cursor

@@ -247,6 +247,8 @@ class _Serving(uvicorn.Server):
         if feed is not None:
             await feed.close()
         await super().shutdown(sockets)
+        if feed is not None:
+            await feed.rested()
 
 
 class _Listening(_Serving):

@@ -10,13 +10,17 @@ from typing import Any
 import httpx
 import pytest
 from tests.support.people import EventStream, House, house, ok, refused
+from tests.support.processes import until
+from tests.support.servers import ManualServer
 
 from rackwright.api.app import PREFIX
+from rackwright.api.feed import Feed
 from rackwright.api.serve import TOKEN_FILE, listening
-from rackwright.store.events import Cursor, EventFilter, emit, forget_events, read_events
-from rackwright.store.session import Session
+from rackwright.store.database import open_database
+from rackwright.store.events import Cursor, EventFilter, emit, forget_events, newest, read_events
+from rackwright.store.session import Session, Store
 
-PATIENCE = 60
+PATIENCE = 120
 
 
 @pytest.fixture
@@ -45,6 +49,7 @@ async def streaming(address: str, token: str, last_id: str = "", **query: Any) -
     ):
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
+        assert "content-encoding" not in answer.headers  # what is compressed is held back
         yield EventStream(answer)
 
 
@@ -231,92 +236,156 @@ async def test_the_reader_rests_when_nobody_listens(home: House) -> None:
             await happen(home, 1)
             assert await stream.next()
         feed = home.app.state.feed
-        async with asyncio.timeout(PATIENCE):
-            while feed._reader is not None:  # noqa: ASYNC110 - it sets no event
-                await asyncio.sleep(0.01)
+        await until(lambda: feed._reader is None, PATIENCE)
         assert home.store.watchers == set()
+
+
+async def test_a_reader_that_is_let_go_ends_its_question_and_leaves_the_next_one_alone(
+    home: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every question of the reader waits until it may be answered; the last subscriber leaves meanwhile."""
+    asking, answered, broken_off = asyncio.Event(), asyncio.Event(), []
+
+    async def slow(session: Session) -> Cursor:
+        asking.set()
+        try:
+            await answered.wait()
+        except asyncio.CancelledError:
+            broken_off.append(session)
+            raise
+        return await newest(session)
+
+    monkeypatch.setattr("rackwright.api.feed.newest", slow)
+    feed = Feed(home.store)
+
+    async def watch() -> None:
+        async with feed.subscribed():
+            await asking.wait()
+
+    async with asyncio.timeout(PATIENCE):
+        leaving = asyncio.create_task(watch())
+        await asking.wait()
+        await until(lambda: feed._reader is None, PATIENCE)
+        leaving.cancel()  # as a stream is when its client hangs up
+        with contextlib.suppress(asyncio.CancelledError):
+            await leaving
+        asking.clear()
+        async with feed.subscribed():
+            await asking.wait()  # another reader began, while the first has its question under way
+            assert len(feed._ending) == 1
+            answered.set()
+            await feed.changed(Cursor(), PATIENCE)
+            assert feed._since == feed._tail > Cursor()
+        await feed.rested()
+    assert broken_off == []
+    assert feed._ending == set()
 
 
 # --- nothing lost, nothing twice
 
 
 WRITERS = 4
-EACH = 2500
+TOTAL = 10_000
+LAST = TOTAL
+"""The number of the event that comes after all others."""
 
 
-async def test_ten_thousand_events_reach_everybody_once_through_reconnects_and_a_restart(
+class Reader:
+    """Follows the events of a server, or of the one that takes its place, on connections that last for a while only."""
+
+    def __init__(self, name: str, token: str, place: dict[str, str], dice: random.Random) -> None:
+        self.name, self._token, self._place, self._dice = name, token, place, dice
+        self.seen: list[int] = []
+        self._cursor = ""
+
+    async def run(self) -> None:
+        """Until it has seen the last."""
+        while LAST not in self.seen[-1:]:
+            try:
+                await (self._poll() if self.name == "poll" else self._stream())
+            except httpx.TransportError:  # the server is not there just now
+                await asyncio.sleep(0.05)
+
+    async def _stream(self) -> None:
+        async with streaming(self._place["address"], self._token, self._cursor, kind="test.*", since="0-0") as stream:
+            for _ in range(self._dice.randint(1, 1500)):
+                event = await stream.next()
+                if event is None:
+                    return
+                self.seen.append(event["subject_id"])
+                self._cursor = stream.last_id
+                if event["subject_id"] == LAST:
+                    return
+                if self.name == "slow stream" and self._dice.random() < 0.05:
+                    await asyncio.sleep(0.01)
+
+    async def _poll(self) -> None:
+        query: dict[str, str | int] = {
+            "since": self._cursor or "0-0",
+            "kind": "test.*",
+            "wait": 1,
+            "limit": self._dice.randint(1, 500),
+        }
+        headers = {"Authorization": f"Bearer {self._token}"}
+        async with httpx.AsyncClient(timeout=PATIENCE, trust_env=False, headers=headers) as client:
+            answer = await client.get(f"{self._place['address']}{PREFIX}/events", params=query)
+        assert answer.status_code == 200, answer.text
+        page = answer.json()
+        self.seen += [event["subject_id"] for event in page["items"]]
+        self._cursor = page["next"]
+
+
+async def _write(store: Store, numbers: list[int], dice: random.Random) -> None:
+    while numbers:
+        batch = [numbers.pop() for _ in range(min(len(numbers), dice.randint(1, 40)))]
+
+        async def work(session: Session, batch: list[int] = batch) -> None:
+            rows = "INSERT INTO events (kind, subject_id) SELECT 'test.happened', unnest(CAST(:batch AS bigint[]))"
+            await session.run(rows, batch=batch)
+            if dice.random() < 0.3:
+                await asyncio.sleep(dice.random() * 0.02)  # so that one that began later commits first
+
+        await store.change(work)
+
+
+async def test_ten_thousand_events_reach_everybody_once_through_reconnects_and_a_killed_server(
     migrated_url: str, tmp_path: Path
 ) -> None:
-    """Writers whose transactions overlap and commit out of order; readers that hang up at random; a server that is
-    replaced in the middle by another process's worth of state."""
+    """Writers whose transactions overlap and commit out of order; readers that hang up at random; a server process that
+    is killed in the middle, and another that takes its place while the writing goes on."""
     dice = random.Random(1)
-    readers: dict[str, list[int]] = {"stream": [], "poll": [], "slow stream": []}
-    cursors = dict.fromkeys(readers, "")
+    place: dict[str, str] = {}
+    async with asyncio.timeout(10 * PATIENCE), contextlib.AsyncExitStack() as stack:
 
-    async def write(home: House, numbers: list[int]) -> None:
-        while numbers:
-            batch = [numbers.pop() for _ in range(min(len(numbers), dice.randint(1, 40)))]
+        async def serve() -> ManualServer:
+            server = ManualServer(tmp_path, migrated_url)
+            stack.callback(server.kill)
+            await until(lambda: server.address is not None, PATIENCE)
+            place["address"] = server.address or ""
+            return server
 
-            async def work(session: Session, batch: list[int] = batch) -> None:
-                rows = "INSERT INTO events (kind, subject_id) SELECT 'test.happened', unnest(CAST(:batch AS bigint[]))"
-                await session.run(rows, batch=batch)
-                if dice.random() < 0.3:
-                    await asyncio.sleep(dice.random() * 0.02)  # so that one that began later commits first
+        async def write(numbers: range) -> None:
+            async with asyncio.TaskGroup() as writers:
+                for one in range(WRITERS):
+                    writers.create_task(_write(store, list(numbers[one::WRITERS]), dice))
 
-            await home.store.change(work)
-
-    async def read(address: str, token: str, name: str, stop: asyncio.Event) -> None:
-        """Until stopped; a connection lasts for a few events only."""
-        while not stop.is_set():
-            with contextlib.suppress(httpx.TransportError):
-                if name == "poll":
-                    await poll(address, token, name)
-                    continue
-                async with streaming(address, token, cursors[name], kind="test.*", since="0-0") as stream:
-                    for _ in range(dice.randint(1, 800)):
-                        event = await stream.next()
-                        if event is None or stop.is_set():
-                            break
-                        readers[name].append(event["subject_id"])
-                        cursors[name] = stream.last_id
-                        if name == "slow stream" and dice.random() < 0.05:
-                            await asyncio.sleep(0.01)
-
-    async def poll(address: str, token: str, name: str) -> None:
-        async with httpx.AsyncClient(base_url=f"{address}{PREFIX}", timeout=PATIENCE, trust_env=False) as client:
-            query: dict[str, str | int] = {
-                "since": cursors[name] or "0-0",
-                "kind": "test.*",
-                "wait": 1,
-                "limit": dice.randint(1, 500),
-            }
-            answer = await client.get("/events", params=query, headers={"Authorization": f"Bearer {token}"})
-            assert answer.status_code == 200
-            page = answer.json()
-            readers[name] += [event["subject_id"] for event in page["items"]]
-            cursors[name] = page["next"]
-
-    total = WRITERS * EACH
-    async with asyncio.timeout(300):
-        for half in range(2):
-            numbers = [list(range(total)[half * WRITERS + one :: 2 * WRITERS]) for one in range(WRITERS)]
-            async with house(tmp_path, migrated_url) as home, listening(home.app) as address:
-                stop = asyncio.Event()
-                token = token_of(home)
-                async with asyncio.TaskGroup() as group:
-                    for name in readers:
-                        group.create_task(read(address, token, name, stop))
-                    async with asyncio.TaskGroup() as writers:
-                        for mine in numbers:
-                            writers.create_task(write(home, mine))
-                    # The first server ends while its readers are still behind.
-                    while half and min(sum(number < total for number in seen) for seen in readers.values()) < total:  # noqa: ASYNC110
-                        await asyncio.sleep(0.1)
-                    stop.set()
-                    await happen(home, *range(total, total + 3))  # so that nobody waits for what never comes
-    for name, seen in readers.items():
-        wanted = [number for number in seen if number < total]
-        assert len(wanted) == len(set(wanted)), f"{name}: some came twice"
-        assert set(wanted) == set(range(total)), f"{name}: some are missing"
-    shown = [[number for number in seen if number < total] for seen in readers.values()]
-    assert shown[0] == shown[1] == shown[2], "all see one order"
+        first = await serve()
+        database = await stack.enter_async_context(await open_database(migrated_url, tmp_path))
+        store = Store(database.engine)
+        token = (tmp_path / TOKEN_FILE).read_text().strip()
+        readers = [Reader(name, token, place, dice) for name in ("stream", "poll", "slow stream")]
+        async with asyncio.TaskGroup() as group:
+            for reader in readers:
+                group.create_task(reader.run())
+            writing = group.create_task(write(range(TOTAL // 2)))
+            await until(lambda: all(reader.seen for reader in readers), PATIENCE)
+            first.kill()
+            await writing
+            writing = group.create_task(write(range(TOTAL // 2, TOTAL)))
+            await serve()
+            await writing
+            await _write(store, [LAST], dice)
+    for reader in readers:
+        assert len(reader.seen) == len(set(reader.seen)), f"{reader.name}: some came twice"
+        assert set(reader.seen) == set(range(TOTAL + 1)), f"{reader.name}: some are missing"
+    assert readers[0].seen == readers[1].seen == readers[2].seen, "all see one order"
