@@ -5,7 +5,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
 from rackwright.api.answers import Page, answer, answer_list
-from rackwright.api.context import Reader
+from rackwright.api.context import ScopedReader
 from rackwright.api.networks import AllocationOut, RangeOut
 from rackwright.api.types import Key
 from rackwright.store.allocations import select_allocations
@@ -48,17 +48,17 @@ class UsageOut(RangeOut):
 
 
 @router.get("/nodes/{node}/allocations", response_model=Page[AllocationOut], tags=["nodes"])
-async def list_node_allocations(caller: Reader, node: Key) -> Response:
+async def list_node_allocations(caller: ScopedReader, node: Key) -> Response:
     """The addresses that a node has, on every network."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         id = (await get_node(session, node)).id
         found = await select_allocations(session, "WHERE a.node_id = :id ORDER BY w.name, a.family", id=id)
     return answer(Page[AllocationOut](items=[AllocationOut.of(one) for one in found], next=None))
 
 
 @router.get("/networks/{network}/usage", response_model=list[UsageOut], tags=["networks"])
-async def get_network_usage(caller: Reader, network: Key) -> Response:
+async def get_network_usage(caller: ScopedReader, network: Key) -> Response:
     """How much of each range is given out, and where its gaps are."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         found = await usage_of(session, await find_network(session, network))
     return answer_list([UsageOut.of(one) for one in found])

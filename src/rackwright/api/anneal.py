@@ -8,12 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from rackwright.annealer.cap import DEFAULT_CAP, LARGEST
 from rackwright.annealer.step import StepReport, step
 from rackwright.api.answers import Resource, answer
-from rackwright.api.context import Reader, Writer
+from rackwright.api.context import ScopedReader, Writer
 from rackwright.api.etags import tag
 from rackwright.api.reasons import ReasonOut, cap_in_force
 from rackwright.api.writing import Editing, Posting, replayed, write
 from rackwright.store.deployments import root_id
 from rackwright.store.noderoles import counts_by_state
+from rackwright.store.run_life import open_runs
 from rackwright.store.session import Session
 from rackwright.store.settings import read_setting, write_setting
 
@@ -83,23 +84,21 @@ async def _cap(session: Session) -> Cap:
 
 
 @router.get("", response_model=StatusOut)
-async def get_anneal_status(caller: Reader) -> Response:
+async def get_anneal_status(caller: ScopedReader) -> Response:
     """How many noderoles are in which state, what runs, and the cap."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         counts = await counts_by_state(session)
-        runs = await session.rows(
-            "SELECT state, count(*) AS n FROM runs WHERE state = 'queued' GROUP BY state"
-            " UNION ALL SELECT state, count(*) FROM runs WHERE state IN ('accepted', 'running') GROUP BY state"
-        )
+        runs = await open_runs(session)
         cap = await _cap(session)
     noderoles = {state.label: count for state, count in counts.items()}
-    return answer(StatusOut(noderoles=noderoles, runs={row.state: row.n for row in runs}, cap=cap))
+    return answer(StatusOut(noderoles=noderoles, runs=runs, cap=cap))
 
 
 @router.get("/cap", response_model=CapOut)
-async def get_anneal_cap(caller: Reader) -> Response:
+async def get_anneal_cap(caller: ScopedReader) -> Response:
     """How many runs may execute at once."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
+        session.limited = True  # it is everybody's
         return answer(CapOut.now(await _cap(session)))
 
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from rackwright.api.answers import Fields, Page, Resource, answer
-from rackwright.api.context import Caller, Reader, Writer
+from rackwright.api.context import Caller, ScopedReader, Writer
 from rackwright.api.etags import tag
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.types import Id, JsonMap, Key
@@ -109,16 +109,16 @@ def _listed(found: list[AttribValue]) -> Response:
 
 
 @router.get("/attribs", response_model=Page[AttribOut], tags=["attribs"])
-async def list_attribs(caller: Reader, asked: Annotated[Asked, Depends(parameters(ATTRIBS))]) -> Response:
+async def list_attribs(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(ATTRIBS))]) -> Response:
     """All attribs, or those that fit."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return await page(session, asked, select_attribs, AttribOut, AttribOut.of)
 
 
 @router.get("/attribs/{attrib}", response_model=AttribOut, tags=["attribs"])
-async def get_attrib(caller: Reader, attrib: Key, fields: Fields) -> Response:
+async def get_attrib(caller: ScopedReader, attrib: Key, fields: Fields) -> Response:
     """One attrib."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return answer(AttribOut.of(await view_attrib(session, attrib)), fields=fields)
 
 
@@ -168,16 +168,16 @@ async def _write(
 
 
 @router.get("/nodes/{node}/attribs", response_model=Values, tags=["nodes"])
-async def list_node_attribs(caller: Reader, node: Key) -> Response:
+async def list_node_attribs(caller: ScopedReader, node: Key) -> Response:
     """The attribs of a node, each with its value and where that comes from."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return _listed(await values.node_attribs(session, await get_node(session, node)))
 
 
 @router.get("/nodes/{node}/attribs/{attrib}", response_model=AttribValueOut, tags=["nodes"])
-async def get_node_attrib(caller: Reader, node: Key, attrib: Key, fields: Fields) -> Response:
+async def get_node_attrib(caller: ScopedReader, node: Key, attrib: Key, fields: Fields) -> Response:
     """One attrib of a node."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         found = await get_node(session, node)
         one = pick(await values.node_attribs(session, found), attrib, found.name)
         return answer(AttribValueOut.of(one), fields=fields)
@@ -211,16 +211,16 @@ async def unset_node_attrib(caller: Writer, terms: Editing, node: Key, attrib: K
 
 
 @router.get("/node_roles/{id}/attribs", response_model=Values, tags=["node_roles"])
-async def list_node_role_attribs(caller: Reader, id: Id) -> Response:
+async def list_node_role_attribs(caller: ScopedReader, id: Id) -> Response:
     """The attribs a noderole answers for, each with its value and where that comes from."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return _listed(await values.noderole_attribs(session, await view_noderole(session, id)))
 
 
 @router.get("/node_roles/{id}/attribs/{attrib}", response_model=AttribValueOut, tags=["node_roles"])
-async def get_node_role_attrib(caller: Reader, id: Id, attrib: Key, fields: Fields) -> Response:
+async def get_node_role_attrib(caller: ScopedReader, id: Id, attrib: Key, fields: Fields) -> Response:
     """One attrib of a noderole."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         found = await view_noderole(session, id)
         one = pick(await values.noderole_attribs(session, found), attrib, f"{found.role} on {found.node}")
         return answer(AttribValueOut.of(one), fields=fields)
@@ -263,9 +263,9 @@ Role = Annotated[
 
 
 @router.get("/deployments/{deployment}/attribs", response_model=Values, tags=["deployments"])
-async def list_deployment_attribs(caller: Reader, deployment: Key) -> Response:
+async def list_deployment_attribs(caller: ScopedReader, deployment: Key) -> Response:
     """The attribs of all roles in a deployment, each with its value and where that comes from."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         found = await get_deployment(session, deployment)
         return _listed([value for _, value in await values.deployment_attribs(session, found.id)])
 
@@ -284,10 +284,10 @@ async def _of_deployment(
 
 @router.get("/deployments/{deployment}/attribs/{attrib}", response_model=AttribValueOut, tags=["deployments"])
 async def get_deployment_attrib(
-    caller: Reader, deployment: Key, attrib: Key, fields: Fields, role: Role = None
+    caller: ScopedReader, deployment: Key, attrib: Key, fields: Fields, role: Role = None
 ) -> Response:
     """One attrib of a role in a deployment."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         found = await get_deployment(session, deployment)
         return answer(AttribValueOut.of((await _of_deployment(session, found.id, attrib, role))[1]), fields=fields)
 

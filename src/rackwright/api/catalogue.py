@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import Field
 
 from rackwright.api.answers import Fields, Page, Resource, answer
-from rackwright.api.context import Caller, Reader, Writer
+from rackwright.api.context import Caller, ScopedReader, Writer
 from rackwright.api.etags import tag
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.types import JsonMap, Key
@@ -96,58 +96,60 @@ class HammerOut(Resource):
 
 
 @router.get("/barclamps", response_model=Page[BarclampOut], tags=["barclamps"])
-async def list_barclamps(caller: Reader, asked: Annotated[Asked, Depends(parameters(views.BARCLAMPS))]) -> Response:
+async def list_barclamps(
+    caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(views.BARCLAMPS))]
+) -> Response:
     """All barclamps, or those that fit."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return await page(session, asked, views.select_barclamps, BarclampOut, BarclampOut.of)
 
 
 @router.get("/barclamps/{barclamp}", response_model=BarclampOut, tags=["barclamps"])
-async def get_barclamp(caller: Reader, barclamp: Key, fields: Fields) -> Response:
+async def get_barclamp(caller: ScopedReader, barclamp: Key, fields: Fields) -> Response:
     """One barclamp."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return answer(BarclampOut.of(await views.view_barclamp(session, barclamp)), fields=fields)
 
 
 @router.get("/roles", response_model=Page[RoleOut], tags=["roles"])
-async def list_roles(caller: Reader, asked: Annotated[Asked, Depends(parameters(views.ROLES))]) -> Response:
+async def list_roles(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(views.ROLES))]) -> Response:
     """All roles, or those that fit. `flag=milestone` are those that people choose from."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return await page(session, asked, views.select_roles, RoleOut, RoleOut.of)
 
 
 @router.get("/roles/{role}", response_model=RoleOut, tags=["roles"])
-async def get_role(caller: Reader, role: Key, fields: Fields) -> Response:
+async def get_role(caller: ScopedReader, role: Key, fields: Fields) -> Response:
     """One role."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return answer(RoleOut.of(await views.view_role(session, role)), fields=fields)
 
 
 @router.get("/hammers", response_model=Page[HammerOut], tags=["hammers"])
-async def list_hammers(caller: Reader, asked: Annotated[Asked, Depends(parameters(views.HAMMERS))]) -> Response:
+async def list_hammers(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(views.HAMMERS))]) -> Response:
     """All hammers, or those that fit."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return await page(session, asked, views.select_hammers, HammerOut, HammerOut.of)
 
 
 @router.get("/hammers/{hammer}", response_model=HammerOut, tags=["hammers"])
-async def get_hammer(caller: Reader, hammer: Key, fields: Fields) -> Response:
+async def get_hammer(caller: ScopedReader, hammer: Key, fields: Fields) -> Response:
     """One hammer."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return answer(HammerOut.of(await views.view_hammer(session, hammer)), fields=fields)
 
 
 @router.get("/jigs", response_model=Page[JigOut], tags=["jigs"])
-async def list_jigs(caller: Reader, asked: Annotated[Asked, Depends(parameters(views.JIGS))]) -> Response:
+async def list_jigs(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(views.JIGS))]) -> Response:
     """All jigs, or those that fit."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return await page(session, asked, views.select_jigs, JigOut, JigOut.of)
 
 
 @router.get("/jigs/{jig}", response_model=JigOut, tags=["jigs"])
-async def get_jig(caller: Reader, jig: Key, fields: Fields) -> Response:
+async def get_jig(caller: ScopedReader, jig: Key, fields: Fields) -> Response:
     """One jig."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return answer(JigOut.of(await views.view_jig(session, jig)), fields=fields)
 
 

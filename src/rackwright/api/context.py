@@ -1,10 +1,12 @@
 """What the routes use of the server around them, and who is asking.
 
-Deny by default: a route declares what it asks of its caller by the type of its first parameter, and a change of
-somebody who may not write everywhere is undone unless it asked `authorize` where it was made.
+Deny by default: a route declares what it asks of its caller by the type of its first parameter. A change of somebody
+who may not write everywhere is undone unless it asked `authorize` where it was made; an answer to somebody who may not
+see everything is refused unless its queries were kept `within` what he may.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, TypeVar
 
@@ -82,6 +84,24 @@ class Caller:
     server: Server
     principal: Principal
 
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[Session]:
+        """A look at what the caller may see: to its queries, nothing else is there."""
+        async with self.server.store.read() as session:
+            session.sees = await self.visible(session)
+            yield session
+            if not session.limited:
+                self.require(Permission.READ)
+
+    @asynccontextmanager
+    async def looking(self, session: Session) -> AsyncIterator[None]:
+        """Within a change: what is read in this block is no more than the caller may see."""
+        session.sees = await self.visible(session)
+        try:
+            yield
+        finally:
+            session.sees = None
+
     async def change(self, work: Callable[[Session], Awaitable[T]], *, graph: bool = False) -> T:
         """One transaction in the caller's name; roles' hooks may refuse it."""
 
@@ -119,14 +139,14 @@ class Caller:
         """What this changes is the caller's own, so no deployment has a say in it. `own` has been asked before."""
         session.authorized = True
 
-    async def visible(self, session: Session) -> set[int] | None:
+    async def visible(self, session: Session) -> list[int] | None:
         """The deployments whose things the caller may see; None: all, and what belongs to none."""
         principal, limits = self.principal, []
         if Permission.READ not in GRANTS[principal.role]:
             limits.append(await below(session, list(principal.grants)))
         if principal.subtree is not None:
             limits.append(await below(session, [principal.subtree]))
-        return set.intersection(*limits) if limits else None
+        return sorted(set.intersection(*limits)) if limits else None
 
 
 _bearer = HTTPBearer(auto_error=False)
@@ -144,7 +164,8 @@ async def authenticated(
 
 
 def allowed(permission: Permission, *, anywhere: bool = False) -> Callable[..., Awaitable[Caller]]:
-    """The dependency by which a route declares what it asks. `anywhere`: where, it asks itself, with `authorize`."""
+    """The dependency by which a route declares what it asks. `anywhere`: where, it asks itself, with `authorize` or
+    `read`."""
 
     async def caller(person: Annotated[Caller, Depends(authenticated)]) -> Caller:
         principal = person.principal
@@ -157,7 +178,8 @@ def allowed(permission: Permission, *, anywhere: bool = False) -> Callable[..., 
 
 Person = Annotated[Caller, Depends(authenticated)]
 Reader = Annotated[Caller, Depends(allowed(Permission.READ))]
+"""For routes that show the whole system."""
 ScopedReader = Annotated[Caller, Depends(allowed(Permission.READ, anywhere=True))]
-"""For routes that show no more than what `visible` says."""
+"""For routes that look through `Caller.read`, and show those who may see a part just that."""
 Writer = Annotated[Caller, Depends(allowed(Permission.WRITE, anywhere=True))]
 Administrator = Annotated[Caller, Depends(allowed(Permission.ADMINISTER))]

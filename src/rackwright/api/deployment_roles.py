@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from rackwright.api.answers import Fields, Page, Resource, answer
-from rackwright.api.context import Reader, Writer
+from rackwright.api.context import ScopedReader, Writer
 from rackwright.api.etags import tag
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.patching import patch_body, read_patch
@@ -69,10 +69,10 @@ class DeploymentRoleOut(Resource):
 
 @router.get("", response_model=Page[DeploymentRoleOut])
 async def list_deployment_roles(
-    caller: Reader, asked: Annotated[Asked, Depends(parameters(DEPLOYMENT_ROLES))]
+    caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(DEPLOYMENT_ROLES))]
 ) -> Response:
     """All roles of all deployments, or those that fit."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return await page(session, asked, select_deployment_roles, DeploymentRoleOut, DeploymentRoleOut.of)
 
 
@@ -95,9 +95,9 @@ def _location(made: BaseModel) -> str:
 
 
 @router.get("/{id}", response_model=DeploymentRoleOut)
-async def get_deployment_role(caller: Reader, id: Id, fields: Fields) -> Response:
+async def get_deployment_role(caller: ScopedReader, id: Id, fields: Fields) -> Response:
     """A role in a deployment."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return answer(DeploymentRoleOut.of(await stored.get_deployment_role(session, id)), fields=fields)
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from rackwright.api.answers import Fields, Page, Resource, answer
-from rackwright.api.context import Caller, Reader, Writer
+from rackwright.api.context import Caller, ScopedReader, Writer
 from rackwright.api.etags import tag
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.patching import patch_body, read_patch
@@ -161,9 +161,9 @@ class DifferenceOut(BaseModel):
 
 
 @router.get("", response_model=Page[DeploymentOut])
-async def list_deployments(caller: Reader, asked: Annotated[Asked, Depends(parameters(DEPLOYMENTS))]) -> Response:
+async def list_deployments(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(DEPLOYMENTS))]) -> Response:
     """All deployments, or those that fit."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return await page(session, asked, select_deployments, DeploymentOut, DeploymentOut.of)
 
 
@@ -183,18 +183,18 @@ async def create_deployment(caller: Writer, terms: Posting, body: DeploymentIn) 
 
 
 @router.get("/{deployment}", response_model=DeploymentOut)
-async def get_deployment(caller: Reader, deployment: Key, fields: Fields) -> Response:
+async def get_deployment(caller: ScopedReader, deployment: Key, fields: Fields) -> Response:
     """One deployment."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return answer(DeploymentOut.of(await stored.get_deployment(session, deployment)), fields=fields)
 
 
 @router.get("/{deployment}/tree", response_model=DeploymentTree)
-async def get_deployment_tree(caller: Reader, deployment: Key) -> Response:
+async def get_deployment_tree(caller: ScopedReader, deployment: Key) -> Response:
     """A deployment with all those below it; of `system`: the whole tree."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         root = await stored.get_deployment(session, deployment)
-        listed = await select_deployments(session, "ORDER BY d.name")
+        listed = await select_deployments(session, f"WHERE {session.within(DEPLOYMENTS.seen)} ORDER BY d.name")
     below: dict[int | None, list[DeploymentRecord]] = {}
     for one in listed:
         below.setdefault(one.parent_id, []).append(one)
@@ -293,6 +293,8 @@ async def commit_deployment(caller: Writer, terms: Posting, deployment: Key, bod
 
     async def work(session: Session) -> PlanOut:
         found = await _locked(session, caller, terms, deployment)
+        for place in await snapshots.proposed_from(session, found):
+            await caller.authorize(session, place)  # it takes nodes from there
         return PlanOut.of(await commits.commit(session, found, body.digest, body.comment))
 
     return await write(caller, terms, work, graph=True)
@@ -317,9 +319,11 @@ SnapshotId = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
 
 
 @router.get("/{deployment}/diff", response_model=DifferenceOut)
-async def diff_deployment(caller: Reader, deployment: Key, old: SnapshotId = None, new: SnapshotId = None) -> Response:
+async def diff_deployment(
+    caller: ScopedReader, deployment: Key, old: SnapshotId = None, new: SnapshotId = None
+) -> Response:
     """How two snapshots differ: from what is in force to the open proposal, unless you name others."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         found = await stored.get_deployment(session, deployment)
         before, after = old or found.head_id, new or found.proposed_id
         if before is None or after is None:

@@ -12,7 +12,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from rackwright.api.context import Reader
+from rackwright.api.context import ScopedReader
 
 router = APIRouter(include_in_schema=False)
 
@@ -28,14 +28,14 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 @router.get("/openapi.json")
-async def get_openapi_document(caller: Reader, request: Request) -> JSONResponse:
+async def get_openapi_document(caller: ScopedReader, request: Request) -> JSONResponse:
     """The API's description."""
     app: FastAPI = request.app
     return JSONResponse(app.openapi())
 
 
 @router.get("/docs")
-async def get_docs(caller: Reader, request: Request) -> HTMLResponse:
+async def get_docs(caller: ScopedReader, request: Request) -> HTMLResponse:
     """The same for people."""
     app: FastAPI = request.app
     return HTMLResponse(page(app.openapi()), headers={"Content-Security-Policy": _POLICY})

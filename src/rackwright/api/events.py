@@ -18,7 +18,6 @@ from starlette.types import Send
 
 from rackwright.api.context import Caller, Forbidden, ScopedReader, Unauthenticated, authenticated
 from rackwright.api.feed import Feed
-from rackwright.domain.errors import NotFound
 from rackwright.domain.people import Permission
 from rackwright.store.deployments import get_deployment
 from rackwright.store.events import Cursor, CursorGone, Event, EventFilter, check_kept, forgotten, newest, read_events
@@ -98,7 +97,7 @@ async def list_events(
 ) -> Response | EventsOut:
     """Events in their order. With `Accept: text/event-stream` they are streamed as they happen."""
     feed: Feed = request.app.state.feed
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         wanted = await _wanted(session, caller, query)
         cursor = await _start(session, last_event_id or query.since)
     if SSE in request.headers.get("accept", ""):
@@ -108,17 +107,15 @@ async def list_events(
 
 
 async def _wanted(session: Session, caller: Caller, query: EventQuery) -> EventFilter:
-    visible = await caller.visible(session)
     node = None if query.node is None else await get_node(session, query.node)
     deployment = None if query.deployment is None else await get_deployment(session, query.deployment)
-    if deployment is not None and visible is not None and deployment.id not in visible:
-        raise NotFound("deployment", query.deployment)
+    session.limited = True  # by the filter, which says it of what happens later too
     return EventFilter(
         tuple(query.kind),
         query.subject,
         None if node is None else node.id,
         None if deployment is None else deployment.id,
-        None if visible is None else frozenset(visible),
+        None if session.sees is None else frozenset(session.sees),
         audit=caller.principal.may(Permission.ADMINISTER),
     )
 

@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field, JsonValue
 
 from rackwright.api.answers import Page, answer
-from rackwright.api.context import Reader
+from rackwright.api.context import ScopedReader
 from rackwright.api.reasons import ReasonOut, cap_in_force
 from rackwright.api.types import Key
 from rackwright.store.deployments import get_deployment
@@ -63,16 +63,16 @@ class GraphOut(BaseModel):
 
 
 @router.get("/graph", response_model=GraphOut, tags=["graph"])
-async def get_graph(caller: Reader, limit: Limit = 5000) -> Response:
+async def get_graph(caller: ScopedReader, limit: Limit = 5000) -> Response:
     """The whole noderole graph."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return answer(GraphOut.of(await graph_view(session, None, limit)))
 
 
 @router.get("/deployments/{deployment}/graph", response_model=GraphOut, tags=["deployments"])
-async def get_deployment_graph(caller: Reader, deployment: Key, limit: Limit = 5000) -> Response:
+async def get_deployment_graph(caller: ScopedReader, deployment: Key, limit: Limit = 5000) -> Response:
     """The noderoles of a deployment, and those of others that they stand on directly."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         found = await get_deployment(session, deployment)
         return answer(GraphOut.of(await graph_view(session, found.id, limit)))
 
@@ -87,13 +87,13 @@ class ChainOut(BaseModel):
 
 @router.get("/why", response_model=Page[ChainOut], tags=["why"])
 async def get_why(
-    caller: Reader,
+    caller: ScopedReader,
     deployment: Annotated[str | None, Query(max_length=300, description="Only there, by name or id.")] = None,
     node: Annotated[str | None, Query(max_length=300, description="Only there, by name or id.")] = None,
     limit: Annotated[int, Query(ge=1, le=100, description="How many at most.")] = 20,
 ) -> Response:
     """What waits, and for what: the first noderoles that are committed and not active."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         deployment_id = None if deployment is None else (await get_deployment(session, deployment)).id
         node_id = None if node is None else (await get_node(session, node)).id
         cap = await cap_in_force(session)
@@ -108,7 +108,7 @@ async def get_why(
 
 
 @router.get("/inventory", response_model=dict[str, JsonValue], tags=["inventory"])
-async def get_inventory(caller: Reader) -> Response:
+async def get_inventory(caller: ScopedReader) -> Response:
     """All machines as a dynamic inventory for Ansible: groups by deployment, role and group."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return JSONResponse(await inventory(session))

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from rackwright.api.answers import Fields, Page, Resource, answer
-from rackwright.api.context import Caller, Reader, Writer
+from rackwright.api.context import Caller, ScopedReader, Writer
 from rackwright.api.etags import tag
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.patching import patch_body, read_patch
@@ -61,9 +61,9 @@ class GroupOut(Resource):
 
 
 @router.get("", response_model=Page[GroupOut])
-async def list_groups(caller: Reader, asked: Annotated[Asked, Depends(parameters(GROUPS))]) -> Response:
+async def list_groups(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(GROUPS))]) -> Response:
     """All groups, or those that fit."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return await page(session, asked, select_groups, GroupOut, GroupOut.of)
 
 
@@ -80,9 +80,9 @@ async def create_group(caller: Writer, terms: Posting, body: GroupIn) -> Respons
 
 
 @router.get("/{group}", response_model=GroupOut)
-async def get_group(caller: Reader, group: Key, fields: Fields) -> Response:
+async def get_group(caller: ScopedReader, group: Key, fields: Fields) -> Response:
     """One group."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return answer(GroupOut.of(await stored.get_group(session, group)), fields=fields)
 
 
@@ -116,6 +116,17 @@ async def delete_group(caller: Writer, terms: Editing, group: Key) -> Response:
     return await write(caller, terms, work)
 
 
+async def _shown(session: Session, caller: Caller, group: GroupRecord) -> GroupOut:
+    """As the caller would read it: with those of its nodes that he may see. One that has none is not told apart."""
+    async with caller.looking(session):
+        [found] = await stored.select_groups(session, "WHERE g.id = :id", id=group.id)
+    return GroupOut.of(found)
+
+
+async def _check(session: Session, caller: Caller, terms: Terms, group: GroupRecord) -> None:
+    terms.check(await _shown(session, caller, group), f"group {group.title}")
+
+
 @router.put("/{group}/nodes/{node}", response_model=GroupOut)
 async def add_group_node(caller: Writer, terms: Editing, group: Key, node: Key) -> Response:
     """Put a node into a group."""
@@ -124,9 +135,9 @@ async def add_group_node(caller: Writer, terms: Editing, group: Key, node: Key) 
         member = await lock_node(session, node)
         await caller.authorize(session, member.deployment_id)
         found = await lock_group(session, group)
-        terms.check(GroupOut.of(found), f"group {found.title}")
+        await _check(session, caller, terms, found)
         await stored.add_node(session, found, member)
-        return GroupOut.of(await stored.get_group(session, found.id))
+        return await _shown(session, caller, found)
 
     return await write(caller, terms, work)
 
@@ -139,8 +150,8 @@ async def remove_group_node(caller: Writer, terms: Editing, group: Key, node: Ke
         member = await lock_node(session, node)
         await caller.authorize(session, member.deployment_id)
         found = await lock_group(session, group)
-        terms.check(GroupOut.of(found), f"group {found.title}")
+        await _check(session, caller, terms, found)
         await stored.remove_node(session, found, member)
-        return GroupOut.of(await stored.get_group(session, found.id))
+        return await _shown(session, caller, found)
 
     return await write(caller, terms, work)

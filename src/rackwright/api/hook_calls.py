@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import Field
 
 from rackwright.api.answers import Page, Resource
-from rackwright.api.context import Reader, Writer
+from rackwright.api.context import ScopedReader, Writer
 from rackwright.api.etags import tag
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.types import Id
@@ -42,9 +42,9 @@ class HookCallOut(Resource):
 
 
 @router.get("", response_model=Page[HookCallOut])
-async def list_hook_calls(caller: Reader, asked: Annotated[Asked, Depends(parameters(HOOK_CALLS))]) -> Response:
+async def list_hook_calls(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(HOOK_CALLS))]) -> Response:
     """Calls of hooks that failed, the newest first."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return await page(session, asked, select_calls, HookCallOut, HookCallOut.of, FAILED)
 
 

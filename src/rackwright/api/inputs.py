@@ -5,7 +5,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from rackwright.api.answers import answer_list
 from rackwright.api.attribs import shown_value
-from rackwright.api.context import Reader
+from rackwright.api.context import ScopedReader
 from rackwright.api.types import Id
 from rackwright.store.inputs import Input, inputs_of
 from rackwright.store.noderole_views import view_noderole
@@ -47,9 +47,9 @@ class InputOut(BaseModel):
 
 
 @router.get("/{id}/inputs", response_model=list[InputOut])
-async def get_node_role_inputs(caller: Reader, id: Id) -> Response:
+async def get_node_role_inputs(caller: ScopedReader, id: Id) -> Response:
     """Every attrib that its role wants, with who answers for it and what that is now."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         found = await view_noderole(session, id)
         inputs = await inputs_of(session, found)
     return answer_list([InputOut.of(one, found.node) for one in inputs])

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from rackwright.api.answers import Fields, Page, Resource, answer
-from rackwright.api.context import Caller, Reader, Writer
+from rackwright.api.context import Caller, ScopedReader, Writer
 from rackwright.api.etags import tag
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.patching import patch_body, read_patch
@@ -180,9 +180,9 @@ def _v6(text: str | None) -> IPv6Network | None:
 
 
 @router.get("", response_model=Page[NetworkOut])
-async def list_networks(caller: Reader, asked: Annotated[Asked, Depends(parameters(NETWORKS))]) -> Response:
+async def list_networks(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(NETWORKS))]) -> Response:
     """All networks, or those that fit."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return await page(session, asked, select_networks, NetworkOut, NetworkOut.of)
 
 
@@ -198,9 +198,9 @@ async def create_network(caller: Writer, terms: Posting, body: NetworkIn) -> Res
 
 
 @router.get("/{network}", response_model=NetworkOut)
-async def get_network(caller: Reader, network: Key, fields: Fields) -> Response:
+async def get_network(caller: ScopedReader, network: Key, fields: Fields) -> Response:
     """One network."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return answer(NetworkOut.of(await find_network(session, network)), fields=fields)
 
 
@@ -314,10 +314,10 @@ async def delete_router(caller: Writer, terms: Editing, network: Key, address: K
 
 @router.get("/{network}/allocations", response_model=Page[AllocationOut])
 async def list_allocations(
-    caller: Reader, network: Key, asked: Annotated[Asked, Depends(parameters(ALLOCATIONS))]
+    caller: ScopedReader, network: Key, asked: Annotated[Asked, Depends(parameters(ALLOCATIONS))]
 ) -> Response:
     """Which node has which address."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         id = (await find_network(session, network)).id
         return await page(
             session,

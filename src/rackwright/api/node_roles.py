@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from rackwright.api.answers import Fields, Page, Resource, answer, answer_list
-from rackwright.api.context import Caller, Reader, Writer
+from rackwright.api.context import Caller, ScopedReader, Writer
 from rackwright.api.etags import tag
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.patching import patch_body, read_patch
@@ -118,9 +118,9 @@ class BoundOut(BaseModel):
 
 
 @router.get("", response_model=Page[NodeRoleOut])
-async def list_node_roles(caller: Reader, asked: Annotated[Asked, Depends(parameters(NODE_ROLES))]) -> Response:
+async def list_node_roles(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(NODE_ROLES))]) -> Response:
     """All noderoles, or those that fit. Sorted by `cohort` they come in the order in which they can run."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return await page(session, asked, select_views, NodeRoleOut, _common)
 
 
@@ -138,6 +138,7 @@ async def bind_role(
         deployment = await get_deployment(session, body.deployment)
         await caller.authorize(session, deployment.id)
         node = await get_node(session, body.node)
+        await caller.authorize(session, node.deployment_id)  # a commit would take it from there
         do = plan_binding if dry_run else bind_proposed
         return await _bound(session, await do(session, deployment, [(node.id, body.role)]))
 
@@ -163,14 +164,20 @@ def _real(id: int) -> int | None:
 
 
 @router.get("/{id}", response_model=NodeRoleDetail)
-async def get_node_role(caller: Reader, id: Id, fields: Fields) -> Response:
+async def get_node_role(caller: ScopedReader, id: Id, fields: Fields) -> Response:
     """One noderole."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return answer(await _detail(session, id), fields=fields)
 
 
 async def _detail(session: Session, id: int) -> NodeRoleDetail:
     return NodeRoleDetail.near(await view_noderole(session, id), await around(session, id))
+
+
+async def _shown(session: Session, caller: Caller, id: int) -> NodeRoleDetail:
+    """The same after a change, as its caller would read it."""
+    async with caller.looking(session):
+        return await _detail(session, id)
 
 
 async def _locked(session: Session, caller: Caller, terms: Terms, id: int) -> NodeRoleView:
@@ -197,7 +204,7 @@ async def update_node_role(caller: Writer, terms: Editing, id: Id, request: Requ
         wanted = patch.apply(NodeRoleEdit.model_construct(user_data=found.user_data))
         deployment = await get_deployment(session, found.deployment_id)
         await snapshots.edit_binding_data(session, deployment, found, wanted.user_data)
-        return await _detail(session, id)
+        return await _shown(session, caller, id)
 
     return await write(caller, terms, work)
 
@@ -215,9 +222,9 @@ async def unbind_role(caller: Writer, terms: Editing, id: Id) -> Response:
 
 
 @router.get("/{id}/why", response_model=list[ReasonOut])
-async def get_node_role_why(caller: Reader, id: Id) -> Response:
+async def get_node_role_why(caller: ScopedReader, id: Id) -> Response:
     """Why is this waiting? From the noderole down to what a person can do something about."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         chain = await why(session, id, await cap_in_force(session))
     return answer_list([ReasonOut.of(reason) for reason in chain])
 
@@ -229,6 +236,6 @@ async def retry_node_role(caller: Writer, terms: Posting, id: Id) -> Response:
     async def work(session: Session) -> NodeRoleDetail:
         await _locked(session, caller, terms, id)
         await noderoles.retry(session, id)
-        return await _detail(session, id)
+        return await _shown(session, caller, id)
 
     return await write(caller, terms, work)

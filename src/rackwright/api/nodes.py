@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Row
 
 from rackwright.api.answers import Fields, Page, Resource, answer
-from rackwright.api.context import Reader, Writer
+from rackwright.api.context import ScopedReader, Writer
 from rackwright.api.etags import tag
 from rackwright.api.node_roles import NodeRoleOut
 from rackwright.api.paging import Asked, page, parameters
@@ -135,9 +135,9 @@ def _tag(node: NodeRecord | Row[Any]) -> str:
 
 
 @router.get("", response_model=Page[NodeOut])
-async def list_nodes(caller: Reader, asked: Annotated[Asked, Depends(parameters(NODES))]) -> Response:
+async def list_nodes(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(NODES))]) -> Response:
     """All nodes, or those that fit. What machines found out about themselves is only in the single node."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return await page(session, asked, select_listed, NodeOut, _common)
 
 
@@ -170,9 +170,9 @@ def _id(made: BaseModel) -> int:
 
 
 @router.get("/{node}", response_model=NodeDetail)
-async def get_node(caller: Reader, node: Key, fields: Fields) -> Response:
+async def get_node(caller: ScopedReader, node: Key, fields: Fields) -> Response:
     """One node."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return answer(NodeDetail.of(await stored.get_node(session, node)), fields=fields)
 
 

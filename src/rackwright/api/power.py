@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rackwright.annealer.installs import hammer_node
 from rackwright.api.answers import answer
-from rackwright.api.context import Administrator, Caller, Reader, Writer
+from rackwright.api.context import Administrator, Caller, ScopedReader, Writer
 from rackwright.api.nodes import NodeOut
 from rackwright.api.types import Key
 from rackwright.api.writing import Editing, Posting, Terms, replayed, write
@@ -84,9 +84,9 @@ async def set_bmc(caller: Administrator, terms: Editing, node: Key, body: BmcIn)
 
 
 @router.get("/power", response_model=PowerOut)
-async def get_power(caller: Reader, node: Key) -> Response:
+async def get_power(caller: ScopedReader, node: Key) -> Response:
     """Whether the machine is on, as its controller says just now."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         found = await get_node(session, node)
     _check_real(found)
     hammer, reached = await _reached(caller, found.id)

@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from rackwright.api.answers import Fields, Page, Resource, answer
-from rackwright.api.context import Reader, Writer
+from rackwright.api.context import ScopedReader, Writer
 from rackwright.api.etags import tag
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.types import Id
@@ -59,16 +59,16 @@ class RunOut(Resource):
 
 
 @router.get("", response_model=Page[RunOut])
-async def list_runs(caller: Reader, asked: Annotated[Asked, Depends(parameters(RUNS))]) -> Response:
+async def list_runs(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(RUNS))]) -> Response:
     """All runs, or those that fit, the newest first. They are kept for 30 days."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return await page(session, asked, select_runs, RunOut, RunOut.of)
 
 
 @router.get("/{id}", response_model=RunOut)
-async def get_run(caller: Reader, id: Id, fields: Fields) -> Response:
+async def get_run(caller: ScopedReader, id: Id, fields: Fields) -> Response:
     """One run."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return answer(RunOut.of(await run_life.get_run(session, id)), fields=fields)
 
 
@@ -95,9 +95,9 @@ _NEXT = {"description": "Send it as `after` to get what comes next.", "schema": 
 @router.get(
     "/{id}/log", response_class=Response, responses={200: {**_LOG_RESPONSE, "headers": {"Log-Position": _NEXT}}}
 )
-async def get_run_log(caller: Reader, id: Id, after: After = 0) -> Response:
+async def get_run_log(caller: ScopedReader, id: Id, after: After = 0) -> Response:
     """The log of a run as text, as far as it is written. The header Log-Position says where it ends."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         await run_life.get_run(session, id)
         pieces = await run_life.read_log(session, id, after)
     position = pieces[-1][0] if pieces else after
@@ -120,14 +120,14 @@ _TAIL_RESPONSE = {
 
 @router.get("/{id}/log/tail", response_class=StreamingResponse, responses={200: _TAIL_RESPONSE})
 async def tail_run_log(
-    caller: Reader,
+    caller: ScopedReader,
     id: Id,
     after: After = 0,
     last_event_id: Annotated[str | None, Header(pattern=r"^\d{1,9}$", description="As browsers send it.")] = None,
 ) -> StreamingResponse:
     """The log of a run as it grows, as server-sent events, until the run ends. To go on after a break, send the last
     position seen, as `after` or as the header Last-Event-ID."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         await run_life.get_run(session, id)
     position = after if last_event_id is None else int(last_event_id)
     return StreamingResponse(

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
 from rackwright.api.answers import Fields, Page, Resource, answer
-from rackwright.api.context import Reader
+from rackwright.api.context import ScopedReader
 from rackwright.api.etags import tag
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.types import Id, JsonMap, shown
@@ -60,16 +60,16 @@ def _tag(one: SnapshotRecord) -> str:
 
 
 @router.get("", response_model=Page[SnapshotOut])
-async def list_snapshots(caller: Reader, asked: Annotated[Asked, Depends(parameters(SNAPSHOTS))]) -> Response:
+async def list_snapshots(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(SNAPSHOTS))]) -> Response:
     """All snapshots, or those that fit, the newest first."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return await page(session, asked, select_snapshots, SnapshotOut, SnapshotOut.of)
 
 
 @router.get("/{id}", response_model=SnapshotDetail)
-async def get_snapshot(caller: Reader, id: Id, fields: Fields) -> Response:
+async def get_snapshot(caller: ScopedReader, id: Id, fields: Fields) -> Response:
     """One snapshot, with its bindings and the data of its roles."""
-    async with caller.server.store.read() as session:
+    async with caller.read() as session:
         return answer(await _detail(session, id), fields=fields)
 
 

@@ -1,6 +1,6 @@
 """Why is this waiting? The chain from a noderole down to the thing a person can act on. Pure; the store asks it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -39,6 +39,16 @@ class OpenInstall:
 
 
 @dataclass(frozen=True)
+class Parent:
+    """What a noderole stands on."""
+
+    id: int
+    title: str | None
+    """None: whoever asks may not see it."""
+    state: NodeRoleState
+
+
+@dataclass(frozen=True)
 class Situation:
     """All that can keep one noderole from running."""
 
@@ -62,8 +72,8 @@ class Situation:
     """What would run on its slot before it."""
     cap_full: bool = False
     install: OpenInstall | None = None
-    parents: tuple[tuple[int, str, NodeRoleState], ...] = field(default=())
-    """(id, title, state) of those that are not ACTIVE."""
+    parents: tuple[Parent, ...] = ()
+    """Those that are not ACTIVE."""
 
     @property
     def title(self) -> str:
@@ -109,9 +119,12 @@ def reason(at: Situation) -> Reason:
             f"See rackwright noderole log {at.id}; mend the cause, then: rackwright noderole retry {at.id}",
         )
     if at.state is BLOCKED:
-        id, title, state = max(at.parents, key=lambda parent: (parent[2] is ERROR, -parent[0]))
-        verb = "failed" if state is ERROR else f"is {state.label}"
-        return because(Cause.PARENT, f"It stands on {title}, which {verb}.", next_id=id)
+        parent = max(at.parents, key=lambda parent: (parent.state is ERROR, -parent.id))
+        verb = "failed" if parent.state is ERROR else f"is {parent.state.label}"
+        if parent.title is None:
+            outside = f"It stands on a noderole of a deployment that you may not see, which {verb}."
+            return because(Cause.PARENT, outside, "Ask somebody who may see the whole system")
+        return because(Cause.PARENT, f"It stands on {parent.title}, which {verb}.", next_id=parent.id)
     if at.state is TODO:
         return _todo(at, because)
     if at.install is not None:

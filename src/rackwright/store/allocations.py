@@ -78,6 +78,7 @@ ALLOCATIONS = Listing(
     },
     default="address",
     id="a.id",
+    seen="n.deployment_id = ANY (:sees)",
 )
 
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from rackwright.domain.catalogue import Flag, Json, JsonObject
 from rackwright.domain.errors import NotFound
-from rackwright.store.listing import Column, Filter, Listing, key_id
+from rackwright.store.listing import EVERYBODY, Column, Filter, Listing, key_id
 from rackwright.store.session import Session
 
 R = TypeVar("R")
@@ -14,6 +14,10 @@ R = TypeVar("R")
 
 async def _select(session: Session, record: type[R], select: str, where: str, values: dict[str, Any]) -> list[R]:
     return [record(**row._mapping) for row in await session.rows(f"{select} {where}", **values)]
+
+
+def _named(listing: Listing, session: Session) -> str:
+    return f"WHERE ({listing.columns['name'].sql} = :name OR {listing.id} = :id) AND {session.within(listing.seen)}"
 
 
 def _only(kind: str, name_or_id: str, found: list[R]) -> R:
@@ -56,6 +60,7 @@ BARCLAMPS = Listing(
     },
     default="name",
     id="b.id",
+    seen=EVERYBODY,
 )
 
 
@@ -64,9 +69,7 @@ async def select_barclamps(session: Session, where: str, **values: object) -> li
 
 
 async def view_barclamp(session: Session, name_or_id: str) -> BarclampRecord:
-    found = await select_barclamps(
-        session, "WHERE b.name = :name OR b.id = :id", name=name_or_id, id=key_id(name_or_id)
-    )
+    found = await select_barclamps(session, _named(BARCLAMPS, session), name=name_or_id, id=key_id(name_or_id))
     return _only("barclamp", name_or_id, found)
 
 
@@ -100,6 +103,7 @@ JIGS = Listing(
     },
     default="name",
     id="j.id",
+    seen=EVERYBODY,
 )
 
 
@@ -108,7 +112,7 @@ async def select_jigs(session: Session, where: str, **values: object) -> list[Ji
 
 
 async def view_jig(session: Session, name_or_id: str) -> JigRecord:
-    found = await select_jigs(session, "WHERE j.name = :name OR j.id = :id", name=name_or_id, id=key_id(name_or_id))
+    found = await select_jigs(session, _named(JIGS, session), name=name_or_id, id=key_id(name_or_id))
     return _only("jig", name_or_id, found)
 
 
@@ -138,6 +142,7 @@ HAMMERS = Listing(
     },
     default="name",
     id="h.id",
+    seen=EVERYBODY,
 )
 
 
@@ -146,7 +151,7 @@ async def select_hammers(session: Session, where: str, **values: object) -> list
 
 
 async def view_hammer(session: Session, name_or_id: str) -> HammerRecord:
-    found = await select_hammers(session, "WHERE h.name = :name OR h.id = :id", name=name_or_id, id=key_id(name_or_id))
+    found = await select_hammers(session, _named(HAMMERS, session), name=name_or_id, id=key_id(name_or_id))
     return _only("hammer", name_or_id, found)
 
 
@@ -193,6 +198,7 @@ ROLES = Listing(
     },
     default="name",
     id="r.id",
+    seen=EVERYBODY,
 )
 
 
@@ -201,7 +207,7 @@ async def select_roles(session: Session, where: str, **values: object) -> list[R
 
 
 async def view_role(session: Session, name_or_id: str) -> RoleRecord:
-    found = await select_roles(session, "WHERE r.name = :name OR r.id = :id", name=name_or_id, id=key_id(name_or_id))
+    found = await select_roles(session, _named(ROLES, session), name=name_or_id, id=key_id(name_or_id))
     return _only("role", name_or_id, found)
 
 
@@ -241,6 +247,7 @@ ATTRIBS = Listing(
     },
     default="name",
     id="a.id",
+    seen=EVERYBODY,
 )
 
 
@@ -249,5 +256,5 @@ async def select_attribs(session: Session, where: str, **values: object) -> list
 
 
 async def view_attrib(session: Session, name_or_id: str) -> AttribRecord:
-    found = await select_attribs(session, "WHERE a.name = :name OR a.id = :id", name=name_or_id, id=key_id(name_or_id))
+    found = await select_attribs(session, _named(ATTRIBS, session), name=name_or_id, id=key_id(name_or_id))
     return _only("attrib", name_or_id, found)

@@ -52,6 +52,7 @@ DEPLOYMENT_ROLES = Listing(
     },
     default="id",
     id="dr.id",
+    seen="dr.deployment_id = ANY (:sees)",
 )
 
 
@@ -60,7 +61,9 @@ async def select_deployment_roles(session: Session, where: str, **values: object
 
 
 async def get_deployment_role(session: Session, id: int) -> DeploymentRoleRecord:
-    found = await select_deployment_roles(session, "WHERE dr.id = :id", id=id)
+    found = await select_deployment_roles(
+        session, f"WHERE dr.id = :id AND {session.within(DEPLOYMENT_ROLES.seen)}", id=id
+    )
     if not found:
         raise NotFound("deployment role", id)
     return found[0]

@@ -69,12 +69,16 @@ DEPLOYMENTS = Listing(
     },
     default="name",
     id="d.id",
+    seen="d.id = ANY (:sees)",
 )
 
 
 async def get_deployment(session: Session, name_or_id: str | int) -> DeploymentRecord:
     found = await select_deployments(
-        session, "WHERE d.name = :key OR d.id = :id", key=str(name_or_id), id=key_id(name_or_id)
+        session,
+        f"WHERE (d.name = :key OR d.id = :id) AND {session.within(DEPLOYMENTS.seen)}",
+        key=str(name_or_id),
+        id=key_id(name_or_id),
     )
     if not found:
         raise NotFound("deployment", name_or_id)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from rackwright.domain.states import NodeRoleState
+from rackwright.store.noderole_views import NODE_ROLES, seen_end
 from rackwright.store.session import Session
 
 
@@ -26,8 +27,12 @@ class GraphView:
 
 
 _CHOSEN = """
-SELECT id FROM node_roles WHERE CAST(:deployment AS bigint) IS NULL OR deployment_id = :deployment
-ORDER BY cohort, id LIMIT :limit
+SELECT nr.id FROM node_roles nr WHERE (CAST(:deployment AS bigint) IS NULL OR nr.deployment_id = :deployment) AND {seen}
+ORDER BY nr.cohort, nr.id LIMIT :limit
+"""
+
+_EDGES = """
+SELECT parent_id, child_id FROM node_role_edges WHERE child_id = ANY (:ids) AND {seen} ORDER BY 2, 1
 """
 
 _VERTICES = """
@@ -39,11 +44,10 @@ JOIN deployments d ON d.id = nr.deployment_id WHERE nr.id = ANY (:ids) ORDER BY 
 
 async def graph_view(session: Session, deployment_id: int | None, limit: int) -> GraphView:
     """What stands in a deployment, and what of others it stands on directly."""
-    rows = await session.rows(_CHOSEN, deployment=deployment_id, limit=limit + 1)
+    seen = session.within(NODE_ROLES.seen)
+    rows = await session.rows(_CHOSEN.format(seen=seen), deployment=deployment_id, limit=limit + 1)
     chosen = [row.id for row in rows[:limit]]
-    edges = await session.rows(
-        "SELECT parent_id, child_id FROM node_role_edges WHERE child_id = ANY (:ids) ORDER BY 2, 1", ids=chosen
-    )
+    edges = await session.rows(_EDGES.format(seen=session.within(seen_end("parent_id"))), ids=chosen)
     shown = {*chosen, *(row.parent_id for row in edges)}
     found = await session.rows(_VERTICES, ids=sorted(shown))
     return GraphView(

@@ -6,7 +6,7 @@ from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.names import check_name
 from rackwright.store.events import emit
 from rackwright.store.listing import Column, Filter, Listing, key_id
-from rackwright.store.nodes import NodeRecord
+from rackwright.store.nodes import NODES, NodeRecord
 from rackwright.store.session import Session
 
 
@@ -23,11 +23,12 @@ class GroupRecord:
         return f"{self.category}:{self.name}"
 
 
+# A group lies in no deployment: its nodes do, and whoever may see some of those sees the group with just these.
 _SELECT = """
-SELECT g.id, g.category, g.name, g.description,
-       ARRAY(SELECT n.name FROM node_groups ng JOIN nodes n ON n.id = ng.node_id
-             WHERE ng.group_id = g.id ORDER BY 1) AS nodes
-FROM groups g
+SELECT g.id, g.category, g.name, g.description, m.nodes
+FROM groups g CROSS JOIN LATERAL (
+    SELECT ARRAY(SELECT n.name FROM node_groups ng JOIN nodes n ON n.id = ng.node_id
+                 WHERE ng.group_id = g.id AND {seen} ORDER BY 1) AS nodes) m
 """
 
 GROUPS = Listing(
@@ -36,26 +37,24 @@ GROUPS = Listing(
         "id": Column("g.id", Filter.NUMBER, sort="bigint"),
         "category": Column("g.category", sort="text"),
         "name": Column("g.name", sort="text"),
-        "node": Column(
-            "ARRAY(SELECT n.name FROM node_groups ng JOIN nodes n ON n.id = ng.node_id WHERE ng.group_id = g.id)",
-            Filter.WORDS,
-            says="Nodes that are in it",
-        ),
+        "node": Column("m.nodes", Filter.WORDS, says="Nodes that are in it"),
     },
     default="category",
     id="g.id",
+    seen="m.nodes <> '{}'",
 )
 
 
 async def select_groups(session: Session, where: str, **values: object) -> list[GroupRecord]:
-    return [GroupRecord(**row._mapping) for row in await session.rows(f"{_SELECT} {where}", **values)]
+    select = _SELECT.format(seen=session.within(NODES.seen))
+    return [GroupRecord(**row._mapping) for row in await session.rows(f"{select} {where}", **values)]
 
 
 async def get_group(session: Session, key: str | int) -> GroupRecord:
     category, _, name = str(key).partition(":")
     found = await select_groups(
         session,
-        "WHERE (g.category = :category AND g.name = :name) OR g.id = :id",
+        f"WHERE (g.category = :category AND g.name = :name OR g.id = :id) AND {session.within(GROUPS.seen)}",
         category=category,
         name=name,
         id=key_id(key),

@@ -195,6 +195,7 @@ HOOK_CALLS = Listing(
     },
     default="-id",
     id="id",
+    seen="node_id IN (SELECT n.id FROM nodes n WHERE n.deployment_id = ANY (:sees))",
 )
 
 FAILED = "error <> ''"

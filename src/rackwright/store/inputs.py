@@ -6,7 +6,7 @@ from rackwright.domain.attributes import read
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.states import PROPOSED
 from rackwright.store.attrib_values import AttribValue, node_attribs, noderole_attribs, value_of
-from rackwright.store.noderole_views import NodeRoleView, select_views
+from rackwright.store.noderole_views import NODE_ROLES, NodeRoleView, select_views
 from rackwright.store.nodes import get_node
 from rackwright.store.session import Session
 from rackwright.store.staging import stage_noderoles
@@ -52,12 +52,13 @@ async def inputs_of(session: Session, noderole: NodeRoleView) -> list[Input]:
 
 
 async def _suppliers(session: Session, id: int) -> dict[str, NodeRoleView]:
-    """By the attrib, the parent that it is taken from."""
+    """By the attrib, the parent that it is taken from; one that may not be seen is nobody."""
     links = await session.rows(
         "SELECT a.name, l.parent_id FROM node_role_links l JOIN attribs a ON a.id = l.attrib_id WHERE l.child_id = :id",
         id=id,
     )
-    views = await select_views(session, "WHERE nr.id = ANY (:ids)", ids=[row.parent_id for row in links])
+    seen = session.within(NODE_ROLES.seen)
+    views = await select_views(session, f"WHERE nr.id = ANY (:ids) AND {seen}", ids=[row.parent_id for row in links])
     parents = {view.id: view for view in views}
     return {row.name: parents[row.parent_id] for row in links if row.parent_id in parents}
 

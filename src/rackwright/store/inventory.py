@@ -4,17 +4,20 @@ import re
 
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.states import PROPOSED, NodeRoleState, worst
+from rackwright.store.noderole_views import NODE_ROLES
+from rackwright.store.nodes import NODES
 from rackwright.store.session import Session
 
+# Roles that a node has in a deployment which may not be seen are not told of it.
 _HOSTS = """
 SELECT n.id, n.name, n.alive, n.available, n.bootenv, d.name AS deployment,
        coalesce(n.hint ->> 'address', n.discovery ->> 'address') AS address,
        ARRAY(SELECT r.name FROM node_roles nr JOIN roles r ON r.id = nr.role_id
-             WHERE nr.node_id = n.id AND nr.state <> :proposed ORDER BY 1) AS roles,
+             WHERE nr.node_id = n.id AND nr.state <> :proposed AND {seen_role} ORDER BY 1) AS roles,
        ARRAY(SELECT DISTINCT state FROM node_roles nr WHERE nr.node_id = n.id) AS states,
        ARRAY(SELECT g.category || '_' || g.name FROM node_groups ng JOIN groups g ON g.id = ng.group_id
              WHERE ng.node_id = n.id ORDER BY 1) AS groups
-FROM nodes n JOIN deployments d ON d.id = n.deployment_id WHERE NOT n.system ORDER BY n.name
+FROM nodes n JOIN deployments d ON d.id = n.deployment_id WHERE NOT n.system AND {seen_node} ORDER BY n.name
 """
 
 
@@ -22,7 +25,8 @@ async def inventory(session: Session) -> JsonObject:
     """Ansible's own shape: a map of groups, and all variables of hosts under `_meta`."""
     hostvars: JsonObject = {}
     members: dict[str, list[str]] = {}
-    for row in await session.rows(_HOSTS, proposed=int(PROPOSED)):
+    hosts_of = _HOSTS.format(seen_role=session.within(NODE_ROLES.seen), seen_node=session.within(NODES.seen))
+    for row in await session.rows(hosts_of, proposed=int(PROPOSED)):
         state = worst(NodeRoleState(state) for state in row.states).label
         hostvars[row.name] = {
             **({"ansible_host": row.address} if row.address else {}),
@@ -51,7 +55,8 @@ async def inventory(session: Session) -> JsonObject:
 async def _tree(session: Session) -> dict[str, list[str]]:
     """A deployment's group has those of the deployments below it."""
     rows = await session.rows(
-        "SELECT p.name AS parent, d.name FROM deployments d JOIN deployments p ON p.id = d.parent_id ORDER BY 2"
+        "SELECT p.name AS parent, d.name FROM deployments d JOIN deployments p ON p.id = d.parent_id"
+        f" WHERE {session.within('d.id = ANY (:sees) AND p.id = ANY (:sees)')} ORDER BY 2"
     )
     children: dict[str, list[str]] = {}
     for row in rows:

@@ -17,6 +17,11 @@ from rackwright.domain.errors import Invalid
 MOST = 1000
 """Objects of one page at most."""
 
+EVERYBODY = "true"
+"""What lies in no deployment and is shown to whoever may see anything: the vocabulary of the others."""
+NOBODY = "false"
+"""What is not shown to somebody who may see only a part of the deployments."""
+
 
 class Filter(Enum):
     """How a column can be asked for."""
@@ -57,6 +62,8 @@ class Listing:
     """How it is sorted if nobody says; `-` in front: the last first."""
     id: str
     """The SQL of its id, which settles equals."""
+    seen: str = NOBODY
+    """The SQL that says of a row whether it lies in the deployments `:sees`; for `Session.within`."""
 
     @property
     def sorts(self) -> tuple[str, ...]:

@@ -69,11 +69,18 @@ NETWORKS = Listing(
     },
     default="name",
     id="n.id",
+    seen="EXISTS (SELECT FROM allocations a JOIN nodes m ON m.id = a.node_id"
+    " WHERE a.network_id = n.id AND m.deployment_id = ANY (:sees))",
 )
 
 
 async def find_network(session: Session, name_or_id: str) -> NetworkRecord:
-    found = await select_networks(session, "WHERE n.name = :name OR n.id = :id", name=name_or_id, id=key_id(name_or_id))
+    found = await select_networks(
+        session,
+        f"WHERE (n.name = :name OR n.id = :id) AND {session.within(NETWORKS.seen)}",
+        name=name_or_id,
+        id=key_id(name_or_id),
+    )
     if not found:
         raise NotFound("network", name_or_id)
     return found[0]

@@ -62,7 +62,13 @@ NODE_ROLES = Listing(
     },
     default="id",
     id="nr.id",
+    seen="nr.deployment_id = ANY (:sees)",
 )
+
+
+def seen_end(end: str) -> str:
+    """Of an edge: whether the noderole at this end may be seen. For `Session.within`."""
+    return f"EXISTS (SELECT FROM node_roles e WHERE e.id = {end} AND e.deployment_id = ANY (:sees))"
 
 
 async def select_views(session: Session, where: str, **values: object) -> list[NodeRoleView]:
@@ -71,7 +77,7 @@ async def select_views(session: Session, where: str, **values: object) -> list[N
 
 
 async def view_noderole(session: Session, id: int) -> NodeRoleView:
-    found = await select_views(session, "WHERE nr.id = :id", id=id)
+    found = await select_views(session, f"WHERE nr.id = :id AND {session.within(NODE_ROLES.seen)}", id=id)
     if not found:
         raise NotFound("noderole", id)
     return found[0]
@@ -89,10 +95,12 @@ class Around:
 
 async def around(session: Session, id: int) -> Around:
     row = await session.row(
-        """
+        f"""
         SELECT wall, sysdata,
-               ARRAY(SELECT parent_id FROM node_role_edges WHERE child_id = nr.id ORDER BY 1) AS parents,
-               ARRAY(SELECT child_id FROM node_role_edges WHERE parent_id = nr.id ORDER BY 1) AS children
+               ARRAY(SELECT parent_id FROM node_role_edges
+                     WHERE child_id = nr.id AND {session.within(seen_end("parent_id"))} ORDER BY 1) AS parents,
+               ARRAY(SELECT child_id FROM node_role_edges
+                     WHERE parent_id = nr.id AND {session.within(seen_end("child_id"))} ORDER BY 1) AS children
         FROM node_roles nr WHERE id = :id
         """,
         id=id,

@@ -199,5 +199,6 @@ async def erase_doomed(session: Session, ids: Collection[int]) -> None:
 
 
 async def counts_by_state(session: Session) -> dict[NodeRoleState, int]:
-    found = await session.rows("SELECT state, count(*) AS n FROM node_roles GROUP BY state")
+    seen = session.within("deployment_id = ANY (:sees)")
+    found = await session.rows(f"SELECT state, count(*) AS n FROM node_roles WHERE {seen} GROUP BY state")
     return {NodeRoleState(row.state): row.n for row in found}

@@ -116,6 +116,7 @@ NODES = Listing(
     },
     default="name",
     id="n.id",
+    seen="n.deployment_id = ANY (:sees)",
 )
 
 
@@ -137,7 +138,10 @@ async def select_nodes(session: Session, where: str, **values: object) -> list[N
 
 async def get_node(session: Session, name_or_id: str | int) -> NodeRecord:
     found = await select_nodes(
-        session, "WHERE n.name = :name OR n.id = :id", name=str(name_or_id).lower(), id=key_id(name_or_id)
+        session,
+        f"WHERE (n.name = :name OR n.id = :id) AND {session.within(NODES.seen)}",
+        name=str(name_or_id).lower(),
+        id=key_id(name_or_id),
     )
     if not found:
         raise NotFound("node", name_or_id)

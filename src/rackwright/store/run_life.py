@@ -72,6 +72,7 @@ RUNS = Listing(
     },
     default="-id",
     id="run.id",
+    seen="nr.deployment_id = ANY (:sees)",
 )
 
 
@@ -80,10 +81,21 @@ async def select_runs(session: Session, where: str, **values: object) -> list[Ru
 
 
 async def get_run(session: Session, id: int) -> RunRecord:
-    found = await select_runs(session, "WHERE run.id = :id", id=id)
+    found = await select_runs(session, f"WHERE run.id = :id AND {session.within(RUNS.seen)}", id=id)
     if not found:
         raise NotFound("run", id)
     return found[0]
+
+
+async def open_runs(session: Session) -> dict[str, int]:
+    """How many that are not over are in which state."""
+    seen = session.within("node_role_id IN (SELECT nr.id FROM node_roles nr WHERE nr.deployment_id = ANY (:sees))")
+    # In two: each has an index of its own.
+    rows = await session.rows(
+        f"SELECT state, count(*) AS n FROM runs WHERE state = 'queued' AND {seen} GROUP BY state"
+        f" UNION ALL SELECT state, count(*) FROM runs WHERE state IN ('accepted', 'running') AND {seen} GROUP BY state"
+    )
+    return {row.state: row.n for row in rows}
 
 
 # --- leases

@@ -16,7 +16,7 @@ import psycopg
 from psycopg import AsyncConnection as PsycopgConnection
 from psycopg import sql
 from psycopg.errors import DeadlockDetected, SerializationFailure
-from sqlalchemy import Row, TextClause, text
+from sqlalchemy import CursorResult, Row, TextClause, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -93,6 +93,10 @@ class Session:
         """(noderole, state) of every change of state in this transaction, in order."""
         self.authorized = False
         """Whether somebody asked if the caller may do this where it is done; see `api/context.py`."""
+        self.sees: list[int] | None = None
+        """The deployments whose things whoever this reads for may see; None: all, and what belongs to none."""
+        self.limited = False
+        """Whether somebody kept what was read to that; see `api/context.py`."""
         self.changes_people = False
         """Whether somebody may do more or less after this than before."""
         self.verdicts: Verdicts | None = None
@@ -115,11 +119,21 @@ class Session:
         moved, self.moved = self.moved, []
         await queue_moves(self, moved)
 
+    def within(self, seen: str) -> str:
+        """The condition that keeps a query to what may be seen. `seen` says it of a row, by the deployments `:sees`."""
+        self.limited = True
+        return "true" if self.sees is None else seen
+
     async def rows(self, query: str, **values: object) -> Sequence[Row[Any]]:
-        return (await self.connection.execute(_statement(query), values)).all()
+        return (await self._execute(query, values)).all()
 
     async def row(self, query: str, **values: object) -> Row[Any] | None:
-        return (await self.connection.execute(_statement(query), values)).first()
+        return (await self._execute(query, values)).first()
+
+    async def _execute(self, query: str, values: dict[str, object]) -> CursorResult[Any]:
+        if self.sees is not None:
+            values["sees"] = self.sees
+        return await self.connection.execute(_statement(query), values)
 
     async def value(self, query: str, **values: object) -> Any:
         found = await self.row(query, **values)
@@ -127,7 +141,7 @@ class Session:
 
     async def run(self, query: str, **values: object) -> int:
         """Execute, and say how many rows it touched."""
-        return (await self.connection.execute(_statement(query), values)).rowcount
+        return (await self._execute(query, values)).rowcount
 
     @asynccontextmanager
     async def pipe(self) -> AsyncIterator["Pipe"]:

@@ -52,6 +52,7 @@ SNAPSHOTS = Listing(
     },
     default="-id",
     id="s.id",
+    seen="s.deployment_id = ANY (:sees)",
 )
 
 
@@ -60,7 +61,7 @@ async def select_snapshots(session: Session, where: str, **values: object) -> li
 
 
 async def get_snapshot(session: Session, id: int) -> SnapshotRecord:
-    found = await select_snapshots(session, "WHERE s.id = :id", id=id)
+    found = await select_snapshots(session, f"WHERE s.id = :id AND {session.within(SNAPSHOTS.seen)}", id=id)
     if not found:
         raise NotFound("snapshot", id)
     return found[0]
@@ -69,6 +70,17 @@ async def get_snapshot(session: Session, id: int) -> SnapshotRecord:
 async def list_snapshots(session: Session, deployment_id: int) -> list[SnapshotRecord]:
     """The time line, newest first."""
     return await select_snapshots(session, "WHERE s.deployment_id = :id ORDER BY s.id DESC", id=deployment_id)
+
+
+async def proposed_from(session: Session, deployment: DeploymentRecord) -> list[int]:
+    """The other deployments whose nodes are bound in the open proposal. Committing it moves those here."""
+    rows = await session.rows(
+        "SELECT DISTINCT n.deployment_id FROM snapshot_bindings b JOIN nodes n ON n.id = b.node_id"
+        " WHERE b.snapshot_id = :proposed AND n.deployment_id <> :here",
+        proposed=deployment.proposed_id,
+        here=deployment.id,
+    )
+    return [row.deployment_id for row in rows]
 
 
 async def propose(session: Session, deployment: DeploymentRecord) -> int:

@@ -3,7 +3,7 @@
 from rackwright.domain.errors import NotFound
 from rackwright.domain.install import Stage
 from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState
-from rackwright.domain.why import OpenInstall, Reason, Situation, reason
+from rackwright.domain.why import OpenInstall, Parent, Reason, Situation, reason
 from rackwright.store.boot import lagging_providers
 from rackwright.store.session import Session
 
@@ -22,18 +22,19 @@ LEFT JOIN slots s ON s.slot = CASE WHEN n.system THEN -nr.id ELSE n.id END
 LEFT JOIN runs slot_run ON slot_run.slot = s.slot AND slot_run.state IN ('accepted', 'running')
 LEFT JOIN node_roles held ON held.id = slot_run.node_role_id LEFT JOIN roles holder ON holder.id = held.role_id
 LEFT JOIN node_roles ahead ON ahead.id = s.candidate_id LEFT JOIN roles first ON first.id = ahead.role_id
-WHERE nr.id = :id
+WHERE nr.id = :id AND {seen}
 """
 
 _PARENTS = """
-SELECT p.id, r.name || ' on ' || n.name AS title, p.state
+SELECT p.id, r.name || ' on ' || n.name AS title, p.state, {seen} AS seen
 FROM node_role_edges e JOIN node_roles p ON p.id = e.parent_id JOIN roles r ON r.id = p.role_id
 JOIN nodes n ON n.id = p.node_id WHERE e.child_id = :id AND p.state <> :active ORDER BY p.cohort, p.id
 """
 
 
 async def why(session: Session, node_role_id: int, cap: int | None = None) -> list[Reason]:
-    """The chain of reasons, from the noderole asked about to the one a person can do something about."""
+    """The chain of reasons, from the noderole asked about to the one a person can do something about; it ends where it
+    leaves what may be seen."""
     chain: list[Reason] = []
     seen: set[int] = set()
     at: int | None = node_role_id
@@ -46,10 +47,11 @@ async def why(session: Session, node_role_id: int, cap: int | None = None) -> li
 
 async def waiting(session: Session, deployment_id: int | None, node_id: int | None, limit: int) -> list[int]:
     """The first noderoles that are committed and not ACTIVE: there, or anywhere."""
+    seen = session.within("deployment_id = ANY (:sees)")
     rows = await session.rows(
         "SELECT id FROM node_roles WHERE state <> :active AND state <> :proposed"
         " AND (CAST(:deployment AS bigint) IS NULL OR deployment_id = :deployment)"
-        " AND (CAST(:node AS bigint) IS NULL OR node_id = :node) ORDER BY cohort, id LIMIT :limit",
+        f" AND (CAST(:node AS bigint) IS NULL OR node_id = :node) AND {seen} ORDER BY cohort, id LIMIT :limit",
         active=int(ACTIVE),
         proposed=int(PROPOSED),
         deployment=deployment_id,
@@ -60,10 +62,11 @@ async def waiting(session: Session, deployment_id: int | None, node_id: int | No
 
 
 async def _situation(session: Session, id: int, cap: int | None) -> Situation:
-    row = await session.row(_SITUATION, id=id)
+    row = await session.row(_SITUATION.format(seen=session.within("nr.deployment_id = ANY (:sees)")), id=id)
     if row is None:
         raise NotFound("noderole", id)
-    parents = await session.rows(_PARENTS, id=id, active=int(ACTIVE))
+    seen = session.within("p.deployment_id = ANY (:sees)")
+    parents = await session.rows(_PARENTS.format(seen=seen), id=id, active=int(ACTIVE))
     running: int = await session.value(
         "SELECT count(*) FROM runs WHERE state IN ('accepted', 'running') AND state = 'running'"
     )
@@ -86,7 +89,9 @@ async def _situation(session: Session, id: int, cap: int | None) -> Situation:
         ahead=row.first_role if row.candidate_id not in (None, id) else "",
         cap_full=cap is not None and running >= cap,
         install=await _install(session, row.run_id),
-        parents=tuple((parent.id, parent.title, NodeRoleState(parent.state)) for parent in parents),
+        parents=tuple(
+            Parent(parent.id, parent.title if parent.seen else None, NodeRoleState(parent.state)) for parent in parents
+        ),
     )
 
 

@@ -1,5 +1,6 @@
 """Every route of the application, found by walking it: who gets in and who does not. A new one is in here by itself."""
 
+import asyncio
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from tests.support.api import Site, ok
 from rackwright.api.app import create_app
 from rackwright.domain.people import UserRole
 from rackwright.store.machines import token_hash
+from rackwright.store.session import Session
 
 PUBLIC = {
     "GET /healthz",
@@ -83,6 +85,7 @@ def walk(app: FastAPI) -> Iterator[tuple[str, str]]:
 ROUTES = sorted(set(walk(create_app(None))))
 GUARDED = [(method, path) for method, path in ROUTES if f"{method} {path}" not in PUBLIC]
 PEOPLES = [(method, path) for method, path in GUARDED if f"{method} {path}" not in MACHINES]
+READS = [(method, path) for method, path in PEOPLES if method == "GET"]
 CHANGES = [(method, path) for method, path in PEOPLES if method not in ("GET", "HEAD")]
 WRITES = [(method, path) for method, path in CHANGES if f"{method} {path}" not in PERSONAL]
 
@@ -127,8 +130,7 @@ async def test_a_viewer_may_read_everything_and_change_nothing(site: Site) -> No
     viewer = await site.token_of(UserRole.VIEWER)
     changed = {route: status for route, status in (await _statuses(site, WRITES, viewer)).items() if status != 403}
     assert changed == {}
-    reads = [(method, path) for method, path in PEOPLES if method == "GET" and not path.endswith("/tail")]
-    refused = {route for route, status in (await _statuses(site, reads, viewer)).items() if status in (401, 403)}
+    refused = {route for route, status in (await _statuses(site, READS, viewer)).items() if status in (401, 403)}
     assert refused <= FOR_ADMINISTRATORS
 
 
@@ -197,11 +199,14 @@ BODIES: dict[str, dict[str, object]] = {
 class Things:
     """What is there to be changed, in deployment web."""
 
-    noderole: int
-    deployment_role: int
+    node_roles: int
+    deployment_roles: int
+    snapshots: int
+    runs: int
+    hook_calls: int
 
     def address(self, path: str) -> str:
-        id = self.deployment_role if "/deployment_roles/" in path else self.noderole
+        id = getattr(self, path.removeprefix("/api/v2/").partition("/")[0], 1)
         known = {"node": NODE, "deployment": "web", "group": "rack:r1", "jig": "noop", "user": "admin", "id": str(id)}
         known |= {"attrib": "test-node-hinted" if "/nodes/" in path else "test-parent-default", "address": "192.0.2.7"}
         known |= {"network": "one", "range": "r"}
@@ -214,12 +219,43 @@ async def _things(site: Site) -> Things:
             ok(await admin.post("/deployments", json={"name": name}), 201)
         ok(await admin.post("/nodes", json={"name": NODE, "alive": True, "deployment": "web"}), 201)
         ok(await admin.post("/groups", json={"category": "rack", "name": "r1"}), 201)
+        ok(await admin.put(f"/groups/rack:r1/nodes/{NODE}"))
         ok(await admin.post("/networks", json={"name": "one", "v4_subnet": "192.0.2.0/24"}), 201)
+        ok(await admin.post("/networks/one/allocations", json={"node": NODE, "address": "192.0.2.8"}), 201)
         binding = {"node": NODE, "role": "test-child", "deployment": "web"}
         created = ok(await admin.post("/node_roles", json=binding), 201)["created"]
         [bound] = [one["id"] for one in created if one["role"] == "test-parent"]
+        ok(await admin.post("/deployments/web/commit", json={}))
         [first, *_] = ok(await admin.get("/deployment_roles?deployment=web"))["items"]
-    return Things(bound, first["id"])
+        [snapshot] = ok(await admin.get("/snapshots?deployment=web"))["items"]
+        run = await _run_of(site, bound)
+        ok(await admin.post("/deployments/web/propose"))
+    return Things(bound, first["id"], snapshot["id"], run, await _failed_hook(site))
+
+
+async def _run_of(site: Site, noderole: int) -> int:
+    """It runs, and does not end by itself."""
+    async with asyncio.timeout(60):
+        while True:
+            await site.server.hooks.deliver_all()
+            runs = await site.rack.claim()
+            await site.rack.finish(*(run for run in runs if run.node_role_id != noderole))
+            for run in runs:
+                if run.node_role_id == noderole:
+                    return run.id
+
+
+async def _failed_hook(site: Site) -> int:
+    async def work(session: Session) -> int:
+        id: int = await session.value(
+            "INSERT INTO hook_calls (kind, handler, hook, subject, subject_id, node_id, state, error)"
+            " SELECT 'role', 'test-parent', 'on_node_update', 'node', id, id, 'failed', 'no' FROM nodes"
+            " WHERE name = :name RETURNING id",
+            name=NODE,
+        )
+        return id
+
+    return await site.rack.do(work)
 
 
 async def _as_operator_of(site: Site, deployment: str, things: Things) -> dict[str, int]:
@@ -230,7 +266,7 @@ async def _as_operator_of(site: Site, deployment: str, things: Things) -> dict[s
     async with site.client(token) as client:
         for method, path in WRITES:
             route = f"{method} {path}"
-            if route in FOR_ADMINISTRATORS or (deployment == "web" and method == "DELETE"):
+            if deployment == "web" and method == "DELETE":
                 continue  # what is deleted could not be asked for again
             body = BODIES.get(route.replace("/api/v2", ""), None if method == "DELETE" else {})
             found[route] = (await client.request(method, things.address(path), json=body)).status_code
@@ -242,17 +278,10 @@ async def test_the_operator_of_another_subtree_is_refused(site: Site) -> None:
     await site.token_of(UserRole.VIEWER, "mail-op")
     before = await site.rack.everything()
     found = await _as_operator_of(site, "mail", things)
-    assert len(found) > 40
-    let_by = {route: status for route, status in found.items() if status not in (403, 404, 422)}
-    assert let_by == {}
-    missed = {route for route, status in found.items() if status != 403}
-    assert missed <= NOT_THERE, "asked for what is there, with what is right"
+    assert found.keys() == {f"{method} {path}" for method, path in WRITES}
+    assert {route: status for route, status in found.items() if status != 403} == {}
     unchanged = {table: rows for table, rows in (await site.rack.everything()).items() if table != "events"}
     assert unchanged == {table: rows for table, rows in before.items() if table != "events"}
-
-
-NOT_THERE = {"POST /api/v2/runs/{id}/cancel"}
-"""What has no object in this test, so that there is nothing to be refused."""
 
 
 async def test_the_operator_of_the_subtree_itself_is_not_refused_there(site: Site) -> None:
@@ -260,8 +289,9 @@ async def test_the_operator_of_the_subtree_itself_is_not_refused_there(site: Sit
     await site.token_of(UserRole.VIEWER, "web-op")
     found = await _as_operator_of(site, "web", things)
     refused = {route for route, status in found.items() if status in (401, 403)}
-    assert refused == FOR_THE_WHOLE
-    assert "POST /api/v2/node_roles" not in refused
+    assert refused == FOR_THE_WHOLE | (FOR_ADMINISTRATORS & found.keys())
+    assert found["POST /api/v2/runs/{id}/cancel"] == 200
+    assert found["POST /api/v2/hook_calls/{id}/retry"] == 204
 
 
 FOR_THE_WHOLE = {
@@ -270,7 +300,6 @@ FOR_THE_WHOLE = {
     "PATCH /api/v2/networks/{network}/ranges/{range}",
     "POST /api/v2/anneal/step",
     "POST /api/v2/groups",
-    "POST /api/v2/hook_calls/{id}/retry",
     "POST /api/v2/jigs/{jig}/activate",
     "POST /api/v2/jigs/{jig}/deactivate",
     "POST /api/v2/networks",
@@ -280,3 +309,59 @@ FOR_THE_WHOLE = {
     "PUT /api/v2/users/{user}/grants/{deployment}",
 }
 """What concerns every deployment: an operator of one alone may not."""
+
+
+# --- who may read in one subtree alone
+
+PLACED = re.compile(r"\{(node|deployment|id|group|network)\}")
+"""What lies in a deployment, or has something in it that does."""
+
+ABOUT_THE_API = {"GET /api/v2/openapi.json", "GET /api/v2/docs"}
+"""Their examples have names like those of this test."""
+
+MARKS = ('"web"', NODE, '"r1"', "192.0.2.")
+"""What says in an answer that it tells of deployment web."""
+
+
+async def _as_reader_of(
+    site: Site, deployment: str, things: Things, routes: list[tuple[str, str]]
+) -> dict[str, tuple[int, str]]:
+    """Status and text of each, for somebody who may see nothing but that deployment."""
+    await site.token_of(UserRole.NONE, f"{deployment}-reader")
+    async with site.client() as admin:
+        ok(await admin.put(f"/users/{deployment}-reader/grants/{deployment}", json={"role": "viewer"}))
+    found = {}
+    async with site.client(await site.token_named(f"{deployment}-reader")) as client:
+        for method, path in routes:
+            answer = await client.request(method, things.address(path))
+            found[f"{method} {path}"] = (answer.status_code, answer.text)
+    return found
+
+
+async def test_the_reader_of_another_subtree_is_shown_nothing_of_it(site: Site) -> None:
+    found = await _as_reader_of(site, "mail", await _things(site), READS)
+    refused = {route for route, (status, _) in found.items() if status == 403}
+    assert refused == (FOR_ADMINISTRATORS & found.keys()) | {"GET /metrics"}
+    placed = {route for route in found.keys() - refused if PLACED.search(route)}
+    assert len(placed) > 20
+    assert {route: found[route] for route in placed if found[route][0] != 404} == {}
+    rest = found.keys() - refused - placed - ABOUT_THE_API
+    assert len(rest) > 15
+    assert {route: status for route, (status, _) in found.items() if route in rest and status not in (200, 404)} == {}
+    told = {route: text for route, (status, text) in found.items() if route in rest and status == 200}
+    assert {route: text for route, text in told.items() if any(mark in text for mark in MARKS)} == {}
+
+
+async def test_the_reader_of_the_subtree_itself_is_shown_what_is_in_it(site: Site) -> None:
+    ending = [(method, path) for method, path in READS if not path.endswith("/tail")]  # it ends with the run
+    found = await _as_reader_of(site, "web", await _things(site), ending)
+    refused = {route for route, (status, _) in found.items() if status == 403}
+    assert refused == (FOR_ADMINISTRATORS & found.keys()) | {"GET /metrics"}
+    placed = {route: status for route, (status, _) in found.items() if route not in refused and PLACED.search(route)}
+    assert {route for route, status in placed.items() if status != 200} <= {
+        "GET /api/v2/nodes/{node}/power",  # the machine has no controller
+    }
+    for path in ("nodes", "node_roles", "deployments", "snapshots", "deployment_roles", "runs", "hook_calls", "groups"):
+        assert '"items":[]' not in found[f"GET /api/v2/{path}"][1], path
+    for path in ("networks", "graph", "inventory", "why", "events"):
+        assert any(mark in found[f"GET /api/v2/{path}"][1] for mark in MARKS), path

@@ -1,0 +1,201 @@
+"""Whoever may see a part of the deployments: lists, pages and looks at the graph show just that part. That no route
+shows more is in `test_every_route.py`."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.support.api import Api, Site, ok, refused
+
+from rackwright.api.context import Caller, Forbidden
+from rackwright.domain.people import Principal, UserRole
+from rackwright.store.listing import Listing
+from rackwright.store.noderole_views import NODE_ROLES
+from rackwright.store.nodes import NODES
+from rackwright.store.run_life import RUNS
+from rackwright.store.snapshots import SNAPSHOTS
+
+NODES_OF = {"web": "w1.rack.example", "shop": "s1.rack.example", "mail": "m1.rack.example"}
+MINE = {"web", "shop"}
+"""The subtree of web."""
+
+
+@pytest.fixture
+async def estate(site: Site, api: Api) -> Site:
+    """web with shop below it, and mail beside them, each with a node, committed work that has run, and a proposal."""
+    for name, parent in (("web", None), ("shop", "web"), ("mail", None)):
+        ok(await api.post("/deployments", json={"name": name, "parent": parent}), 201)
+        node = NODES_OF[name]
+        ok(await api.post("/nodes", json={"name": node, "deployment": name, "alive": True}), 201)
+        # Service roles and their parents, so that each deployment has more than one page of everything.
+        for role in ("test-implicit-child", "test-service-child", "test-cluster"):
+            ok(await api.post("/node_roles", json={"node": node, "role": role, "deployment": name}), 201)
+        ok(await api.post(f"/deployments/{name}/commit", json={}))
+        ok(await api.post(f"/deployments/{name}/propose"))
+    while ok(await api.post("/anneal/step"))["ran"]:
+        pass
+    return site
+
+
+@pytest.fixture
+async def reader(estate: Site) -> AsyncIterator[Api]:
+    """May see the subtree of web, and nothing else."""
+    async with estate.client(await _granted(estate, "reader", "viewer", "web")) as client:
+        yield client
+
+
+async def _granted(site: Site, name: str, role: str, deployment: str, everywhere: UserRole = UserRole.NONE) -> str:
+    await site.token_of(everywhere, name)
+    async with site.client() as admin:
+        ok(await admin.put(f"/users/{name}/grants/{deployment}", json={"role": role}))
+    return await site.token_named(name)
+
+
+async def _paged(client: Api, path: str, **query: str | int) -> list[dict[str, Any]]:
+    """All pages of a list."""
+    found, cursor = [], {}
+    while True:
+        page = ok(await client.get(path, params={**query, **cursor}))
+        found += page["items"]
+        if page["next"] is None:
+            return found
+        cursor = {"cursor": page["next"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "listing"), [("/nodes", NODES), ("/node_roles", NODE_ROLES), ("/snapshots", SNAPSHOTS), ("/runs", RUNS)]
+)
+async def test_the_pages_of_a_list_are_those_of_the_whole_without_the_rest(
+    api: Api, reader: Api, path: str, listing: Listing
+) -> None:
+    for sort in (way + name for name in listing.sorts for way in ("", "-")):
+        whole = await _paged(api, path, sort=sort, limit=1000)
+        mine = [one for one in whole if one["deployment"] in MINE]
+        assert 2 < len(mine) < len(whole)
+        assert await _paged(reader, path, sort=sort, limit=2) == mine, sort
+
+
+async def test_a_filter_finds_nothing_outside(reader: Api) -> None:
+    assert ok(await reader.get("/node_roles?deployment=mail"))["items"] == []
+    assert ok(await reader.get(f"/runs?node={NODES_OF['mail']}"))["items"] == []
+    assert [one["name"] for one in ok(await reader.get("/deployments?parent=web"))["items"]] == ["shop"]
+    refused(await reader.get("/events?node=m1.rack.example"), 404, "not-found")
+    refused(await reader.get("/why?deployment=mail"), 404, "not-found")
+
+
+async def test_a_token_for_a_subtree_shows_just_that_whoever_made_it(estate: Site, api: Api) -> None:
+    body = {"name": "narrow", "scope": "read", "deployment": "shop"}
+    async with estate.client(ok(await api.post("/tokens", json=body), 201)["token"]) as narrow:
+        assert [one["name"] for one in await _paged(narrow, "/deployments")] == ["shop"]
+        assert {one["deployment"] for one in await _paged(narrow, "/node_roles", limit=1)} == {"shop"}
+        refused(await narrow.get("/deployments/web"), 404, "not-found")
+        refused(await narrow.get("/deployments/web/tree"), 404, "not-found")
+        status = ok(await narrow.get("/anneal"))
+        assert sum(status["noderoles"].values()) == len(await _paged(narrow, "/node_roles"))
+
+
+async def test_the_tree_and_the_inventory_are_those_of_the_subtree(reader: Api) -> None:
+    tree = ok(await reader.get("/deployments/web/tree"))
+    assert (tree["name"], [one["name"] for one in tree["children"]]) == ("web", ["shop"])
+    found = ok(await reader.get("/inventory"))
+    assert found["_meta"]["hostvars"].keys() == {NODES_OF["web"], NODES_OF["shop"]}
+    assert "test-discovery" not in found["_meta"]["hostvars"][NODES_OF["web"]]["rackwright_roles"]  # it is in system
+    assert {name for name in found if name.startswith("deployment_")} == {"deployment_web", "deployment_shop"}
+
+
+async def _standing_on_web(api: Api) -> int:
+    """A noderole of shop that waits for one of web."""
+    for deployment, role in (("web", "test-parent"), ("shop", "test-child")):
+        binding = {"node": NODES_OF[deployment], "role": role, "deployment": deployment}
+        bound = ok(await api.post("/node_roles", json=binding), 201)["id"]
+        ok(await api.post(f"/deployments/{deployment}/commit", json={}))
+    return int(bound)
+
+
+async def test_edges_out_of_the_subtree_are_not_drawn(estate: Site, api: Api) -> None:
+    bound = await _standing_on_web(api)
+    async with estate.client(await _granted(estate, "shopper", "viewer", "shop")) as shopper:
+        mine = {one["id"] for one in await _paged(shopper, "/node_roles")}
+        for path in ("/graph", "/deployments/shop/graph"):
+            whole, seen = ok(await api.get(path)), ok(await shopper.get(path))
+            assert {one["id"] for one in seen["vertices"]} == mine
+            inner = [edge for edge in whole["edges"] if {edge["parent"], edge["child"]} <= mine]
+            assert (seen["edges"], seen["whole"]) == (inner, True)
+            assert [edge for edge in whole["edges"] if edge["child"] == bound]
+            assert not [edge for edge in inner if edge["child"] == bound]
+        assert ok(await shopper.get(f"/node_roles/{bound}"))["parents"] == []
+    assert len(ok(await api.get(f"/node_roles/{bound}"))["parents"]) == 1
+
+
+async def test_the_reason_for_waiting_ends_where_it_leaves_the_subtree(estate: Site, api: Api) -> None:
+    bound = await _standing_on_web(api)
+    assert len(ok(await api.get(f"/node_roles/{bound}/why"))) == 2
+    async with estate.client(await _granted(estate, "shopper", "viewer", "shop")) as shopper:
+        [reason] = ok(await shopper.get(f"/node_roles/{bound}/why"))
+        assert "may not see" in reason["text"]
+        chains = ok(await shopper.get("/why"))["items"]
+        assert [one["node_role_id"] for one in chains] == [bound]
+        assert NODES_OF["web"] not in str(chains)
+
+
+async def test_a_group_is_shown_with_the_nodes_that_may_be_seen(estate: Site, api: Api) -> None:
+    for name, members in (("mine", ["web"]), ("both", ["web", "mail"]), ("theirs", ["mail"])):
+        ok(await api.post("/groups", json={"category": "rack", "name": name}), 201)
+        for member in members:
+            ok(await api.put(f"/groups/rack:{name}/nodes/{NODES_OF[member]}"))
+    async with estate.client(await _granted(estate, "grace", "operator", "web")) as grace:
+        shown = {one["name"]: one["nodes"] for one in await _paged(grace, "/groups", limit=1)}
+        assert shown == {"mine": [NODES_OF["web"]], "both": [NODES_OF["web"]]}
+        assert ok(await grace.get(f"/groups?node={NODES_OF['mail']}"))["items"] == []
+        refused(await grace.get("/groups/rack:theirs"), 404, "not-found")
+        # What she saw is what her change is held against, and what she is answered.
+        seen = {"If-Match": (await grace.get("/groups/rack:both")).headers["etag"]}
+        changed = ok(await grace.put(f"/groups/rack:both/nodes/{NODES_OF['shop']}", headers=seen))
+        assert changed["nodes"] == [NODES_OF["shop"], NODES_OF["web"]]
+        refused(await grace.put(f"/groups/rack:both/nodes/{NODES_OF['shop']}", headers=seen), 412, "stale")
+    assert len(ok(await api.get("/groups/rack:both"))["nodes"]) == 3
+
+
+async def test_a_network_is_shown_to_whoever_has_an_address_on_it(api: Api, reader: Api) -> None:
+    for name, subnet, members in (("one", "192.0.2.0/24", ["web", "mail"]), ("two", "198.51.100.0/24", ["mail"])):
+        ok(await api.post("/networks", json={"name": name, "v4_subnet": subnet}), 201)
+        for number, member in enumerate(members):
+            address = subnet.replace(".0/24", f".{number + 7}")
+            given = {"node": NODES_OF[member], "address": address}
+            ok(await api.post(f"/networks/{name}/allocations", json=given), 201)
+    assert [one["name"] for one in await _paged(reader, "/networks")] == ["one"]
+    assert [one["node"] for one in await _paged(reader, "/networks/one/allocations")] == [NODES_OF["web"]]
+    refused(await reader.get("/networks/two"), 404, "not-found")
+    refused(await reader.get("/networks/two/allocations"), 404, "not-found")
+
+
+async def test_an_answer_that_was_kept_to_nothing_is_refused(estate: Site) -> None:
+    caller = Caller(estate.server, Principal("grace", UserRole.NONE, grants={1: UserRole.VIEWER}))
+    with pytest.raises(Forbidden):
+        async with caller.read() as session:
+            await session.rows("SELECT name FROM nodes")
+    async with Caller(estate.server, Principal("grace", UserRole.VIEWER)).read() as session:
+        await session.rows("SELECT name FROM nodes")
+
+
+# --- nodes of others
+
+
+async def test_a_node_of_another_subtree_is_not_bound_into_ones_own(estate: Site) -> None:
+    token = await _granted(estate, "grace", "operator", "web", UserRole.VIEWER)
+    async with estate.client(token) as grace:
+        binding = {"node": NODES_OF["mail"], "role": "test-milestone", "deployment": "web"}
+        refused(await grace.post("/node_roles", json=binding), 403, "forbidden")
+        ok(await grace.post("/node_roles", json={**binding, "node": NODES_OF["web"]}), 201)
+
+
+async def test_a_commit_takes_no_node_from_a_deployment_that_one_may_not_change(estate: Site, api: Api) -> None:
+    ok(await api.post("/nodes", json={"name": "free.rack.example", "alive": True}), 201)
+    binding = {"node": "free.rack.example", "role": "test-milestone", "deployment": "web"}
+    ok(await api.post("/node_roles", json=binding), 201)  # by somebody who may
+    token = await _granted(estate, "grace", "operator", "web", UserRole.VIEWER)
+    async with estate.client(token) as grace:
+        refused(await grace.post("/deployments/web/commit", json={}), 403, "forbidden")
+    assert ok(await api.get("/nodes/free.rack.example"))["deployment"] == "system"
+    ok(await api.post("/deployments/web/commit", json={}))
+    assert ok(await api.get("/nodes/free.rack.example"))["deployment"] == "web"
