@@ -29,13 +29,15 @@ from rackwright.jigs.registry import Equipment
 from rackwright.jigs.role_provided import Transitions
 from rackwright.jigs.script import ScriptJig
 from rackwright.jigs.ssh import Connections, HostKeyWatch, Target
+from rackwright.jigs.state_mesh import MeshWay
+from rackwright.mesh.client import MeshClient
 from rackwright.store.allocations import ensure_addresses
 from rackwright.store.attempts import open_attempt
 from rackwright.store.boot import dhcp_state, record_served
 from rackwright.store.dns import name_state
 from rackwright.store.events import emit
 from rackwright.store.keys import server_keys
-from rackwright.store.members import mark_on
+from rackwright.store.members import fence_scope, mark_on
 from rackwright.store.network_rows import get_network
 from rackwright.store.nodes import update_node
 from rackwright.store.session import UNREACHABLE, Session, Store, first_line
@@ -96,12 +98,15 @@ class Means:
         kea: Kea | None = None,
         knot: Knot | None = None,
         launcher: Sequence[str] = (),
+        mesh: MeshClient | None = None,
     ) -> None:
         self._store = store
         self._launcher = launcher
         self.kea = kea or Kea(home)
         self.knot = knot or Knot(home)
         self._own_node = own_node
+        self._mesh = mesh
+        self._key_path = home / "ssh" / "id_ed25519"
         self._shelf = shelf
         """Where the images to install are. Without one, machines are simulated and need none."""
         # Its own, below its home: servers of two databases on one host must not fence each other off.
@@ -127,6 +132,7 @@ class Means:
             script=ScriptJig(self.scripts, self.target, self.connections, lambda run: run.deadline),
             state_tree=self.state_tree,
             membership=self.membership,
+            mesh=self._mesh_way(),
             http=http,
         )
 
@@ -197,6 +203,15 @@ class Means:
             return [f"{one.address}/{subnets[one.address.version]}" for one in given]
 
         return await self._surely(work)
+
+    def _mesh_way(self) -> MeshWay | None:
+        """Signed by the key that nodes know this server by over SSH, too."""
+        if self._mesh is None:
+            return None
+        return MeshWay(self._mesh, self._key_path, self.membership, self._fence_scope, self._own_node)
+
+    async def _fence_scope(self) -> str:
+        return await self._surely(fence_scope)
 
     async def membership(self, node_id: int) -> JsonObject | None:
         return await self._surely(lambda session: mark_on(session, node_id))

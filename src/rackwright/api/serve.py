@@ -147,7 +147,7 @@ async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncI
         launcher=options.launcher,
     )
     images = shelf if options.provision_address else None
-    means = Means(store, options.home, claimant.node_id, images, dhcp, names, options.launcher)
+    means = Means(store, options.home, claimant.node_id, images, dhcp, names, options.launcher, mesh=_mesh_of(options))
     means.boot = look_of(shelf, options)
     await store.change(lambda session: publish_server_key(session, host_name(), means.public_key), actor="first start")
     async with httpx.AsyncClient(trust_env=False) as http:
@@ -189,6 +189,10 @@ def policy_of(options: Options) -> Policy:
     )
 
 
+def _mesh_of(options: Options) -> MeshClient | None:
+    return None if options.mesh_folder is None else MeshClient(options.mesh_folder)
+
+
 def _dns_server(options: Options) -> IPv4Address | None:
     """Where machines find the names of nodes, as far as DHCP can tell them."""
     address = None if options.dns_address is None else ip_address(options.dns_address)
@@ -207,7 +211,7 @@ async def _annealing(server: Server, options: Options) -> AsyncIterator[None]:
         group.create_task(server.hooks.run(), name="hooks")
         webhooks = Webhooks(server.store, server.claimant.worker, Courier(options.webhook_allow))
         retention = Retention(server.store, options.event_retention)
-        mesh = None if options.mesh_folder is None else MeshClient(options.mesh_folder)
+        mesh = _mesh_of(options)
         follower = () if mesh is None else (MeshFollower(server.store, mesh, options.tick),)
         parts = (server.installs, server.providers, watch, powersave, webhooks, retention, *follower)
         idle = [group.create_task(part.run()) for part in parts]

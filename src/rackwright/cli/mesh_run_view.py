@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-COLOURS = {"done": "green", "failed": "red", "refused": "red", "lost": "magenta", "changed": "yellow", "blocked": "red"}
+COLOURS = {"done": "green", "failed": "red", "refused": "red", "lost": "magenta", "cancelled": "magenta"}
+COLOURS |= {"changed": "yellow", "blocked": "red"}
 
 
 def print_runs(runs: Iterable[dict[str, Any]]) -> None:

@@ -17,6 +17,7 @@ from rackwright.jigs.role_provided import RoleProvidedJig, Transitions
 from rackwright.jigs.script import ScriptJig
 from rackwright.jigs.simulate import SimulateJig
 from rackwright.jigs.state import StateJig, Tree
+from rackwright.jigs.state_mesh import MeshWay
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Equipment:
     script: ScriptJig
     state_tree: Tree
     membership: Membership
+    mesh: MeshWay | None
+    """The way through the mesh, if this server knows of one."""
     http: httpx.AsyncClient
 
 
@@ -44,7 +47,7 @@ def all_jigs(equipment: Equipment) -> dict[str, Jig]:
         "role-provided": RoleProvidedJig(equipment.transitions),
         "simulate": SimulateJig(),
         "script": equipment.script,
-        "state": StateJig(equipment.state_tree, equipment.script),
+        "state": StateJig(equipment.state_tree, equipment.script, equipment.mesh),
         "boot-server": BootServerJig(equipment.boot),
         "os-install": OsInstallJig(equipment.open_attempt),
         "dhcp-server": DhcpServerJig(equipment.boot_provider),

@@ -1,4 +1,5 @@
-"""The state jig: applies a role's state tree on the node. It travels as the script jig does, with the same fencing.
+"""The state jig: applies a role's state tree on the node. It travels as the script jig does, with the same fencing, or
+through the mesh (`state_mesh.py`).
 
 The engine goes to the node as one zipapp, kept there by its digest, which is checked before each run. The noderole's
 attributes are the tree's variables; what its states put out becomes the wall.
@@ -6,20 +7,35 @@ attributes are the tree's variables; what its states put out becomes the wall.
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
 from rackwright.domain.catalogue import Json, JsonObject
-from rackwright.domain.runs import Answer, Outcome, Run
+from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import JigNode, Log
+from rackwright.jigs.heard import Heard
 from rackwright.jigs.parcel import Parcel, Places, pack_files
 from rackwright.jigs.script import ScriptJig
 from rackwright.jigs.ssh import Unreachable
+from rackwright.jigs.state_mesh import Job, MeshWay, NotThisWay
 from rackwright.states.bundle import Bundle, build
 
 Tree = Callable[[str], Path | None]
 """Where the state tree of a role lies; None if it has none."""
+
+NO_MESH = "this server knows of no mesh; start it with --mesh-folder, or set state/via to ssh"
+
+
+class Via(StrEnum):
+    """`state/via` among what the noderole is handed."""
+
+    AUTO = "auto"
+    """Through the mesh where the node is a living member, else over SSH."""
+    SSH = "ssh"
+    MESH = "mesh"
+
 
 APPLY = """\
 set -eu
@@ -45,9 +61,10 @@ def engine() -> Bundle:
 
 
 class StateJig:
-    def __init__(self, tree: Tree, script: ScriptJig) -> None:
+    def __init__(self, tree: Tree, script: ScriptJig, mesh: MeshWay | None = None) -> None:
         self._tree = tree
         self._script = script
+        self._mesh = mesh
 
     async def node_create(self, node: JigNode) -> None:
         """A node is reached when something is to run on it."""
@@ -62,6 +79,37 @@ class StateJig:
         folder = self._tree(run.role)
         if folder is None:
             return Outcome.failure(f"Role {run.role} has no state tree: its barclamp needs a folder states/{run.role}.")
+        via = _options(run).get("via", Via.AUTO.value)
+        if via not in set(Via):
+            return Outcome.failure(f"state/via of role {run.role} is {via!r}; it can be {', '.join(Via)}.")
+        try:
+            if await self._through_mesh(run):
+                return await self._by_mesh(run, folder, log)
+        except NotThisWay as reason:
+            if _via(run) is Via.MESH:
+                return Outcome.failure(f"{run.node}: {reason}")
+            log(f"Going over SSH, not through the mesh: {reason}")
+        return await self._by_ssh(run, folder, log)
+
+    async def _through_mesh(self, run: Run) -> bool:
+        """What the role says; else, whether it can. Secrets go straight to the node unless somebody says otherwise:
+        what goes through the mesh lies in its datastore for a day.
+        """
+        via = _via(run)
+        if via is Via.SSH:
+            return False
+        if self._mesh is None:
+            if via is Via.MESH:
+                raise NotThisWay(NO_MESH)
+            return False
+        return via is Via.MESH or (not run.secrets and await self._mesh.reaches(run))
+
+    async def _by_mesh(self, run: Run, folder: Path, log: Log) -> Outcome:
+        assert self._mesh is not None
+        job = Job(folder, _sls(folder), str(_options(run).get("mode", "ansible")))
+        return await self._mesh.carry(run, job, Heard(log))
+
+    async def _by_ssh(self, run: Run, folder: Path, log: Log) -> Outcome:
         files = {"job.json": json.dumps(job_of(run, folder)).encode()}
         try:
             kept = await self._script.ask(run, lambda places: f"sha256sum <{_engine_path(places)} 2>/dev/null")
@@ -78,21 +126,33 @@ class StateJig:
         return heard.judge(outcome)
 
 
+def _options(run: Run) -> JsonObject:
+    wanted = run.input.get("state")
+    return wanted if isinstance(wanted, dict) else {}
+
+
+def _via(run: Run) -> Via:
+    return Via(str(_options(run).get("via", Via.AUTO.value)))
+
+
 def job_of(run: Run, folder: Path) -> JsonObject:
     """What the engine on the node is told."""
-    wanted = run.input.get("state")
-    options = wanted if isinstance(wanted, dict) else {}
     files: dict[str, Json] = {
         path.relative_to(folder).as_posix(): _content(path) for path in sorted(folder.rglob("*")) if path.is_file()
     }
     return {
         "files": files,
-        "sls": None if "top.sls" in files else ["init"],
+        "sls": [*sls] if (sls := _sls(folder)) else None,
         "variables": run.input,
         "secrets": [*sorted(run.secrets)],
         "node": {"id": run.node},
-        "mode": options.get("mode", "ansible"),
+        "mode": _options(run).get("mode", "ansible"),
     }
+
+
+def _sls(folder: Path) -> list[str] | None:
+    """Which SLS of a tree are meant; None: what its top.sls says."""
+    return None if (folder / "top.sls").is_file() else ["init"]
 
 
 def _content(path: Path) -> Json:
@@ -109,46 +169,3 @@ def _script(places: Places) -> bytes:
 
 def _engine_path(places: Places) -> str:
     return f"{places.work}/engine/{engine().name}"
-
-
-class Heard:
-    """What the engine says, line by line: for people in the log, and for the wall."""
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-        self._outputs: JsonObject = {}
-        self._failed: list[str] = []
-        self._refused: list[str] = []
-
-    def line(self, text: str) -> None:
-        try:
-            said = json.loads(text)
-        except ValueError:
-            said = None
-        if not isinstance(said, dict) or "event" not in said:
-            self._log(text)
-            return
-        self._event(said)
-
-    def _event(self, said: Mapping[str, Json]) -> None:
-        if said["event"] == "end":
-            state = said.get("state")
-            assert isinstance(state, dict)
-            self._outputs[str(state["id"])] = said.get("outputs") or {}
-            self._log(f"{state['outcome']}: {state['id']} ({state['function']}) {state['comment']}")
-            if state["outcome"] in ("failed", "blocked"):
-                self._failed.append(f"{state['id']}: {state['comment']}")
-        elif said["event"] == "refused":
-            errors = said.get("errors")
-            self._refused = [str(error) for error in errors] if isinstance(errors, list) else []
-        elif said["event"] == "log":
-            self._log(str(said.get("line", "")))
-
-    def judge(self, outcome: Outcome) -> Outcome:
-        if self._refused:
-            return Outcome.failure("Refused before anything was touched: " + "; ".join(self._refused))
-        if outcome.answer is Answer.FAILED and self._failed:
-            return Outcome.failure("States failed: " + "; ".join(self._failed))
-        if outcome.answer is Answer.SUCCEEDED:
-            return Outcome.success({"states": self._outputs})
-        return outcome

@@ -21,6 +21,9 @@ PACE_SECONDS = 0.01
 IDLE_SECONDS = 1.0
 """Between the end of a run and the start of the next engine: who waits for the run's end comes first."""
 
+STOP_SECONDS = 3.0
+"""How long an engine may take to end what it has started."""
+
 
 class Engine:
     """One process for one job."""
@@ -99,6 +102,15 @@ class Engine:
     async def end(self) -> int:
         """Its exit status, once it has ended."""
         return await self._process.wait()
+
+    async def stop(self) -> None:
+        """Have it end what it has started: its commands, in sessions of their own, outlive an engine that is killed."""
+        if self.running:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.terminate()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STOP_SECONDS):
+                    await self._process.wait()
 
     async def kill(self) -> None:
         """End it and what it has started, if it has not ended."""

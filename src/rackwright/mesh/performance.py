@@ -67,6 +67,7 @@ class Performance:
                     part.result()
             return await self._finish(self._ended(await engine.end()))
         except Fenced as problem:
+            await engine.stop()
             return replace(self.task, state=TaskState.LOST, why=str(problem))
         finally:
             for part in (*work, *self._asked):
@@ -157,6 +158,9 @@ class Performance:
             try:
                 if not await self.store.etcd.keep(self.lease):
                     raise Fenced("the lease ran out: this server was away for too long")
+                found = await self.store.etcd.get(self.held.key)
+                if found is None or found.modified != self.held.modified:
+                    raise Fenced("the task was ended by others")
             except NoDatastore:
                 continue
 

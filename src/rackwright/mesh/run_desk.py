@@ -15,6 +15,7 @@ from rackwright.mesh import cluster_config, run_model, trust
 from rackwright.mesh.errors import BadRequest, MeshError, NoAuthority
 from rackwright.mesh.member import LIVE
 from rackwright.mesh.performance import module, module_names
+from rackwright.mesh.run_end import cancel, pass_fence
 from rackwright.mesh.run_model import EVENTS, FACTS, MODULES, Request, Targets, read_request, read_targets
 from rackwright.mesh.run_store import RunStore, Signed
 from rackwright.mesh.run_view import STILL_HERE, answer_line, follow
@@ -48,6 +49,9 @@ class RunDesk:
             return await self._seals(read_targets(wish["targets"]))
         if verb == "follow":
             return self._follow(str(wish["run"]), str(wish.get("cursor", "")))
+        if verb == "cancel":
+            scope, token = str(wish.get("scope", "")), int(wish.get("token", 0))
+            return {"cancelled": await cancel(self.store, str(wish["run"]), str(wish["why"]), scope, token)}
         if verb == "runs":
             return {"runs": await self.store.runs()}
         if verb == "events":
@@ -86,7 +90,8 @@ class RunDesk:
         files = run_model.unpack_tree(tree, request.tree)
         facts = self._targets(request.targets, {i.key.removeprefix(FACTS): json.loads(i.value) for i in known.items})
         states = await self._checked(self.agent.tasks.opened(request), files, facts, names)
-        await self.store.begin(signed, request, tree, states, self.agent.name)
+        fence = await pass_fence(self.store, request)
+        await self.store.begin(signed, request, tree, states, self.agent.name, fence)
         self.agent.log.info("run_begun", run=request.id, operator=who, targets=sorted(states))
         return {"run": request.id, "targets": sorted(states), "states": states, "operator": who}
 

@@ -63,9 +63,10 @@ class TaskState(enum.StrEnum):
     FAILED = "failed"
     REFUSED = "refused"
     LOST = "lost"
+    CANCELLED = "cancelled"
 
 
-FINAL = frozenset({TaskState.DONE, TaskState.FAILED, TaskState.REFUSED, TaskState.LOST})
+FINAL = frozenset({TaskState.DONE, TaskState.FAILED, TaskState.REFUSED, TaskState.LOST, TaskState.CANCELLED})
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,11 @@ class Request:
     """Web folders that have extension modules"""
     pins: list[dict[str, str]] = field(default_factory=list)
     """The git commits the tree was taken from"""
+    scope: str = ""
+    """Of runs that share one, only the one with the highest token goes on (`run_end.py`)"""
+    token: int = 0
+    lines: int = 0
+    """How many characters of what its states print while they run are told; the rest is left out"""
 
     def dump(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)

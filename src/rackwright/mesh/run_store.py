@@ -76,8 +76,19 @@ class RunStore:
 
     # Beginning
 
-    async def begin(self, signed: Signed, request: Request, tree: bytes, states: dict[str, int], planner: str) -> None:
-        """Store the run whole, then tell its targets: a target that sees its task finds everything else in place."""
+    async def begin(
+        self,
+        signed: Signed,
+        request: Request,
+        tree: bytes,
+        states: dict[str, int],
+        planner: str,
+        fence: Item | None = None,
+    ) -> None:
+        """Store the run whole, then tell its targets: a target that sees its task finds everything else in place.
+
+        With a fence that somebody moved meanwhile nobody is told, and it raises Fenced.
+        """
         base = f"{RUNS}{request.id}/"
         parts = [(f"{base}tree/{number:04d}", part) for number, part in enumerate(chunks(tree))]
         for key, part in parts[1:]:
@@ -89,11 +100,19 @@ class RunStore:
         groups = list(_groups(sorted(states), MAX_OPERATIONS // 2))
         if len(groups) == 1 and len(states) <= FEW_TARGETS:
             first += _tasks(request.id, groups.pop())
-        done = await self.etcd.transact([unchanged(f"{base}request", 0)], first, [get_op(f"{base}request")])
+        stands = [unchanged(fence.key, fence.modified)] if fence else []
+        overtaken = Fenced(f"a newer run took the place of {request.id} before it began")
+        done = await self.etcd.transact([unchanged(f"{base}request", 0), *stands], first, [get_op(f"{base}request")])
+        if not done.succeeded and not done.items():
+            raise overtaken
         if not done.succeeded and done.items()[0].value != signed.dump():
             raise BadRequest(f"there already is a run {request.id}")
         for group in groups:
-            await self.etcd.transact([unchanged(task_key(request.id, group[0]), 0)], _tasks(request.id, group))
+            conditions = [unchanged(task_key(request.id, group[0]), 0), *stands]
+            told = await self.etcd.transact(conditions, _tasks(request.id, group), [get_op(task_key(request.id, group[0]))])
+            if not told.succeeded and not told.items():
+                await self.close(request.id)
+                raise overtaken
 
     async def found(self, run: str, target: str) -> Found | None:
         """All that a target needs to know of its task, in one question; None if there is none."""

@@ -185,6 +185,19 @@ class WebSource:
         return self.base.fetch(name)
 
 
+class Lines:
+    """What states print while they run, as far as whoever began the run wants to hear it: all of it is stored."""
+
+    def __init__(self, agent: Agent, room: int) -> None:
+        self.agent, self._room = agent, room
+
+    def say(self, id: str, line: str) -> None:
+        if self._room <= 0:
+            return
+        self._room -= len(line) + 1
+        self.agent.say("log", id=id, line=line if self._room > 0 else "... what comes after this is left out")
+
+
 class AgentSource:
     """Modules of the cluster's datastore, handed on by the agent; the signature decides, not the way they came."""
 
@@ -226,6 +239,7 @@ def _run(folder: Path, job: dict[str, Any], mask: Mask, agent: Agent) -> int:
     made = make_plan(folder, job, _catalogue(folder, job, agent), remote, node)
     mask.add(made.secrets)
     pace = OtherPace(agent, made.states)
+    lines = Lines(agent, int(job.get("lines", 0)))
 
     def hear(kind: str, state: State, detail: Any) -> None:
         if kind == "end":
@@ -234,6 +248,8 @@ def _run(folder: Path, job: dict[str, Any], mask: Mask, agent: Agent) -> int:
             agent.ended(state.index, state=record.as_json(mask), outputs=outputs, gate=pace.gate(record.state))
         elif kind == "start":
             agent.started(state.index, id=mask.text(state.id), name=mask.text(state.name), function=state.full)
+        elif kind == "log":
+            lines.say(mask.text(state.id), mask.text(str(detail)))
 
     go_home()
     run = Run(made, job["mode"], bool(job["test"]), int(job["parallel"]), hear, mask, pace)

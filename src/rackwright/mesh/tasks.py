@@ -213,6 +213,7 @@ class TaskRunner:
             "variables": request.variables,
             "secrets": request.secrets,
             "modules_from": request.modules,
+            "lines": request.lines,
             "signers": str(self.signers.allowed),
             "seen": str(self.agent.folder / "module-versions.json"),
         }

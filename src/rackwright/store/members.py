@@ -4,6 +4,7 @@ All of it is level, not edge: whatever the view says is made so, and a view that
 node is ever deleted here. Who looks at the mesh is the annealer's `mesh_follower.py`.
 """
 
+import secrets
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -33,7 +34,10 @@ from rackwright.store.hook_calls import queue_node_updated
 from rackwright.store.noderoles import deletable, remove
 from rackwright.store.nodes import NewNode, create_node, update_node
 from rackwright.store.session import Session
+from rackwright.store.settings import read_setting
 from rackwright.store.transitions import dirty, move, regroup
+
+SCOPE = "mesh.scope"
 
 
 @dataclass
@@ -62,6 +66,16 @@ async def mark_on(session: Session, node_id: int) -> JsonObject | None:
         "SELECT discovery -> :mark FROM nodes WHERE id = :id", mark=MARK, id=node_id
     )
     return found
+
+
+async def fence_scope(session: Session) -> str:
+    """What tells this database's runs in a mesh from those of another database; drawn once."""
+    await session.run(
+        "INSERT INTO settings (name, value) VALUES (:name, :value) ON CONFLICT (name) DO NOTHING",
+        name=SCOPE,
+        value=Jsonb(secrets.token_hex(8)),
+    )
+    return str(await read_setting(session, SCOPE, ""))
 
 
 async def follow_mesh(session: Session, view: MeshView) -> Followed:

@@ -2,13 +2,12 @@
 
 import asyncio
 import json
-import socket
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.etcd import one_etcd
 
 from rackwright.mesh.errors import Fenced, NoDatastore, Rejected
 from rackwright.mesh.etcd import Etcd, Item, delete_op
@@ -20,28 +19,10 @@ from rackwright.mesh.run_store import RunStore
 WAIT_SECONDS = 30.0
 
 
-def free_ports(count: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(wire.getsockname()[1]) for wire in held]
-    for wire in held:
-        wire.close()
-    return ports
-
-
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("etcd")
-    client, peer = (f"http://127.0.0.1:{port}" for port in free_ports(2))
-    command = ["setpriv", "--pdeathsig", "KILL", "etcd", "--name=one", f"--data-dir={folder}", "--log-level=error"]
-    command += [f"--listen-client-urls={client}", f"--advertise-client-urls={client}", f"--initial-cluster=one={peer}"]
-    command += [f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", "--logger=zap"]
-    command += ["--experimental-watch-progress-notify-interval=200ms"]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    try:
-        yield client
-    finally:
-        process.kill()
-        process.wait()
+    with one_etcd(tmp_path_factory.mktemp("etcd")) as address:
+        yield address
 
 
 @pytest.fixture

@@ -1,22 +1,33 @@
 """The mesh with the control plane: real agents and etcd, and a server process on PostgreSQL that follows them."""
 
-from collections.abc import Iterator
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import asyncssh
 import httpx
 import pytest
 from sqlalchemy import make_url
 from tests.support.netns import cluster, network
 from tests.support.postgres import administer
 from tests.support.servers import ServerProcess, servers
-from tests.support.store import voters, wait_complete
+from tests.support.store import voters, wait_complete, wires
 
+from rackwright.barclamps.loader import load_folder
 from rackwright.mesh.datastore_config import DatastoreConfig
+from rackwright.mesh.errors import MeshError
 from rackwright.mesh.fleet import Fleet, wait_until
+from rackwright.store.barclamps import import_barclamps
+from rackwright.store.database import open_database
+from rackwright.store.session import Store
 
 SERVERS = ["s1", "s2", "s3", "s4"]
 CONFIG = DatastoreConfig(grace=2.0, learner_seconds=60.0, lease_seconds=3)
-PATIENCE = 180.0
+PATIENCE = 300.0
 
 
 class Plane:
@@ -44,11 +55,126 @@ class Plane:
         listed = self.get("/node_roles", role=role, limit="100")["items"]
         return {one["node"].partition(".")[0]: one["state"] for one in listed}
 
-    def until(self, condition: Any, what: str) -> None:
+    def post(self, path: str, content: Any = None) -> Any:
+        answer = self.api.post(path, json=content)
+        assert answer.is_success, answer.text
+        return answer.json() if answer.content else None
+
+    def bind(self, server: str, role: str) -> int:
+        """Have the role run on the node of a server; gives the noderole."""
+        node = self.nodes()[server]["name"]
+        if self.api.get("/deployments/trials").status_code == 404:
+            self.post("/deployments", {"name": "trials"})
+        else:
+            self.post("/deployments/trials/propose")
+        self.post("/node_roles", {"node": node, "role": role, "deployment": "trials"})
+        self.post("/deployments/trials/commit", {})
+        [made] = self.get("/node_roles", role=role, node=node)["items"]
+        return int(made["id"])
+
+    def runs(self, noderole: int) -> list[dict[str, Any]]:
+        """The runs of a noderole, the newest first."""
+        listed: list[dict[str, Any]] = self.get("/runs", node_role_id=str(noderole))["items"]
+        return listed
+
+    def until_state(self, noderole: int, state: str) -> dict[str, Any]:
+        self.until(lambda: self.get(f"/node_roles/{noderole}")["state"] == state, f"it does not become {state}")
+        found: dict[str, Any] = self.get(f"/node_roles/{noderole}")
+        return found
+
+    def log(self, run: int) -> str:
+        return self.api.get(f"/runs/{run}/log").text
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
         try:
             wait_until(condition, PATIENCE, what, every=0.2)
-        except Exception as problem:
+        except MeshError as problem:
             raise AssertionError(f"{problem}; the server said:\n{self.process.said()[-3000:]}") from problem
+
+
+BARCLAMP = """
+name: trial
+display: Trial
+description: States for members of the mesh
+version: "1.0"
+roles:
+  - name: trial-say
+    jig: state
+    description: Says where it runs
+    template: {greeting: hello}
+  - name: trial-wait
+    jig: state
+    description: Runs until it is ended
+    template: {file: FILE, state: {via: mesh}}
+"""
+
+SAY = """
+say:
+  cmd.run:
+    - name: echo {{ greeting }} from; ip -4 -oneline address
+"""
+
+WAIT = """
+wait:
+  cmd.run:
+    - name: echo $$ >>{{ file }}; exec sleep 3600
+"""
+
+
+def import_trial(folder: Path, url: str) -> None:
+    """A barclamp whose roles are states."""
+    barclamp = folder / "trial"
+    for role, states in (("trial-say", SAY), ("trial-wait", WAIT)):
+        (barclamp / "states" / role).mkdir(parents=True)
+        (barclamp / "states" / role / "init.sls").write_text(states)
+    (barclamp / "barclamp.yml").write_text(BARCLAMP.replace("FILE", str(folder / "waiting")))
+
+    async def work() -> None:
+        async with await open_database(url, folder) as database:
+            await Store(database.engine).change(
+                lambda session: import_barclamps(session, [load_folder(barclamp)]), graph=True
+            )
+
+    asyncio.run(work())
+
+
+def trust(fleet: Fleet, home: Path) -> None:
+    """What an administrator does once: the mesh obeys what this server signs."""
+    public = fleet.folder / "plane.pub"
+    public.write_bytes(asyncssh.read_private_key(home / "ssh" / "id_ed25519").export_public_key())
+    fleet.rackwright("s1", "mesh", "trust", "add", "plane", str(public))
+
+
+class Waiting:
+    """The processes that `trial-wait` has started, all of which are gone afterwards."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def started(self) -> list[int]:
+        return [int(line) for line in self.file.read_text().split()] if self.file.exists() else []
+
+    def running(self) -> list[int]:
+        return [pid for pid in self.started() if self._runs(pid)]
+
+    @staticmethod
+    def _runs(pid: int) -> bool:
+        with contextlib.suppress(OSError):
+            return b"sleep" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return False
+
+    def end(self) -> None:
+        for pid in self.running():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.file.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def waiting(plane: Plane) -> Iterator[Waiting]:
+    made = Waiting(plane.process.home.parent / "waiting")
+    yield made
+    made.end()
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +189,8 @@ def plane(tmp_path_factory: pytest.TempPathFactory, postgres_server: str, starte
             wait_complete(fleet, "s1", seconds=300)
             more = ["--mesh-folder", str(fleet.home("s1"))]
             with servers(home, url, 1, lease=5, heartbeat=10, more=more) as [process]:
+                import_trial(folder, url)
+                trust(fleet, home)
                 made = Plane(fleet, process)
                 with made.api:
                     yield made
@@ -96,3 +224,49 @@ def test_the_datastore_shows_as_a_noderole_and_moves_when_another_server_takes_o
         fleet.start(victim)
     plane.until(lambda: plane.nodes()[victim]["alive"], "its return does not show")
     assert set(plane.nodes()) == set(SERVERS)
+
+
+def test_states_go_through_the_mesh_and_what_they_say_comes_back(plane: Plane) -> None:
+    plane.until(lambda: set(plane.nodes()) == set(SERVERS), "not every member is a node")
+    noderole = plane.bind("s4", "trial-say")
+    wall = plane.until_state(noderole, "active")["wall"]
+    assert wall["states"]["say"]["stdout"].startswith("hello from")
+    assert wires(plane.fleet).address("s4") in wall["states"]["say"]["stdout"], "it ran on another server"
+    [run] = plane.runs(noderole)
+    assert "changed: say (cmd.run)" in plane.log(run["id"])
+
+
+def test_a_run_is_taken_over_from_a_server_that_died_and_ended_when_it_is_cancelled(
+    plane: Plane, waiting: Waiting
+) -> None:
+    plane.until(lambda: set(plane.nodes()) == set(SERVERS), "not every member is a node")
+    noderole = plane.bind("s3", "trial-wait")
+    plane.until(lambda: len(waiting.running()) == 1, "it does not run")
+    [first] = waiting.running()
+    plane.process.kill()
+    plane.process.start()
+    plane.until(plane.process.ready, "the server does not come back")
+    plane.until(lambda: len(waiting.started()) == 2 and waiting.running() == waiting.started()[1:], "not taken over")
+    assert first not in waiting.running()
+    newest, lost = plane.runs(noderole)
+    assert (newest["state"], lost["state"]) == ("running", "lost")
+    plane.post(f"/runs/{newest['id']}/cancel")
+    plane.until(lambda: not waiting.running(), "it still runs on the node")
+    plane.until_state(noderole, "error")
+    states = [list(run["tasks"].values()) for run in plane.fleet.ask("s1", "runs")["runs"]]
+    assert states[-2:] == [["cancelled"], ["cancelled"]]
+
+
+def test_a_node_that_is_lost_in_the_middle_fails_the_run_and_says_so(plane: Plane, waiting: Waiting) -> None:
+    plane.until(lambda: set(plane.nodes()) == set(SERVERS), "not every member is a node")
+    wait_complete(plane.fleet, "s1", seconds=300)
+    # No datastore server: this is about the run alone.
+    [server] = set(SERVERS) - voters(plane.fleet, "s1")
+    noderole = plane.bind(server, "trial-wait")
+    plane.until(lambda: len(waiting.running()) == 1, "it does not run")
+    plane.fleet.kill(server)
+    try:
+        error = plane.until_state(noderole, "error")["error"]
+        assert f"{server}.mesh.internal was lost to the mesh: {server} was lost while it ran" in error
+    finally:
+        plane.fleet.start(server)

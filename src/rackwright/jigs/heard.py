@@ -1,0 +1,52 @@
+"""What the state engine says of a run, however it came here: lines for people, outputs for the wall, and a verdict."""
+
+import json
+from collections.abc import Mapping
+
+from rackwright.domain.catalogue import Json, JsonObject
+from rackwright.domain.runs import Answer, Outcome
+from rackwright.jigs.base import Log
+
+
+class Heard:
+    """What the engine says, line by line: for people in the log, and for the wall."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._outputs: JsonObject = {}
+        self._failed: list[str] = []
+        self._refused: list[str] = []
+
+    def line(self, text: str) -> None:
+        try:
+            said = json.loads(text)
+        except ValueError:
+            said = None
+        if not isinstance(said, dict) or "event" not in said:
+            self._log(text)
+            return
+        self.hear(said)
+
+    def hear(self, said: Mapping[str, Json]) -> None:
+        """One event of the engine."""
+        if said["event"] == "end":
+            state = said.get("state")
+            assert isinstance(state, dict)
+            self._outputs[str(state["id"])] = said.get("outputs") or {}
+            self._log(f"{state['outcome']}: {state['id']} ({state['function']}) {state['comment']}")
+            if state["outcome"] in ("failed", "blocked"):
+                self._failed.append(f"{state['id']}: {state['comment']}")
+        elif said["event"] == "refused":
+            errors = said.get("errors")
+            self._refused = [str(error) for error in errors] if isinstance(errors, list) else []
+        elif said["event"] == "log":
+            self._log(str(said.get("line", "")))
+
+    def judge(self, outcome: Outcome) -> Outcome:
+        if self._refused:
+            return Outcome.failure("Refused before anything was touched: " + "; ".join(self._refused))
+        if outcome.answer is Answer.FAILED and self._failed:
+            return Outcome.failure("States failed: " + "; ".join(self._failed))
+        if outcome.answer is Answer.SUCCEEDED:
+            return Outcome.success({"states": self._outputs})
+        return outcome
