@@ -13,6 +13,8 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.jigs.parcel import Parcel, pack_files
 from rackwright.jigs.state import StateJig, engine
+from rackwright.jigs.state_mesh import MeshWay
+from rackwright.mesh.client import MeshClient
 
 TREE = """
 say:
@@ -37,9 +39,9 @@ def node(tmp_path: Path, key: asyncssh.SSHKey) -> Iterator[SshNode]:
 
 
 class States:
-    def __init__(self, server: Trial, tree: Path) -> None:
+    def __init__(self, server: Trial, tree: Path, mesh: MeshWay | None = None) -> None:
         self.server = server
-        self.jig = StateJig(lambda role: tree if tree.is_dir() else None, server.jig)
+        self.jig = StateJig(lambda role: tree if tree.is_dir() else None, server.jig, mesh)
         self.number = 0
 
     async def run(self, attributes: JsonObject, secrets: frozenset[str] = frozenset()) -> Outcome:
@@ -124,3 +126,67 @@ async def test_a_secret_variable_is_masked_in_log_and_wall(
         assert outcome.answer is Answer.SUCCEEDED, outcome.error
         assert "sesame" not in str(outcome.wall)
         assert "sesame" not in "\n".join(server.log)
+
+
+def a_mesh_without_agent(folder: Path, state: str = "alive") -> MeshWay:
+    """The node is a member of it, but nobody on this host speaks for it."""
+
+    async def membership(node_id: int) -> JsonObject | None:
+        return {"member": "s1", "state": state}
+
+    async def scope() -> str:
+        return "test"
+
+    return MeshWay(MeshClient(folder), folder / "key", membership, scope)
+
+
+async def test_a_member_that_the_mesh_cannot_reach_is_reached_over_ssh_and_the_log_says_why(
+    tmp_path: Path, key: asyncssh.SSHKey, node: SshNode, tree: Path
+) -> None:
+    async with trial(tmp_path / "scripts", key, node.target()) as server:
+        states = States(server, tree, a_mesh_without_agent(tmp_path))
+        outcome = await states.run({"greeting": "hello", "folder": str(tmp_path)})
+        assert outcome.answer is Answer.SUCCEEDED, outcome.error
+        assert any("Going over SSH, not through the mesh: no agent answers" in line for line in server.log)
+
+
+@pytest.mark.parametrize(
+    ("state", "via", "secrets"),
+    [("alive", "ssh", frozenset()), ("alive", "auto", frozenset({"greeting"})), ("dead", "auto", frozenset())],
+)
+async def test_what_is_told_to_or_is_secret_or_is_for_a_dead_member_does_not_try_the_mesh(
+    tmp_path: Path, key: asyncssh.SSHKey, node: SshNode, tree: Path, state: str, via: str, secrets: frozenset[str]
+) -> None:
+    async with trial(tmp_path / "scripts", key, node.target()) as server:
+        states = States(server, tree, a_mesh_without_agent(tmp_path, state))
+        outcome = await states.run({"greeting": "hello", "folder": str(tmp_path), "state": {"via": via}}, secrets)
+        assert outcome.answer is Answer.SUCCEEDED, outcome.error
+        assert not any("mesh" in line for line in server.log)
+
+
+@pytest.mark.parametrize(
+    ("state", "via", "why"),
+    [
+        ("alive", "mesh", "no agent answers"),
+        ("left", "mesh", "it is left in the mesh, so nothing was begun"),
+        ("alive", "pigeon", "it can be auto, ssh, mesh"),
+    ],
+)
+async def test_where_the_role_insists_on_the_mesh_nothing_goes_over_ssh(
+    tmp_path: Path, key: asyncssh.SSHKey, node: SshNode, tree: Path, state: str, via: str, why: str
+) -> None:
+    async with trial(tmp_path / "scripts", key, node.target()) as server:
+        states = States(server, tree, a_mesh_without_agent(tmp_path, state))
+        outcome = await states.run({"greeting": "hello", "folder": str(tmp_path), "state": {"via": via}})
+    assert outcome.answer is Answer.FAILED
+    assert why in outcome.error
+    assert not (tmp_path / "said").exists()
+
+
+async def test_a_server_that_knows_of_no_mesh_says_how_to_tell_it(
+    tmp_path: Path, key: asyncssh.SSHKey, node: SshNode, tree: Path
+) -> None:
+    async with trial(tmp_path / "scripts", key, node.target()) as server:
+        outcome = await States(server, tree).run({"state": {"via": "mesh"}})
+    assert outcome.answer is Answer.FAILED
+    assert "--mesh-folder" in outcome.error
