@@ -63,7 +63,7 @@ class MeshFollower:
         async with aclosing(self._client.listen("watch")) as answers:
             async for answer in answers:
                 members = answer["members"]
-                look = tuple((one["name"], one["state"], one["address"], one["datastore"]) for one in members)
+                look = tuple((one["name"], one["state"], one["address"], one.get("datastore")) for one in members)
                 if look == seen and time.monotonic() < due:
                     continue
                 voters = await self._voters()

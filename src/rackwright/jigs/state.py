@@ -79,23 +79,24 @@ class StateJig:
         folder = self._tree(run.role)
         if folder is None:
             return Outcome.failure(f"Role {run.role} has no state tree: its barclamp needs a folder states/{run.role}.")
-        via = _options(run).get("via", Via.AUTO.value)
-        if via not in set(Via):
-            return Outcome.failure(f"state/via of role {run.role} is {via!r}; it can be {', '.join(Via)}.")
+        named = _options(run).get("via", Via.AUTO.value)
         try:
-            if await self._through_mesh(run):
+            via = Via(str(named))
+        except ValueError:
+            return Outcome.failure(f"state/via of role {run.role} is {named!r}; it can be {', '.join(Via)}.")
+        try:
+            if await self._through_mesh(run, via):
                 return await self._by_mesh(run, folder, log)
         except NotThisWay as reason:
-            if _via(run) is Via.MESH:
+            if via is Via.MESH:
                 return Outcome.failure(f"{run.node}: {reason}")
             log(f"Going over SSH, not through the mesh: {reason}")
         return await self._by_ssh(run, folder, log)
 
-    async def _through_mesh(self, run: Run) -> bool:
+    async def _through_mesh(self, run: Run, via: Via) -> bool:
         """What the role says; else, whether it can. Secrets go straight to the node unless somebody says otherwise:
         what goes through the mesh lies in its datastore for a day.
         """
-        via = _via(run)
         if via is Via.SSH:
             return False
         if self._mesh is None:
@@ -129,10 +130,6 @@ class StateJig:
 def _options(run: Run) -> JsonObject:
     wanted = run.input.get("state")
     return wanted if isinstance(wanted, dict) else {}
-
-
-def _via(run: Run) -> Via:
-    return Via(str(_options(run).get("via", Via.AUTO.value)))
 
 
 def job_of(run: Run, folder: Path) -> JsonObject:
