@@ -65,6 +65,12 @@ async def rebind_proposed(
     """Give the proposed noderoles the parents that binding gives them now; what it pulled in anew is added."""
     stored = await session.catalogue()
     present = {noderole.id for noderole in worked_out.created if noderole.id < PLACEHOLDER}
+    # Also of the parents that it loses: one that settles now would else count itself off a child that it no longer has.
+    former = await session.rows(
+        "SELECT DISTINCT parent_id FROM node_role_edges WHERE child_id = ANY (:ids)", ids=list(present)
+    )
+    latter = {parent for parent, child in worked_out.edges if child in present and parent < PLACEHOLDER}
+    await lock_parents(session, {*(row.parent_id for row in former), *latter} - present)
     await session.run("DELETE FROM node_role_edges WHERE child_id = ANY (:ids)", ids=list(present))
     await session.run("DELETE FROM node_role_links WHERE child_id = ANY (:ids)", ids=list(present))
     plan = await _with_ids(session, worked_out)

@@ -297,11 +297,12 @@ async def boot_node(
     if installing:
         return True
     session.touch([node_id])
-    accepted = await session.rows(
-        "SELECT node_role_id FROM runs WHERE slot = :id AND state IN ('accepted', 'running') AND state = 'accepted'",
+    # Locked: one that is being accepted just now owns the reboot, and is not seen to be accepted before it is.
+    holding = await session.rows(
+        "SELECT node_role_id, state FROM runs WHERE slot = :id AND state IN ('accepted', 'running') FOR UPDATE",
         id=node_id,
     )
-    owning = {row.node_role_id for row in accepted}
+    owning = {row.node_role_id for row in holding if row.state == "accepted"}
     spoilt = await _fail_running(session, node_id)
     ids = [id for id in await noderoles_of(session, node_id) if id not in owning and id not in spoilt]
     await move(session, Trigger.REBOOT, ids)

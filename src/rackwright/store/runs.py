@@ -240,10 +240,7 @@ WITH given AS (
               runs.attempt, given.wall, given.error
 ), before AS (
     SELECT nr.id, nr.state AS was, nr.wall AS old_wall, ended.id AS run_id, ended.hash, ended.wall, ended.error,
-        ended.refresh, ended.state AS run_state,
-        CASE WHEN nr.inputs_rev = ended.inputs_rev OR r.destructive
-             THEN {int(TRANSITIONS[Trigger.SUCCEED].target or 0)}
-             WHEN nr.unmet > 0 THEN {int(BLOCKED)} ELSE {int(TODO)} END AS after_success
+        ended.refresh, ended.state AS run_state, ended.inputs_rev, r.destructive
     FROM ended JOIN node_roles nr ON nr.id = ended.node_role_id AND (nr.run_id = ended.id OR ended.refresh)
     JOIN roles r ON r.id = nr.role_id
     WHERE ended.state <> 'accepted'
@@ -251,7 +248,9 @@ WITH given AS (
 ), moved AS (
     UPDATE node_roles nr
     SET state = CASE WHEN before.refresh THEN nr.state WHEN before.run_state = 'failed' THEN {int(ERROR)}
-                     ELSE before.after_success END,
+                     WHEN nr.inputs_rev = before.inputs_rev OR before.destructive
+                     THEN {int(TRANSITIONS[Trigger.SUCCEED].target or 0)}
+                     WHEN nr.unmet > 0 THEN {int(BLOCKED)} ELSE {int(TODO)} END,
         run_id = CASE WHEN before.refresh THEN nr.run_id END,
         error = CASE WHEN before.refresh THEN nr.error ELSE before.error END,
         hash = CASE WHEN before.run_state = 'succeeded' THEN before.hash WHEN before.refresh THEN nr.hash END,

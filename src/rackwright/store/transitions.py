@@ -86,16 +86,16 @@ _BLOCKED_TO = int(TRANSITIONS[Trigger.PARENTS_MET].target or 0)
 
 STEPPED = f"""
 before AS (
-    SELECT nr.id, nr.state, nr.unmet + steps.step AS unmet
+    SELECT nr.id, nr.state, steps.step
     FROM node_roles nr JOIN steps ON steps.id = nr.id
     ORDER BY nr.id FOR UPDATE OF nr
 ), moved AS (
     UPDATE node_roles nr
-    SET unmet = before.unmet,
+    SET unmet = nr.unmet + before.step,
         state = CASE
-            WHEN before.state = {int(BLOCKED)} AND before.unmet = 0 THEN {_BLOCKED_TO}
-            WHEN before.state = {int(TODO)} AND before.unmet > 0 THEN {_TODO_TO}
-            ELSE before.state END
+            WHEN nr.state = {int(BLOCKED)} AND nr.unmet + before.step = 0 THEN {_BLOCKED_TO}
+            WHEN nr.state = {int(TODO)} AND nr.unmet + before.step > 0 THEN {_TODO_TO}
+            ELSE nr.state END
     FROM before WHERE nr.id = before.id
     RETURNING nr.id, before.state AS was, nr.state AS now, nr.node_id, nr.deployment_id, nr.trace
 )"""

@@ -33,7 +33,7 @@ from rackwright.store.snapshots import propose
 T = TypeVar("T")
 Work = Callable[[Session], Awaitable[T]]
 
-DEADLINE = 60.0
+DEADLINE = 120.0
 
 
 class Gate:
