@@ -41,7 +41,8 @@ class Behaviour:
 
     boot: float = 0.2
     install: float = 0.5
-    heartbeat: float = 1.0
+    heartbeat: float | None = None
+    """None: as often as the server told it to."""
     install_failure: float = 0.0
     """Share of installs that report a failure."""
     silent_install: float = 0.0
@@ -112,6 +113,7 @@ class Machine:
         self._client = client
         self._key = Ed25519PrivateKey.from_private_bytes(self.rng.randbytes(32))
         self._token: str | None = None
+        self._told_heartbeat = 10.0
         self._life: asyncio.Task[None] | None = None
         self._running: dict[int, asyncio.Task[None]] = {}
         self._last_token = 0
@@ -173,7 +175,7 @@ class Machine:
                     raise
             except httpx.TransportError:
                 log.debug("machine %s: no server", self.number)
-            await self._pause(self.behaviour.heartbeat)
+            await self._pause(self.behaviour.heartbeat or self._told_heartbeat)
 
     async def _register(self) -> None:
         key = base64.b64encode(self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)).decode()
@@ -192,6 +194,7 @@ class Machine:
             },
         )
         self._token = answer.json()["token"]
+        self._told_heartbeat = answer.json()["heartbeat"]
 
     def inventory(self) -> dict[str, object]:
         disk = {"name": f"disk-{self.uuid[:8]}", "bytes": 512 * 10**9}

@@ -131,6 +131,21 @@ async def machine_booted(session: Session, node_id: int, boot_id: str, bootenv: 
     return True
 
 
+async def still_there(session: Session, token: str, boot_id: str, bootenv: str) -> bool:
+    """Note a heartbeat that says nothing new, of a machine that is up, in one statement; False: it was none of these.
+
+    Most heartbeats are, and a rack sends many.
+    """
+    noted = await session.run(
+        "UPDATE nodes SET seen_at = now() WHERE token_hash = :hash AND boot_id = :boot_id"
+        " AND observed_bootenv = :bootenv AND alive AND sleep IS NULL",
+        hash=token_hash(token),
+        boot_id=boot_id,
+        bootenv=bootenv,
+    )
+    return noted == 1
+
+
 async def heartbeat(session: Session, node_id: int, boot_id: str, bootenv: str) -> None:
     """The machine is there. The first one after a silence brings it back to life."""
     if not await machine_booted(session, node_id, boot_id, bootenv):
