@@ -1,6 +1,7 @@
 """Advancing install attempts: what only needs a look, and what must be done to machines. Any server does it."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -86,10 +87,18 @@ class Installs:
                 await self._probe(action, node)
         except HammerFailed as error:
             log.warning("%s of node %s failed, trying again: %s", action.act, action.node_id, error)
+            await self._soon_again(action)
         except RackwrightError as error:
             log.warning("%s of node %s is moot: %s", action.act, action.node_id, error.message)
         except DATABASE_TROUBLE as error:
             log.warning("cannot record %s of node %s: %s", action.act, action.node_id, first_line(error))
+
+    async def _soon_again(self, action: Action) -> None:
+        """A look harms nobody, so it is due at the next tick: a system that has just come up may refuse one. A reboot
+        may have been done although it failed; it waits for its lease."""
+        if action.act is Act.PROBE:
+            with contextlib.suppress(*DATABASE_TROUBLE):
+                await self.store.change(lambda session: attempts.look_again(session, action.attempt_id), actor=ACTOR)
 
     async def _reboot(self, action: Action, node: HammerNode) -> None:
         hammer = self.reach.hammer(node)

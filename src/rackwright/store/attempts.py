@@ -246,6 +246,14 @@ async def rebooted(session: Session, attempt_id: int) -> None:
     await session.run("UPDATE install_attempts SET rebooted_at = now() WHERE id = :id", id=attempt_id)
 
 
+async def look_again(session: Session, attempt_id: int) -> None:
+    """Nothing came of a look: another one is due."""
+    await session.run(
+        "UPDATE install_attempts SET acting_until = NULL WHERE id = :id AND stage = 'probing' AND ended_at IS NULL",
+        id=attempt_id,
+    )
+
+
 async def probed(session: Session, attempt_id: int, *, ok: bool, error: str = "") -> None:
     attempt = await _locked(session, "id = :id", id=attempt_id)
     if attempt is not None:
