@@ -32,6 +32,7 @@ GRACE = 5.0
 WRITE_TARGET, STRENGTH_TARGET, RATIO_TARGET = 2.0, 10.0, 3.0
 MEGABYTE = 1_000_000
 STATES = 1000
+RUNS = 5
 
 
 @contextlib.contextmanager
@@ -160,7 +161,11 @@ def takeover(count: int, megabytes: int, rounds: int) -> dict[str, Any]:
 
 
 def runs() -> dict[str, Any]:
-    """A thousand states that do nothing, on five servers at once, and the same on one machine alone."""
+    """A thousand states that do nothing, on five servers at once, and the same on one machine alone.
+
+    Beside the seconds that passed stand those that processors were busy: five agents and three etcds share with the
+    command what the run on one machine has to itself, so the same work five times over is the least it can take.
+    """
     with cluster(5, 3) as fleet:
         tree = fleet.folder / "tree"
         tree.mkdir()
@@ -169,14 +174,20 @@ def runs() -> dict[str, Any]:
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
         fleet.rackwright("s1", "mesh", "trust", "add", "bench", f"{key}.pub")
         local, mesh, events = [], [], 0
-        for _ in range(3):
-            began = time.monotonic()
+        busy: dict[str, list[float]] = {"local": [], "command": [], "agents": [], "engines": [], "etcd": []}
+        for _ in range(RUNS):
+            wait_until(lambda: at_rest(fleet), 120, "the engines do not come to rest", every=0.1)
+            before, began = own_busy(), time.monotonic()
             command = [sys.executable, "-m", "rackwright", "state", "apply", str(tree), "--json"]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             local.append(time.monotonic() - began)
-            began = time.monotonic()
+            busy["local"].append(own_busy() - before)
+            before, fleets, began = own_busy(), fleet_busy(fleet), time.monotonic()
             told = fleet.rackwright("s5", "mesh", "run", str(tree), "--on", "s*", "--key", str(key), "--json")
             mesh.append(time.monotonic() - began)
+            busy["command"].append(own_busy() - before)
+            for part, seconds in fleet_busy(fleet).items():
+                busy[part].append(seconds - fleets[part])
             events = sum('"kind": "state"' in line for line in told.splitlines())
     wall = statistics.median(mesh)
     return {
@@ -188,7 +199,52 @@ def runs() -> dict[str, Any]:
         "events_per_second": round(events / wall, 1),
         "ratio": round(wall / statistics.median(local), 2),
         "ratio_of_the_same_work": round(wall / (5 * statistics.median(local) / (os.cpu_count() or 1)), 2),
+        "busy_seconds": {part: round(statistics.median(values), 3) for part, values in busy.items()},
     }
+
+
+def own_busy() -> float:
+    """Seconds that processors were busy with what was started here and has ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def fleet_busy(fleet: Fleet) -> dict[str, float]:
+    """The same for what the servers run; engines count when they have ended, with what they loaded beforehand."""
+    found = dict.fromkeys(("agents", "engines", "etcd"), 0.0)
+    for server in fleet.servers:
+        agent, *children = fleet.processes(server)
+        own, ended = spent(agent)
+        found["agents"] += own
+        found["engines"] += ended
+        found["etcd"] += sum(spent(child)[0] for child in children if "etcd" in words_of(child))
+    return found
+
+
+def at_rest(fleet: Fleet) -> bool:
+    """Whether every agent has an engine at hand that has nothing left to load."""
+    engines = [
+        [child for child in fleet.processes(server)[1:] if "rackwright.mesh.run_engine" in words_of(child)]
+        for server in fleet.servers
+    ]
+    before = [spent(engine) for each in engines for engine in each]
+    time.sleep(0.3)
+    return all(engines) and before == [spent(engine) for each in engines for engine in each]
+
+
+def spent(process: int) -> tuple[float, float]:
+    """Seconds that a process was busy, and that its children were that have ended; none for one that is gone."""
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        tick = os.sysconf("SC_CLK_TCK")
+        return (int(fields[11]) + int(fields[12])) / tick, (int(fields[13]) + int(fields[14])) / tick
+    return 0.0, 0.0
+
+
+def words_of(process: int) -> list[str]:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    return []
 
 
 def main() -> None:

@@ -1,5 +1,8 @@
 """The command table."""
 
+import subprocess
+import sys
+
 import pytest
 
 from rackwright.cli import main as cli
@@ -17,3 +20,28 @@ def test_help_lists_every_noun(capsys: pytest.CaptureFixture[str]) -> None:
     assert end.value.code == 0
     printed = capsys.readouterr().out
     assert all(noun in printed for noun in cli.NOUNS)
+
+
+def test_a_run_across_servers_starts_without_what_other_commands_need() -> None:
+    program = (
+        "import sys; from rackwright.cli import main\n"
+        "try: main.main(['mesh', 'run', '--on', 'a', '--key', 'k', '--mode', 'none'])\n"
+        "except SystemExit as end: print(end.code)\n"
+        "print([name for name in ('typer', 'rich', 'pydantic', 'asyncio', 'cryptography') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.splitlines() == ["1", "[]"]
+    assert "'none' is no mode" in done.stderr
+
+
+def test_all_verbs_of_the_mesh_are_listed_also_the_one_that_is_called_directly(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["mesh", "--help"])
+    assert end.value.code == 0
+    assert "Bring servers into a state" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as end:
+        cli.main(["mesh", "run", "--help"])
+    assert end.value.code == 0
+    assert "--secret" in capsys.readouterr().out
