@@ -88,9 +88,13 @@ class Performance:
             keyed = self._keyed()
             if len(keyed) > 1:
                 await self._publish(keyed[:-1])
-            if await self.store.change(self.held, ended, events=keyed[-1:]) is None:
-                raise Fenced
-        return ended
+            while True:
+                try:
+                    if await self.store.change(self.held, ended, events=keyed[-1:]) is None:
+                        raise Fenced
+                    return ended
+                except NoDatastore as problem:
+                    self.agent.log.warning("end_waits", run=self.request.id, why=str(problem))
 
     # The engine
 

@@ -192,7 +192,7 @@ class RunStore:
             return replace(item, value=task.dump(), modified=done.revision)
         now = done.items()
         # Our own earlier attempt: the session and the state in it are ours alone.
-        return now[0] if done.attempts > 1 and now and now[0].value == task.dump() else None
+        return now[0] if now and now[0].value == task.dump() else None
 
     async def alive(self, run: str) -> set[str]:
         """The targets that run it and whose leases live."""
