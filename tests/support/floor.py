@@ -33,7 +33,8 @@ from rackwright.store.settings import write_setting
 
 SEED = 20261115
 LEASE = 3.0
-BEHAVIOUR = Behaviour(boot=0.05, install=0.1, heartbeat=8.0)
+HEARTBEAT = 8.0
+BEHAVIOUR = Behaviour(boot=0.05, install=0.1, heartbeat=HEARTBEAT)
 STORES = 4
 INSTALL = "provisioner-os-install"
 NOTICED = 60.0
@@ -235,7 +236,7 @@ class Floor:
 async def floor(home: Path, url: str, machines: int, count: int) -> AsyncIterator[Floor]:
     """Servers and machines on a fresh database."""
     async with await open_database(url, home) as database:
-        with servers(home, url, count, lease=LEASE, heartbeat=BEHAVIOUR.heartbeat * 2) as running:
+        with servers(home, url, count, lease=LEASE, heartbeat=HEARTBEAT * 2) as running:
             async with running_lab([one.address for one in running], machines, BEHAVIOUR, SEED) as lab:
                 yield Floor(Store(database.engine), lab, running)
 

@@ -109,7 +109,9 @@ class RunStore:
             raise BadRequest(f"there already is a run {request.id}")
         for group in groups:
             conditions = [unchanged(task_key(request.id, group[0]), 0), *stands]
-            told = await self.etcd.transact(conditions, _tasks(request.id, group), [get_op(task_key(request.id, group[0]))])
+            told = await self.etcd.transact(
+                conditions, _tasks(request.id, group), [get_op(task_key(request.id, group[0]))]
+            )
             if not told.succeeded and not told.items():
                 await self.close(request.id)
                 raise overtaken

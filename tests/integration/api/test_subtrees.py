@@ -53,7 +53,8 @@ async def _granted(site: Site, name: str, role: str, deployment: str, everywhere
 
 async def _paged(client: Api, path: str, **query: str | int) -> list[dict[str, Any]]:
     """All pages of a list."""
-    found, cursor = [], {}
+    found: list[dict[str, Any]] = []
+    cursor: dict[str, str] = {}
     while True:
         page = ok(await client.get(path, params={**query, **cursor}))
         found += page["items"]
