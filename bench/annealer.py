@@ -219,7 +219,7 @@ async def main() -> None:
     parser.add_argument("--nodes", type=int, default=500)
     parser.add_argument("--roles", type=int, default=20)
     parser.add_argument("--cap", type=int, default=100)
-    parser.add_argument("--part", type=int, default=5000, help="transitions of each later measurement")
+    parser.add_argument("--part", type=int, default=10_000, help="transitions of each later measurement")
     parser.add_argument("--waiting", type=int, default=200_000, help="TODO rows of ten busy nodes")
     parser.add_argument("--many", type=int, default=1_000_000, help="noderoles besides")
     parser.add_argument("--venvs", type=Path, default=Path(tempfile.gettempdir()) / "rackwright-bench")

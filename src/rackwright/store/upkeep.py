@@ -48,20 +48,30 @@ class Upkeep:
         return len(wrong)
 
     async def _repair_counters(self, session: Session) -> int:
-        slice = await session.rows(_LOCK_SLICE, after=self._node_role, limit=SLICE)
+        slice = await session.rows(_RECOUNT_SLICE, after=self._node_role, limit=SLICE, active=int(ACTIVE))
         self._node_role = slice[-1].id if len(slice) == SLICE else 0
-        rows = await session.rows(_RECOUNT, ids=[row.id for row in slice], active=int(ACTIVE))
+        doubtful = [row.id for row in slice if row.counted != row.unmet]
+        if not doubtful:
+            return 0
+        locked = await session.rows(_LOCK, ids=doubtful)
+        rows = await session.rows(_RECOUNT, ids=[row.id for row in locked], active=int(ACTIVE))
         wrong = [(row.id, row.counted - row.unmet) for row in rows if row.counted != row.unmet]
         await step_children(session, wrong)
         return len(wrong)
 
 
-# The rows are locked, so that nobody counts while we do; what somebody else holds is looked at another time. Locked and
-# counted in one statement, a row could be newer than the parents that are counted for it, and a true count be "mended".
-_LOCK_SLICE = "SELECT id FROM node_roles WHERE id > :after ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED"
+# A change of a parent and of its children's counts is one transaction, so every moment is true in itself: to look needs
+# no lock, and keeps nobody waiting. To repair does, and a second look at what is locked; what somebody else holds is
+# looked at another time. Locked and counted in one statement, a row could be newer than the parents that are counted
+# for it, and a true count be "mended".
+_LOCK = "SELECT id FROM node_roles WHERE id = ANY (:ids) ORDER BY id FOR UPDATE SKIP LOCKED"
 
-_RECOUNT = """
-SELECT nr.id, nr.unmet, count(p.id) FILTER (WHERE p.state <> :active) AS counted
-FROM node_roles nr LEFT JOIN node_role_edges e ON e.child_id = nr.id LEFT JOIN node_roles p ON p.id = e.parent_id
-WHERE nr.id = ANY (:ids) GROUP BY nr.id, nr.unmet ORDER BY nr.id
+_COUNTED = """
+SELECT nr.id, nr.unmet, (
+    SELECT count(*) FROM node_role_edges e JOIN node_roles p ON p.id = e.parent_id
+    WHERE e.child_id = nr.id AND p.state <> :active) AS counted
+FROM node_roles nr
 """
+
+_RECOUNT_SLICE = f"{_COUNTED} WHERE nr.id > :after ORDER BY nr.id LIMIT :limit"
+_RECOUNT = f"{_COUNTED} WHERE nr.id = ANY (:ids) ORDER BY nr.id"
