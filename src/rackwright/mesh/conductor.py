@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 LOCK_KEY = "/rackwright/datastore/conductor"
 EVERY_SECONDS = 1.0
-LEARNING_SECONDS = 0.25
+SOON_SECONDS = 0.25
+"""While a learner learns, or the datastore has no leader: that does not take long."""
+CHANGED_SECONDS = 0.02
+"""After a change, before the next step of the same takeover."""
 ROLE_PREFIX = "role/"
 DOMAIN_LABEL = "domain"
 
@@ -47,6 +50,7 @@ class Conductor:
                         pause = await self._turn()
                     except (NoDatastore, Rejected, Fenced) as problem:
                         self.reason = str(problem)
+                        pause = SOON_SECONDS
                 await asyncio.sleep(pause)
         finally:
             await self.lock.release()
@@ -59,7 +63,10 @@ class Conductor:
             self.reason = "another server conducts"
             return EVERY_SECONDS
         await self._act(decision)
-        return EVERY_SECONDS if isinstance(decision, Wait) else LEARNING_SECONDS
+        if isinstance(decision, Wait):
+            # Not a second longer than the grace period asks for.
+            return min(EVERY_SECONDS, self.takeover.grace_left(clock()) + CHANGED_SECONDS)
+        return SOON_SECONDS if isinstance(decision, Promote) else CHANGED_SECONDS
 
     async def _follow_config(self) -> None:
         """What the cluster has set counts before what this server's file says."""
@@ -74,9 +81,9 @@ class Conductor:
         servers = dict(self._servers())
         heard: set[int] | None = None
         voices = []
-        for member in members:
-            entry = servers.get(member.peer_url)
-            condition = await self._at_a_glance(member, entry)
+        glances = await asyncio.gather(*(self._at_a_glance(one, servers.get(one.peer_url)) for one in members))
+        for member, glance in zip(members, glances, strict=True):
+            entry, condition = servers.get(member.peer_url), glance
             if condition is None:
                 heard = await self._heard(members) if heard is None else heard
                 condition = await self._second_look(member, heard)
@@ -106,6 +113,9 @@ class Conductor:
         if entry.state in LIVE and hint.part is not Part.FAILING:
             if hint.part not in (Part.VOTER, Part.LEARNER) or not member.client_url:
                 return Condition.DOUBTFUL
+            if member.learner:
+                # It cannot answer for the datastore yet, and to wait for that would only delay its promotion.
+                return Condition.WELL
             if entry.state is State.ALIVE and await etcd_cluster.healthy(self.etcd, member.client_url):
                 return Condition.WELL
             return Condition.DOUBTFUL
@@ -170,6 +180,7 @@ class Conductor:
             self.agent.poke(server)
             return
         self._tell("learner_promoted", server, "it has caught up")
+        self.agent.poke(server)
 
     def _tell(self, what: str, server: str, reason: str) -> None:
         self.reason = f"{what} {server}: {reason}"

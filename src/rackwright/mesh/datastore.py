@@ -188,8 +188,9 @@ class Datastore:
             if time.monotonic() >= self._next_start:
                 self._next_start = time.monotonic() + RESTART_SECONDS
                 await self._restart()
-        healthy = await etcd_cluster.healthy(self.etcd, self.process.client_url)
-        if healthy:
+        # A learner answers no question for the datastore, and asking takes as long as it is waited for.
+        learning = self.part is Part.LEARNER and await self._still_learns()
+        if not learning and await etcd_cluster.healthy(self.etcd, self.process.client_url):
             await self._well()
         else:
             await self._unwell()
@@ -224,7 +225,9 @@ class Datastore:
         away = time.monotonic() - self._since_well
         if self.part is Part.LEARNER or self.part is Part.STARTING:
             # A learner cannot say that it is well by a write; it is as well as its process.
-            await self._learner_promoted_or_lost()
+            if await self._still_learns():
+                self.part = Part.LEARNER
+                self._since_well = time.monotonic()
         elif away > QUORUM_LOST_SECONDS / 2:
             self.part = Part.FAILING
         if away > 2 * LOOK_SECONDS and await self._replaced():
@@ -233,13 +236,13 @@ class Datastore:
         if away > QUORUM_LOST_SECONDS and self.part is Part.FAILING:
             self._tell_quorum_lost()
 
-    async def _learner_promoted_or_lost(self) -> None:
+    async def _still_learns(self) -> bool:
+        """Whether this server's etcd knows itself as a learner."""
         with contextlib.suppress(NoDatastore, Rejected):
             listed = await etcd_cluster.members_at(self.etcd, self.process.client_url)
             mine = next((member for member in listed if member.peer_url == self.process.peer_url), None)
-            if mine is not None and mine.learner:
-                self.part = Part.LEARNER
-                self._since_well = time.monotonic()
+            return mine is not None and mine.learner
+        return False
 
     def _tell_quorum_lost(self) -> None:
         self.problem = (
@@ -327,10 +330,11 @@ class Datastore:
         line |= {"url": member.client_url, "healthy": False, "leader": False, "bytes": 0}
         if not member.client_url:
             return line
-        line["healthy"] = await etcd_cluster.healthy(self.etcd, member.client_url)
         with contextlib.suppress(NoDatastore, Rejected):
             status = await etcd_cluster.status(self.etcd, member.client_url)
             line |= {"leader": status.leader == member.id, "bytes": status.bytes}
+            # A learner cannot answer for the datastore; it is as well as its process.
+            line["healthy"] = member.learner or await etcd_cluster.healthy(self.etcd, member.client_url)
         return line
 
     # Snapshots and recovery

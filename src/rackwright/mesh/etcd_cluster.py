@@ -2,6 +2,7 @@
 `takeover.py`.
 """
 
+import itertools
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from rackwright.mesh.errors import NoDatastore, Rejected
 from rackwright.mesh.etcd import Etcd, text64
 
+FIRST_SECONDS = 0.5
 CHANGE_SECONDS = 2.0
 LOOK_SECONDS = 1.0
 _ACTIVE = re.compile(r'^etcd_network_active_peers\{Local="[0-9a-f]+",Remote="([0-9a-f]+)"\} ([0-9.e+]+)$', re.M)
@@ -39,10 +41,11 @@ async def members(etcd: Etcd, deadline: float = 3.0) -> list[EtcdMember]:
     member first makes that at least as new as now.
     """
     problem: Exception = NoDatastore()
-    for endpoint in etcd.endpoints():
+    # A member that had no leader when it was asked stays silent for seconds, also when it has one again: ask anew soon.
+    for patience, endpoint in itertools.product((FIRST_SECONDS, deadline), etcd.endpoints()):
         try:
-            await etcd.call_at(endpoint, "/v3/kv/range", {"key": text64("rackwright"), "count_only": True}, deadline)
-            answer = await etcd.call_at(endpoint, "/v3/cluster/member/list", {}, deadline)
+            await etcd.call_at(endpoint, "/v3/kv/range", {"key": text64("rackwright"), "count_only": True}, patience)
+            answer = await etcd.call_at(endpoint, "/v3/cluster/member/list", {}, patience)
         except (NoDatastore, Rejected) as failed:
             problem = failed
             continue

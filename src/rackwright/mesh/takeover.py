@@ -99,6 +99,11 @@ class Takeover:
     def seconds_lost(self, now: float, member: int) -> float:
         return now - self._lost.get(member, now)
 
+    def grace_left(self, now: float) -> float:
+        """Seconds until the next member has been lost for the whole grace period; infinity if none is about to be."""
+        left = (self.grace - (now - since) for since in self._lost.values())
+        return min((seconds for seconds in left if seconds > 0), default=math.inf)
+
     def _remember(self, now: float, view: View) -> None:
         lost = {voice.member for voice in view.voices if voice.condition is Condition.LOST}
         # Whoever is back for one look starts anew: a grace period is one of uninterrupted absence.

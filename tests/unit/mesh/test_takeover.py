@@ -1,5 +1,6 @@
 """Who takes over the datastore, and when nobody may: the decisions, without an etcd."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -194,3 +195,12 @@ def test_no_decision_ever_leaves_fewer_healthy_voters_than_a_quorum(
             held.append(Voice(100 + len(held), decision.server, DOUBTFUL, learner=True))
         elif isinstance(decision, Promote):
             held = [replace(v, learner=False, condition=WELL) if v is decision.voice else v for v in held]
+
+
+def test_it_is_known_when_the_next_grace_period_is_over() -> None:
+    takeover = machine(grace=30.0)
+    assert takeover.grace_left(0) == math.inf
+    after(takeover, View(voices(WELL, WELL, LOST), FREE), 10, 20)
+    assert takeover.grace_left(20) == 20.0
+    # One that is over already has nothing left to wait for.
+    assert takeover.grace_left(41) == math.inf
