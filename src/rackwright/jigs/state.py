@@ -95,7 +95,7 @@ class StateJig:
 
     async def _through_mesh(self, run: Run, via: Via) -> bool:
         """What the role says; else, whether it can. Secrets go straight to the node unless somebody says otherwise:
-        what goes through the mesh lies in its datastore for a day.
+        sealed as they are, what goes through the mesh lies in its datastore for a day.
         """
         if via is Via.SSH:
             return False

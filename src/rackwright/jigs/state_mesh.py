@@ -149,7 +149,7 @@ class MeshWay:
                         async for told in answers:
                             begun = True
                             if "event" in told:
-                                cursor = told["cursor"] or cursor
+                                cursor = told.get("cursor") or cursor
                                 yield told["event"]
                 except (NoAgent, Failed) as problem:
                     if not begun or (isinstance(problem, Failed) and problem.code not in PASSING):

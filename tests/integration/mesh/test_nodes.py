@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -18,6 +19,11 @@ from tests.support.servers import ServerProcess, servers
 from tests.support.store import datastore, wait_complete, wires
 
 from rackwright.barclamps.loader import load_folder
+from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.runs import Answer, Run
+from rackwright.jigs.heard import Heard
+from rackwright.jigs.state_mesh import Job, MeshWay
+from rackwright.mesh.client import MeshClient
 from rackwright.mesh.datastore_config import DatastoreConfig
 from rackwright.mesh.errors import MeshError
 from rackwright.mesh.fleet import Fleet, wait_until
@@ -241,6 +247,25 @@ def test_states_go_through_the_mesh_and_what_they_say_comes_back(plane: Plane) -
     assert wall["states"]["say"]["stdout"].startswith("hello from")
     assert wires(plane.fleet).address("s4") in wall["states"]["say"]["stdout"], "it ran on another server"
     assert "changed: say (cmd.run)" in plane.log(plane.runs(noderole)[0]["id"])
+
+
+async def test_a_secret_is_sealed_on_its_way_and_masked_on_its_way_back(plane: Plane, tmp_path: Path) -> None:
+    async def membership(node_id: int) -> JsonObject | None:
+        return {"member": "s2", "state": "alive"}
+
+    async def scope() -> str:
+        return "test"
+
+    (tmp_path / "init.sls").write_text("say:\n  cmd.run:\n    - name: echo {{ word }} is {{ greeting }}\n")
+    key = plane.process.home / "ssh" / "id_ed25519"
+    way = MeshWay(MeshClient(plane.fleet.home("s1")), key, membership, scope)
+    values: JsonObject = {"word": "it", "greeting": "kept-to-ourselves"}
+    run = Run(1, 1, 1, "s2.example", "say", "state", "state", values, PATIENCE, secrets=frozenset({"greeting"}))
+    log: list[str] = []
+    outcome = await way.carry(run, Job(tmp_path, ["init"], "ansible"), Heard(log.append))
+    assert outcome.answer is Answer.SUCCEEDED, outcome.error
+    assert "it is" in json.dumps(outcome.wall)
+    assert "kept-to-ourselves" not in json.dumps(outcome.wall) + "".join(log)
 
 
 def test_a_run_is_taken_over_from_a_server_that_died_and_ended_when_it_is_cancelled(
