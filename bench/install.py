@@ -3,43 +3,51 @@
 Real machines, emulated, in namespaces of their own. The other side is the same kernel, initramfs, image and disk,
 driven by a short script over a bare HTTP server: what nobody can be faster than. Both sides take turns in one run. An
 install is counted from the moment it is asked for: there by the power button, here by a commit of what a person wants.
+`installed_cpu` is what the machines computed for it.
 
-`.venv/bin/python bench/install.py [--machines 1 3] [--home FOLDER]`; FOLDER has the images, made if they are missing.
+    .venv/bin/python bench/install.py [--machines 1 3] [--rounds N]
+
+The images are made below `build/` if they are missing.
 """
 
 import argparse
 import asyncio
+import io
 import json
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+from fastapi import FastAPI, Response
+from fastapi.responses import FileResponse
+
+from rackwright.api.serve import listening
+from rackwright.images import sledgehammer
+from rackwright.images.cpio import Cpio
+from rackwright.images.kept import kept_images
+from rackwright.images.packages import say_to_stderr
+from rackwright.images.shelf import Shelf
+from rackwright.lab.dhcp import serving_dhcp
+from rackwright.lab.network import BRIDGE, SERVER, add_tap, make_bridge
+from rackwright.lab.rack import KERNEL_ARGUMENTS, Rack, running_rack
+from rackwright.lab.virtual import Hardware, VirtualMachine
+from rackwright.provision.advertise import advertising
+from report import Goal, at_most, emit
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from fastapi import FastAPI, Request, Response  # noqa: E402
-from fastapi.responses import FileResponse  # noqa: E402
-from tests.support.dhcp import serving_dhcp  # noqa: E402
-
-from rackwright.api.serve import listening  # noqa: E402
-from rackwright.images import sledgehammer, systems  # noqa: E402
-from rackwright.images.cpio import Cpio  # noqa: E402
-from rackwright.images.packages import Source, say_to_stderr  # noqa: E402
-from rackwright.images.shelf import NoImage, Shelf  # noqa: E402
-from rackwright.images.sledgehammer import Kernel  # noqa: E402
-from rackwright.lab.network import BRIDGE, SERVER, add_tap, make_bridge  # noqa: E402
-from rackwright.lab.rack import CONSOLE, Rack, running_rack  # noqa: E402
-from rackwright.lab.virtual import Hardware, VirtualMachine  # noqa: E402
-from report import Goal, at_most, emit  # noqa: E402
-
 NAMESPACES = ("unshare", "--net", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc")
 OS = "debian-12"
 TARGET = 1.15
+PATIENCE = 3600.0
+"""Seconds for one trial."""
 PLAIN_PORT = 8000
 PLAIN = """#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /run /mnt /etc; /bin/busybox --install -s; mount -t proc p /proc; mount -t sysfs s /sys; mount -t devtmpfs d /dev
@@ -48,23 +56,46 @@ udhcpc -i eth0 -n -q -t 20 -T 1 -A 1 -s /lib/rackwright/udhcpc; M=$(cat /sys/cla
 printf 'label: dos\\nstart=2048, type=83, bootable\\n' | sfdisk -q /dev/vda; while [ ! -b /dev/vda1 ]; do sleep 0.2; done
 mkfs.ext4 -q -F -L root -O ^64bit,^metadata_csum -E lazy_itable_init=1,lazy_journal_init=1 /dev/vda1; mount -o noatime /dev/vda1 /mnt
 wget -q -O - $S/root.tar.zst | zstd -q -dc | tar -x -C /mnt -f -; mkdir -p /mnt/boot/extlinux; K=$(basename /mnt/boot/vmlinuz-*); I=$(basename /mnt/boot/initrd.img-*)
-printf 'default l\\nprompt 0\\nlabel l\\nkernel /boot/%s\\ninitrd /boot/%s\\nappend root=LABEL=root ro\\n' $K $I >/mnt/boot/extlinux/extlinux.conf; extlinux --install /mnt/boot/extlinux; dd if=/lib/rackwright/mbr.bin of=/dev/vda bs=440 count=1 conv=notrunc
+printf 'default l\\nprompt 0\\nlabel l\\nkernel /boot/%s\\ninitrd /boot/%s\\nappend root=LABEL=root rw ARGUMENTS\\n' $K $I >/mnt/boot/extlinux/extlinux.conf; extlinux --install /mnt/boot/extlinux; dd if=/lib/rackwright/mbr.bin of=/dev/vda bs=440 count=1 conv=notrunc
 printf '[Unit]\\nAfter=network.target ssh.service\\n[Service]\\nType=oneshot\\nExecStart=/bin/sh -c "until curl -sf %s/said/%s/installed; do sleep 1; done"\\n' $S $M >/mnt/etc/systemd/system/said.service
-mkdir -p /mnt/etc/systemd/system/multi-user.target.wants; ln -s ../said.service /mnt/etc/systemd/system/multi-user.target.wants/; umount /mnt; sync; wget -q -O - "$S/said/$M/unpacked"; reboot -f
+mkdir -p /mnt/etc/systemd/system/multi-user.target.wants; ln -s ../said.service /mnt/etc/systemd/system/multi-user.target.wants/; echo plain >/mnt/etc/hostname; : >/mnt/etc/machine-id; umount /mnt; sync; wget -q -O - "$S/said/$M/unpacked"; reboot -f
 """  # noqa: E501  # ten lines, as promised
 
 
-def _images(home: Path) -> Shelf:
-    shelf = Shelf(home)
-    for name in (sledgehammer.NAME, OS):
+def _tell(text: str) -> None:
+    """Progress, for whoever waits. The figures go to standard output."""
+    print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
+
+
+class Effort:
+    """What machines computed, in CPU seconds of their QEMU: it does not grow when this computer is busy with others."""
+
+    def __init__(self, machines: Sequence[VirtualMachine]) -> None:
+        self._machines = machines
+        self._seconds: dict[int, float] = {}
+
+    def seconds(self) -> float:
+        """By all of them, up to now."""
+        for pid in [machine.pid for machine in self._machines if machine.pid is not None]:
+            with suppress(OSError):  # it may just have ended
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                self._seconds[pid] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return sum(self._seconds.values())
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Looks often enough: a reset is a new process."""
+
+        async def look() -> None:
+            while True:
+                self.seconds()
+                await asyncio.sleep(0.2)
+
+        task = asyncio.create_task(look())
         try:
-            shelf.find(name)
-        except NoImage:
-            if name == OS:
-                systems.build(shelf, OS, None, Kernel.CLOUD, say_to_stderr)
-            else:
-                sledgehammer.build(shelf, Source(sledgehammer.SUITE), Kernel.CLOUD, say_to_stderr)
-    return shelf
+            yield
+        finally:
+            task.cancel()
 
 
 # --- with the product
@@ -75,7 +106,10 @@ async def _ours(shelf: Shelf, folder: Path, machines: int) -> dict[str, float]:
     home = folder / "home"
     home.mkdir(parents=True)
     (home / "images").symlink_to(shelf.folder)
-    async with running_rack(home, folder, hardware) as rack:
+    async with AsyncExitStack() as stack:
+        rack = await stack.enter_async_context(running_rack(home, folder, hardware))
+        effort = Effort([one.machine for one in rack.machines])
+        await stack.enter_async_context(effort.watched())
         await _call(rack, "POST", "/deployments", {"name": "bench"})
         began = time.monotonic()
         for one in rack.machines:
@@ -83,14 +117,28 @@ async def _ours(shelf: Shelf, folder: Path, machines: int) -> dict[str, float]:
         names = await _accepted(rack, machines)
         await _active(rack, names, "crowbar-managed-node")
         discovered = time.monotonic() - began
+        _tell(f"ours: discovered after {discovered:.1f} s")
         for name in names:
             body = {"node": name, "role": "crowbar-installed-node", "deployment": "bench"}
             await _call(rack, "POST", "/node_roles", body)
         plan = await _call(rack, "POST", "/deployments/bench/plan")
-        asked = time.monotonic()
+        asked, before = time.monotonic(), effort.seconds()
         await _call(rack, "POST", "/deployments/bench/commit", {"digest": plan["digest"]})
         await _active(rack, names, "crowbar-installed-node")
-        return {"discovered": discovered, "installed": time.monotonic() - asked}
+        installed, computed = time.monotonic() - asked, effort.seconds() - before
+        for line in await _stages(rack):
+            _tell(f"ours: {line}")
+        return {"discovered": discovered, "installed": installed, "installed_cpu": computed}
+
+
+async def _stages(rack: Rack) -> list[str]:
+    """Where the seconds of an install went, for whoever wants fewer of them."""
+    async with rack.store.read() as session:
+        rows = await session.rows(
+            "SELECT node_id, kind, data, extract(epoch FROM at - min(at) OVER ()) AS seconds FROM events"
+            " WHERE kind LIKE 'install.%' ORDER BY at, id"
+        )
+    return [f"{row.seconds:6.1f} s  node {row.node_id}: {row.kind} {row.data.get('stage', '')}" for row in rows]
 
 
 async def _call(rack: Rack, method: str, path: str, body: Any = None) -> Any:
@@ -114,7 +162,7 @@ async def _active(rack: Rack, names: Sequence[str], role: str) -> None:
         found = (await _call(rack, "GET", f"/node_roles?role={role}"))["items"]
         states = {one["node"]: one["state"] for one in found}
         if any(states.get(name) == "error" for name in names):
-            raise SystemExit(f"an install failed: {found}")
+            raise SystemExit(f"{role} failed: {found}")
         if all(states.get(name) == "active" for name in names):
             return
         await asyncio.sleep(0.2)
@@ -127,6 +175,7 @@ class Plain:
     """A bare HTTP server: a script, files, and a note of who said what when."""
 
     def __init__(self, shelf: Shelf) -> None:
+        self.began = time.monotonic()
         self.said: dict[tuple[str, str], float] = {}
         self.changed = asyncio.Event()
         self.app = FastAPI(openapi_url=None)
@@ -138,17 +187,18 @@ class Plain:
         async def boot(mac: str) -> Response:
             if (mac, "unpacked") in self.said:
                 return Response("#!ipxe\nexit\n")
-            kernel = f"kernel http://{address}/kernel initrd=initrd initrd=plain rdinit=/plain {CONSOLE}"
+            kernel = f"kernel http://{address}/kernel initrd=initrd initrd=plain rdinit=/plain {KERNEL_ARGUMENTS}"
             lines = ["#!ipxe", kernel, f"initrd --name initrd http://{address}/initrd"]
             return Response("\n".join([*lines, f"initrd --name plain http://{address}/plain", "boot", ""]))
 
         @self.app.get("/plain")
         async def plain() -> Response:
-            return Response(_archive(PLAIN.replace("SERVER", address).encode()))
+            return Response(_archive(PLAIN.replace("SERVER", address).replace("ARGUMENTS", KERNEL_ARGUMENTS).encode()))
 
         @self.app.get("/said/{mac}/{what}")
-        async def said(mac: str, what: str, request: Request) -> None:
+        async def said(mac: str, what: str) -> None:
             self.said.setdefault((mac, what), time.monotonic())
+            _tell(f"plain: {mac} {what} after {time.monotonic() - self.began:.1f} s")
             self.changed.set()
 
         @self.app.get("/{file}")
@@ -163,8 +213,6 @@ class Plain:
 
 
 def _archive(script: bytes) -> bytes:
-    import io
-
     out = io.BytesIO()
     archive = Cpio(out)
     archive.file("plain", script, 0o755)
@@ -187,8 +235,6 @@ async def _plain_machines(folder: Path, machines: int) -> AsyncIterator[list[Vir
 
 
 async def _plain(shelf: Shelf, folder: Path, machines: int) -> dict[str, float]:
-    from rackwright.provision.advertise import advertising
-
     plain = Plain(shelf)
     script = f"http://{SERVER}:{PLAIN_PORT}/boot/${{net0/mac}}"
     async with (
@@ -197,14 +243,14 @@ async def _plain(shelf: Shelf, folder: Path, machines: int) -> dict[str, float]:
         serving_dhcp(BRIDGE, SERVER, script),
         listening(plain.app, SERVER, PLAIN_PORT),
     ):
+        effort = Effort(made)
         macs = [one.hardware.mac for one in made]
-        began = time.monotonic()
+        plain.began = time.monotonic()
         for one in made:
             await one.on()
-        discovered = await plain.until("discovered", macs) - began
-        await plain.until("unpacked", macs)
-        installed = await plain.until("installed", macs) - began
-        return {"discovered": discovered, "installed": installed}
+        discovered = await plain.until("discovered", macs) - plain.began
+        installed = await plain.until("installed", macs) - plain.began
+        return {"discovered": discovered, "installed": installed, "installed_cpu": effort.seconds()}
 
 
 # --- both
@@ -212,8 +258,6 @@ async def _plain(shelf: Shelf, folder: Path, machines: int) -> dict[str, float]:
 
 def _inside(side: str, shelf: Shelf, folder: Path, machines: int) -> dict[str, float]:
     """One trial, in namespaces of its own."""
-    import subprocess
-
     told = json.dumps({"side": side, "home": str(shelf.folder.parent), "folder": str(folder), "machines": machines})
     done = subprocess.run(
         [*NAMESPACES, sys.executable, __file__, "--inside", told], stdout=subprocess.PIPE, text=True, check=False
@@ -227,14 +271,32 @@ def _inside(side: str, shelf: Shelf, folder: Path, machines: int) -> dict[str, f
 def _trial(told: str) -> None:
     wanted = json.loads(told)
     side = {"ours": _ours, "plain": _plain}[wanted["side"]]
-    found = asyncio.run(side(Shelf(Path(wanted["home"])), Path(wanted["folder"]), wanted["machines"]))
-    print(json.dumps(found))
+    folder = Path(wanted["folder"])
+
+    async def play() -> dict[str, float]:
+        async with asyncio.timeout(PATIENCE):
+            return await side(Shelf(Path(wanted["home"])), folder, wanted["machines"])
+
+    try:
+        print(json.dumps(asyncio.run(play())))
+    except TimeoutError:
+        for console in sorted(folder.glob("*/console.log")):
+            _tell(f"the last words of {console.parent.name}: {console.read_text(errors='replace')[-1000:]}")
+        raise SystemExit(f"not installed within {PATIENCE:g} s") from None
+
+
+def _round(side: str, shelf: Shelf, folder: Path, machines: int) -> dict[str, float]:
+    _tell(f"{side}: {machines} machines are switched on")
+    seconds = _inside(side, shelf, folder, machines)
+    _tell(f"{side}: {', '.join(f'{what} in {value:.1f} s' for what, value in seconds.items())}")
+    shutil.rmtree(folder)  # disks
+    return seconds
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--machines", type=int, nargs="+", default=[1, 3])
-    parser.add_argument("--home", type=Path, default=ROOT / "build" / "bench-images")
+    parser.add_argument("--rounds", type=int, default=1, help="of which the medians count")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.inside:
@@ -242,16 +304,19 @@ def main() -> None:
         return
     if os.geteuid() != 0:
         raise SystemExit("namespaces and network devices need root")
-    shelf = _images(given.home)
+    shelf = kept_images(ROOT / "build" / "lab", OS, say_to_stderr)
     figures: dict[str, Any] = {"load": os.getloadavg()[0]}
     goals: list[Goal] = []
     with tempfile.TemporaryDirectory(prefix="rackwright-bench-") as folder:
         for machines in given.machines:
-            for side in ("plain", "ours"):
-                seconds = _inside(side, shelf, Path(folder) / f"{side}-{machines}", machines)
-                figures |= {f"{side}_{what}_{machines}": round(value, 1) for what, value in seconds.items()}
-            for what in ("discovered", "installed"):
-                ratio = figures[f"ours_{what}_{machines}"] / figures[f"plain_{what}_{machines}"]
+            found: dict[str, list[dict[str, float]]] = {"plain": [], "ours": []}
+            for _ in range(given.rounds):
+                for side, rounds in found.items():
+                    rounds.append(_round(side, shelf, Path(folder) / side, machines))
+            for what in ("discovered", "installed", "installed_cpu"):
+                seconds = {side: median(one[what] for one in rounds) for side, rounds in found.items()}
+                figures |= {f"{side}_{what}_{machines}": round(value, 1) for side, value in seconds.items()}
+                ratio = seconds["ours"] / seconds["plain"]
                 goals.append(at_most(f"{what}, {machines} machines: ours / plain", ratio, TARGET))
     emit("install", figures, goals)
 

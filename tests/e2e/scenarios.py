@@ -87,7 +87,7 @@ class Site:
 
     async def wall(self, node: str, role: str) -> Any:
         """What a run gave back."""
-        async with self.rack.server.store.read() as session:
+        async with self.rack.store.read() as session:
             return await session.value(
                 "SELECT nr.wall FROM node_roles nr JOIN nodes n ON n.id = nr.node_id JOIN roles r ON r.id = nr.role_id"
                 " WHERE n.name = :node AND r.name = :role",
@@ -96,7 +96,7 @@ class Site:
             )
 
     async def facts(self, node: str) -> Any:
-        async with self.rack.server.store.read() as session:
+        async with self.rack.store.read() as session:
             row = await session.row("SELECT * FROM nodes WHERE name = :name", name=node)
         assert row is not None
         return row
@@ -167,7 +167,7 @@ async def import_marker(site: Site, folder: Path) -> None:
     (folder / "e2e" / "barclamp.yml").write_text(MARKER)
     (scripts / "10-look.sh").write_text(LOOK)
     barclamp = await asyncio.to_thread(load_folder, folder / "e2e")
-    await site.rack.server.store.change(lambda session: import_barclamps(session, [barclamp]), graph=True)
+    await site.rack.store.change(lambda session: import_barclamps(session, [barclamp]), graph=True)
 
 
 async def install(folder: Path, images: Path) -> None:

@@ -15,19 +15,23 @@ from typing import Any
 
 import httpx
 
-from rackwright.api.app import PREFIX, create_app
-from rackwright.api.context import Server
-from rackwright.api.serve import TOKEN_FILE, Options, listening, running
+from rackwright.api.app import PREFIX
+from rackwright.api.serve import TOKEN_FILE, Options, listening
 from rackwright.domain.catalogue import JsonObject
 from rackwright.lab.bmc import Login, create_bmc
 from rackwright.lab.network import BRIDGE, SERVER, add_tap, make_bridge
+from rackwright.lab.serving import Serving, in_this_process
 from rackwright.lab.virtual import Hardware, VirtualMachine, check_programs
+from rackwright.store.session import Store
 
 log = logging.getLogger(__name__)
 
 PORT, MACHINE_PORT = 8090, 8091
-CONSOLE = "console=ttyS0 quiet"
-"""So that what a machine says is on its serial line, where `lab console` shows it."""
+ADDRESS = f"http://{SERVER}:{PORT}"
+KERNEL_ARGUMENTS = "console=ttyS0 quiet no_timer_check panic=10"
+"""What a machine says is on its serial line, where `lab console` shows it. An emulated timer is late when this computer
+is busy, which the kernel takes for a broken one, and gives up; so it is told not to look. One that gives up all the
+same starts again."""
 
 
 NETWORK = {
@@ -55,8 +59,8 @@ class Racked:
 
 @dataclass(frozen=True)
 class Rack:
-    server: Server
-    address: str
+    store: Store
+    """The server's."""
     machines: Sequence[Racked]
     api: httpx.AsyncClient
     """As the administrator."""
@@ -65,11 +69,12 @@ class Rack:
         """Tell the server where the BMC of each machine is, once it is known there. Ends when all are."""
         missing = {one.machine.hardware.mac: one for one in self.machines}
         while missing:
-            for node in (await self.api.get("/nodes")).raise_for_status().json()["items"]:
-                for mac in node["macs"]:
-                    one = missing.pop(mac, None)
-                    if one is not None:
-                        await self._tell_bmc(node["name"], one)
+            # Without an answer it asks again: the server may be busy, or just be started anew.
+            with contextlib.suppress(httpx.TransportError):
+                for node in (await self.api.get("/nodes")).raise_for_status().json()["items"]:
+                    for mac in missing.keys() & set(node["macs"]):
+                        await self._tell_bmc(node["name"], missing[mac])
+                        del missing[mac]
             await asyncio.sleep(0.5)
 
     async def _tell_bmc(self, node: str, one: Racked) -> None:
@@ -87,29 +92,33 @@ class Rack:
 
 
 @asynccontextmanager
-async def running_rack(home: Path, folder: Path, hardware: Sequence[Hardware], **others: Any) -> AsyncIterator[Rack]:
+async def running_rack(
+    home: Path, folder: Path, hardware: Sequence[Hardware], serving: Serving = in_this_process, **others: Any
+) -> AsyncIterator[Rack]:
     """Server and machines; the machines are off. `home` is the server's, `folder` is for the machines' files."""
     check_programs({one.firmware for one in hardware})
     options = Options(
         home,
+        host=SERVER,
+        port=PORT,
+        insecure_http=True,
         provision_address=SERVER,
         provision_port=MACHINE_PORT,
         provision_interface=BRIDGE,
         dhcp_interfaces=[BRIDGE],
         dns_address=SERVER,
-        kernel_arguments=CONSOLE,
+        kernel_arguments=KERNEL_ARGUMENTS,
         **others,
     )
     async with AsyncExitStack() as stack:
         await make_bridge()
-        server = await stack.enter_async_context(running(options))
-        address = await stack.enter_async_context(listening(create_app(server), SERVER, PORT))
+        store = await stack.enter_async_context(serving(options))
         racked = [await _rack_up(stack, one, folder) for one in hardware]
         headers = {"Authorization": f"Bearer {(home / TOKEN_FILE).read_text().strip()}"}
         api = await stack.enter_async_context(
-            httpx.AsyncClient(base_url=f"{address}{PREFIX}", headers=headers, timeout=60, trust_env=False)
+            httpx.AsyncClient(base_url=f"{ADDRESS}{PREFIX}", headers=headers, timeout=60, trust_env=False)
         )
-        rack = Rack(server, address, racked, api)
+        rack = Rack(store, racked, api)
         (await api.post("/networks", json=NETWORK)).raise_for_status()
         introducing = asyncio.create_task(rack.introduce())
         try:

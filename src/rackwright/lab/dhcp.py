@@ -1,4 +1,4 @@
-"""A small DHCP server for tests of what comes after it: addresses in the order they are asked for, and what to boot.
+"""A small DHCP server: addresses in the order they are asked for, and what to boot, so as to try what comes after it.
 
 The product has Kea. This is for the other side of the benchmark of installs, where nothing of the product is.
 """

@@ -1,0 +1,105 @@
+"""How a lab's server runs: in this process, or in one of its own, which can be killed and started again."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
+
+import httpx
+
+from rackwright.api.app import create_app
+from rackwright.api.serve import Options, listening, running
+from rackwright.lab.virtual import LabFailed
+from rackwright.store.database import open_database
+from rackwright.store.session import Store
+from rackwright.store.vault import load_vault
+
+STARTING_SECONDS = 600.0
+
+Serving = Callable[[Options], AbstractAsyncContextManager[Store]]
+"""Runs a server for as long as the block; gives its database."""
+
+
+@asynccontextmanager
+async def in_this_process(options: Options) -> AsyncIterator[Store]:
+    async with running(options) as server, listening(create_app(server), options.host, options.port):
+        yield server.store
+
+
+class ServerProcess:
+    """`rackwright server`, as a person starts it. Its database outlives it for as long as the block does."""
+
+    def __init__(self) -> None:
+        self._options: Options | None = None
+        self._process: asyncio.subprocess.Process | None = None
+
+    @asynccontextmanager
+    async def serving(self, options: Options) -> AsyncIterator[Store]:
+        self._options = options
+        async with await open_database(options.database_url, options.home) as database:
+            await self.start()
+            try:
+                yield Store(database.engine, load_vault(options.home))
+            finally:
+                await self._end()
+
+    async def start(self) -> None:
+        """Start it, and wait until it is ready."""
+        assert self._options is not None
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "rackwright", "server", *_flags(self._options)),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        address = f"http://{self._options.host}:{self._options.port}"
+        async with asyncio.timeout(STARTING_SECONDS), httpx.AsyncClient(trust_env=False) as http:
+            while True:
+                if await self._is_ready(http, address):
+                    return
+                await asyncio.sleep(0.1)
+
+    async def _is_ready(self, http: httpx.AsyncClient, address: str) -> bool:
+        assert self._process is not None
+        if self._process.returncode is not None:
+            raise LabFailed(f"The server of the lab ended by itself: {self.log.read_text(errors='replace')[-2000:]}")
+        with suppress(httpx.TransportError):
+            return (await http.get(f"{address}/readyz", timeout=30)).status_code == 200
+        return False
+
+    async def kill(self) -> None:
+        """As kill -9 does: nothing of it has a chance to end well."""
+        assert self._process is not None
+        self._process.kill()
+        await self._process.wait()
+
+    async def _end(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.terminate()
+            await self._process.wait()
+
+    @property
+    def log(self) -> Path:
+        assert self._options is not None
+        return self._options.home / "server.log"
+
+
+def _flags(options: Options) -> list[str]:
+    """The command line that means these options."""
+    words = []
+    for name in sorted(options.model_fields_set):
+        value = getattr(options, name)
+        flag = f"--{FLAGS.get(name, name.replace('_', '-'))}"
+        if isinstance(value, bool):
+            words += [flag] if value else []
+        elif isinstance(value, list):
+            words += [word for one in value for word in (flag, str(one))]
+        elif value is not None:
+            words += [flag, str(value)]
+    return words
+
+
+FLAGS = {"dhcp_interfaces": "dhcp-interface"}
+"""Names of flags that are not just those of their settings."""
