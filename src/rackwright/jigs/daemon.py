@@ -109,6 +109,7 @@ class Daemon:
         """One life of the process; whether it ever was ready."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         _make_own(self._socket.parent)
+        self._forget_earlier_lives()
         output = self._folder / "output.log"
         with output.open("wb") as file:
             process = await asyncio.create_subprocess_exec(
@@ -137,6 +138,12 @@ class Daemon:
             self.process = None
             ended.cancel()
             await _end(process)
+
+    def _forget_earlier_lives(self) -> None:
+        """One that was killed, or lost its power, leaves a file with its number, which may be somebody else's by now:
+        the next one would take that for itself, and refuse to start for ever. Nobody but us runs it in this folder."""
+        for left in self._folder.glob("*.pid"):
+            left.unlink(missing_ok=True)
 
     async def _wait_ready(self, ended: "asyncio.Task[int]") -> bool:
         while not ended.done():
