@@ -20,6 +20,7 @@ from rackwright.hammers.base import HammerNode, Power
 from rackwright.hammers.redfish import RedfishHammer
 from rackwright.lab.network import SERVER
 from rackwright.lab.rack import Rack, Racked, running_rack
+from rackwright.lab.serving import ServerProcess, Serving, in_this_process
 from rackwright.lab.virtual import Firmware, Hardware
 from rackwright.store.barclamps import import_barclamps
 
@@ -95,6 +96,10 @@ class Site:
                 role=role,
             )
 
+    async def number(self, query: str, **values: object) -> int:
+        async with self.rack.store.read() as session:
+            return int(await session.value(query, **values) or 0)
+
     async def facts(self, node: str) -> Any:
         async with self.rack.store.read() as session:
             row = await session.row("SELECT * FROM nodes WHERE name = :name", name=node)
@@ -103,21 +108,24 @@ class Site:
 
 
 @contextlib.asynccontextmanager
-async def site_of(folder: Path, images: Path, hardware: Sequence[Hardware]) -> AsyncIterator[Site]:
+async def site_of(
+    folder: Path, images: Path, hardware: Sequence[Hardware], serving: Serving = in_this_process
+) -> AsyncIterator[Site]:
     home = folder / "home"
     home.mkdir(parents=True)
     (home / "images").symlink_to(images)
-    async with running_rack(home, folder, hardware, heartbeat=5.0, tick=1.0) as rack:
+    async with running_rack(home, folder, hardware, serving, heartbeat=5.0, tick=1.0) as rack:
         try:
             yield Site(rack)
         except BaseException:
+            _show(home / "server.log")
             for one in rack.machines:
-                _show(one)
+                _show(one.machine.console, one.machine.folder / "qemu.log")
             raise
 
 
-def _show(one: Racked) -> None:
-    for path in (one.machine.console, one.machine.folder / "qemu.log"):
+def _show(*paths: Path) -> None:
+    for path in paths:
         if path.exists():
             tell(f"--- the end of {path.parent.name}/{path.name}\n{path.read_text(errors='replace')[-3000:]}")
 
@@ -170,9 +178,11 @@ async def import_marker(site: Site, folder: Path) -> None:
     await site.rack.store.change(lambda session: import_barclamps(session, [barclamp]), graph=True)
 
 
-async def install(folder: Path, images: Path) -> None:
-    """The whole way, from a machine that is off and has an empty disk to a role that runs on its own system."""
-    async with site_of(folder, images, [Hardware(1, memory=1024)]) as site:
+async def install(folder: Path, images: Path, firmware: Firmware = Firmware.BIOS) -> None:
+    """The whole way, from a machine that is off and has an empty disk to a role that runs on its own system. While the
+    image arrives, the server is killed, and with it its DHCP and name servers; started again, it goes on."""
+    server = ServerProcess()
+    async with site_of(folder, images, [Hardware(1, firmware, memory=1024)], server.serving) as site:
         await import_marker(site, folder)
         [one] = site.rack.machines
         bmc = HammerNode(0, "m1", {"bmc": site.rack.bmc_settings(one)})
@@ -186,16 +196,45 @@ async def install(folder: Path, images: Path) -> None:
         plan = await site.call("POST", "/deployments/web/plan")
         assert [wiped for wiped in plan["wiped"] if node in str(wiped)], plan
         await site.call("POST", "/deployments/web/commit", {"digest": plan["digest"]})
+        await site.until("its image arrives", lambda: _reached(site, node, "download"))
+        await server.kill()
+        site.say("the server is killed")
+        await server.start()
+        site.say("the server is there again")
         await site.active(node, "provisioner-os-install", "crowbar-installed-node", "e2e-look")
+        assert await _attempts(site, node) == 1, "it went on, and did not begin anew"
         after = await site.facts(node)
         assert after.observed_bootenv == "local"
         assert after.boot_id != before.boot_id
         assert after.host_key != before.host_key
         seen = (await site.wall(node, "e2e-look"))["seen"]
-        assert seen["root"] == "/dev/vda1"
+        assert seen["root"] == ("/dev/vda1" if firmware is Firmware.BIOS else "/dev/vda2")
         assert seen["system"] == "debian-12"
         assert seen["boot_id"] == after.boot_id
         await site.until("DNS knows its name", lambda: _has_name(node, after.discovery["address"]))
+
+
+async def install_by_uefi(folder: Path, images: Path) -> None:
+    await install(folder, images, Firmware.UEFI)
+
+
+async def _reached(site: Site, node: str, stage: str) -> bool:
+    """Whether the installer of a machine said that it has come so far."""
+    return (
+        await site.number(
+            "SELECT count(*) FROM events e JOIN nodes n ON n.id = e.node_id"
+            " WHERE e.kind = 'install.progress' AND n.name = :node AND e.data->>'stage' = :stage",
+            node=node,
+            stage=stage,
+        )
+        > 0
+    )
+
+
+async def _attempts(site: Site, node: str) -> int:
+    return await site.number(
+        "SELECT count(*) FROM install_attempts a JOIN nodes n ON n.id = a.node_id WHERE n.name = :node", node=node
+    )
 
 
 async def _has_name(node: str, address: str) -> bool:
@@ -208,7 +247,7 @@ async def _has_bmc(site: Site, node: str) -> bool:
     return "bmc" in (await site.facts(node)).hint
 
 
-SCENARIOS = {one.__name__: one for one in (discover_by_uefi, discover_three_at_once, install)}
+SCENARIOS = {one.__name__: one for one in (discover_by_uefi, discover_three_at_once, install, install_by_uefi)}
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.WARNING)
