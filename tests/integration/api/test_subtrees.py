@@ -157,17 +157,16 @@ async def test_a_group_is_shown_with_the_nodes_that_may_be_seen(estate: Site, ap
     assert len(ok(await api.get("/groups/rack:both"))["nodes"]) == 3
 
 
-async def test_a_network_is_shown_to_whoever_has_an_address_on_it(api: Api, reader: Api) -> None:
-    for name, subnet, members in (("one", "192.0.2.0/24", ["web", "mail"]), ("two", "198.51.100.0/24", ["mail"])):
-        ok(await api.post("/networks", json={"name": name, "v4_subnet": subnet}), 201)
-        for number, member in enumerate(members):
-            address = subnet.replace(".0/24", f".{number + 7}")
-            given = {"node": NODES_OF[member], "address": address}
-            ok(await api.post(f"/networks/{name}/allocations", json=given), 201)
+async def test_networks_are_everybodys_and_the_addresses_on_them_are_not(api: Api, reader: Api) -> None:
+    ok(await api.post("/networks", json={"name": "one", "v4_subnet": "192.0.2.0/24"}), 201)
+    for address, place in (("192.0.2.7", "web"), ("192.0.2.8", "mail")):
+        ok(await api.post("/networks/one/allocations", json={"node": NODES_OF[place], "address": address}), 201)
     assert [one["name"] for one in await _paged(reader, "/networks")] == ["one"]
     assert [one["node"] for one in await _paged(reader, "/networks/one/allocations")] == [NODES_OF["web"]]
-    refused(await reader.get("/networks/two"), 404, "not-found")
-    refused(await reader.get("/networks/two/allocations"), 404, "not-found")
+    assert ok(await reader.get(f"/networks/one/allocations?node={NODES_OF['mail']}"))["items"] == []
+    [own] = ok(await reader.get(f"/nodes/{NODES_OF['web']}/allocations"))["items"]
+    assert own["address"] == "192.0.2.7"
+    refused(await reader.get(f"/nodes/{NODES_OF['mail']}/allocations"), 404, "not-found")
 
 
 async def test_an_answer_that_was_kept_to_nothing_is_refused(estate: Site) -> None:
