@@ -164,7 +164,8 @@ async def page(
     **values: object,
 ) -> Response:
     """One page of a list. `select` is the resource's own query, which takes what follows its SELECT."""
-    where, bound = page_sql(asked.listing, asked.wanted, session.within(asked.listing.seen), *more)
+    seen = session.within(asked.listing.listed or asked.listing.seen)
+    where, bound = page_sql(asked.listing, asked.wanted, seen, *more)
     found = list(await select(session, where, **bound, **values))
     next = None
     if len(found) > asked.wanted.limit:

@@ -63,6 +63,7 @@ NODE_ROLES = Listing(
     default="id",
     id="nr.id",
     seen="nr.deployment_id = ANY (:sees)",
+    listed="nr.id = ANY (ARRAY(SELECT m.id FROM node_roles m WHERE m.deployment_id = ANY (:sees)))",
 )
 
 

@@ -73,6 +73,7 @@ RUNS = Listing(
     default="-id",
     id="run.id",
     seen="nr.deployment_id = ANY (:sees)",
+    listed="run.node_role_id = ANY (ARRAY(SELECT m.id FROM node_roles m WHERE m.deployment_id = ANY (:sees)))",
 )
 
 
