@@ -37,7 +37,7 @@ HEARTBEAT = 8.0
 BEHAVIOUR = Behaviour(boot=0.05, install=0.1, heartbeat=HEARTBEAT)
 STORES = 4
 INSTALL = "provisioner-os-install"
-NOTICED = 60.0
+NOTICED = 180.0
 """Seconds within which a machine notices that its connection broke; far more than it takes on a busy computer."""
 
 
@@ -211,7 +211,10 @@ class Floor:
 
     async def check(self) -> None:
         """What must hold whatever happened."""
-        assert self.unexplained() == [], "a person was needed, and not because an answer was lost with its server"
+        unexplained = self.unexplained()
+        assert not unexplained, (
+            f"a person was needed, and not because an answer was lost with its server: {unexplained}"
+        )
         assert self.lab.overlaps() == []
         assert {machine.number: machine.journal.installs for machine in self.lab.machines.values()} == dict.fromkeys(
             self.lab.machines, 1
