@@ -103,16 +103,18 @@ def _server(request: Request) -> Server:
     return server
 
 
-OWN_TOKEN = "This takes the machine's own token."  # noqa: S105  # no token, but what is said without one
-
 _bearer = HTTPBearer(auto_error=False)
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
-async def _own_token(credentials: Credentials) -> str:
-    if credentials is None:
-        raise Unauthenticated(OWN_TOKEN)
-    return credentials.credentials
+async def _machine(request: Request, credentials: Credentials) -> int:
+    """The node whose own token this is. Asked before the body is looked at: a stranger is told nothing about that."""
+    if credentials is not None:
+        async with _server(request).store.read() as session:
+            node_id = await machines.find_machine(session, credentials.credentials)
+        if node_id is not None:
+            return node_id
+    raise Unauthenticated("This takes the machine's own token.")
 
 
 async def _secret(credentials: Credentials) -> str:
@@ -121,7 +123,7 @@ async def _secret(credentials: Credentials) -> str:
     return credentials.credentials
 
 
-OwnToken = Annotated[str, Depends(_own_token)]
+Machine = Annotated[int, Depends(_machine)]
 Secret = Annotated[str, Depends(_secret)]
 
 
@@ -143,18 +145,14 @@ async def register_machine(request: Request, source: Source, body: RegisterIn) -
 
 
 @router.post("/machine/heartbeat", status_code=204)
-async def machine_heartbeat(request: Request, token: OwnToken, body: HeartbeatIn) -> None:
+async def machine_heartbeat(request: Request, node_id: Machine, body: HeartbeatIn) -> None:
     """The machine is there, and this is what it booted."""
     store = _server(request).store
-    if await store.change(lambda session: machines.still_there(session, token, body.boot_id, body.bootenv)):
-        return
-    async with store.read() as session:
-        node_id = await machines.find_machine(session, token)
-    if node_id is None:
-        raise Unauthenticated(OWN_TOKEN)
-    await store.change(
-        lambda session: machines.heartbeat(session, node_id, body.boot_id, body.bootenv), actor=f"machine {node_id}"
-    )
+    if not await store.change(lambda session: machines.still_there(session, node_id, body.boot_id, body.bootenv)):
+        await store.change(
+            lambda session: machines.heartbeat(session, node_id, body.boot_id, body.bootenv),
+            actor=f"machine {node_id}",
+        )
 
 
 @router.get("/install/config")

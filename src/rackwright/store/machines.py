@@ -131,15 +131,15 @@ async def machine_booted(session: Session, node_id: int, boot_id: str, bootenv: 
     return True
 
 
-async def still_there(session: Session, token: str, boot_id: str, bootenv: str) -> bool:
+async def still_there(session: Session, node_id: int, boot_id: str, bootenv: str) -> bool:
     """Note a heartbeat that says nothing new, of a machine that is up, in one statement; False: it was none of these.
 
     Most heartbeats are, and a rack sends many.
     """
     noted = await session.run(
-        "UPDATE nodes SET seen_at = now() WHERE token_hash = :hash AND boot_id = :boot_id"
+        "UPDATE nodes SET seen_at = now() WHERE id = :id AND boot_id = :boot_id"
         " AND observed_bootenv = :bootenv AND alive AND sleep IS NULL",
-        hash=token_hash(token),
+        id=node_id,
         boot_id=boot_id,
         bootenv=bootenv,
     )

@@ -217,11 +217,16 @@ def test_targets_are_found_by_fact_and_a_cursor_goes_on_where_it_ended(five: Fle
     assert run.wait() == 0
     assert set(run.outcomes()) == {"s1", "s2"}
     name = run.told()[0]["run"]
-    whole = [json.loads(line) for line in five.rackwright("s5", "mesh", "events").splitlines()]
-    mine = [line for line in whole if line["event"].get("run") == name]
+
+    def mine_of(server: str, *cursor: str) -> list[dict[str, Any]]:
+        told = [json.loads(line) for line in five.rackwright(server, "mesh", "events", *cursor).splitlines()]
+        return [line for line in told if line["event"].get("run") == name]
+
+    # That all of it is over is told after the last target has told its own end.
+    wait_until(lambda: mine_of("s5")[-1]["event"]["kind"] == "run_finished", 60, "the run is not told to be over")
+    mine = mine_of("s5")
     cut = mine[len(mine) // 2]["cursor"]
-    rest = [json.loads(line) for line in five.rackwright("s3", "mesh", "events", "--cursor", str(cut)).splitlines()]
-    assert [line for line in rest if line["event"].get("run") == name] == mine[len(mine) // 2 + 1 :]
+    assert mine_of("s3", "--cursor", str(cut)) == mine[len(mine) // 2 + 1 :]
 
 
 # What a target refuses
