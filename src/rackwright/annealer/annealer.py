@@ -125,7 +125,11 @@ class Annealer:
         self.counters.started += claimed.ended + len(claimed.started)
         self.counters.settled += claimed.ended + len(settled)
         self.counters.refused += len(done) - len(settled)
-        self.cap.observe(claimed.ended + len(settled), sum(not one.ok and not one.accepted for one in done))
+        self.cap.observe(
+            claimed.ended + len(settled),
+            sum(not one.ok and not one.accepted for one in done),
+            busy=bool(claimed.started or self._tasks),
+        )
         for run_id, text in said:
             self.logs.writer(run_id)(text)
         for run in claimed.started:
