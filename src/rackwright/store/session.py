@@ -16,6 +16,7 @@ import psycopg
 from psycopg import AsyncConnection as PsycopgConnection
 from psycopg import sql
 from psycopg.errors import DeadlockDetected, SerializationFailure
+from psycopg.pq import PipelineStatus
 from sqlalchemy import CursorResult, Row, TextClause, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -151,8 +152,14 @@ class Session:
         own.
         """
         driver = await self.driver()
-        async with driver.pipeline():
-            yield Pipe(driver)
+        try:
+            async with driver.pipeline():
+                yield Pipe(driver)
+        except psycopg.OperationalError:
+            # It is gone, or stuck between questions and answers. SQLAlchemy does not know, and would go on with it.
+            if driver.closed or driver.pgconn.pipeline_status != PipelineStatus.OFF:
+                await self.connection.invalidate()
+            raise
 
     async def batch(self, *asked: Asked) -> list[Rows]:
         """The rows of each of several statements, sent together."""

@@ -1,0 +1,63 @@
+"""Statements that are sent together, when the server goes away in the middle of them."""
+
+import asyncio
+import logging
+
+import psycopg
+import pytest
+from tests.support.processes import until
+from tests.support.rack import Rack
+
+from rackwright.store.session import UNREACHABLE, Session
+
+ASKED = 5
+
+
+async def _answered(session: Session) -> list[int]:
+    found = await session.batch(*[("SELECT CAST(:number AS int)", {"number": number}) for number in range(ASKED)])
+    return [rows[0][0] for rows in found]
+
+
+@pytest.mark.parametrize("unread", [1, ASKED])
+async def test_a_lost_connection_is_said_once_and_the_next_change_has_another(
+    rack: Rack, caplog: pytest.LogCaptureFixture, unread: int
+) -> None:
+    backend: list[int] = []
+
+    async def work(session: Session) -> None:
+        backend.append(await session.value("SELECT pg_backend_pid()"))
+        async with session.pipe() as pipe:
+            asked = await pipe.ask(*[("SELECT pg_sleep(:seconds)", {"seconds": 600}) for _ in range(unread)])
+            await pipe.answers(asked)
+
+    with caplog.at_level(logging.ERROR):
+        sleeping = asyncio.create_task(rack.store.change(work))
+        await until(lambda: bool(backend))
+        async with rack.store.read() as session:
+            assert await session.value("SELECT pg_terminate_backend(:pid)", pid=backend[0])
+        with pytest.raises(UNREACHABLE):
+            await sleeping
+        assert await rack.store.change(_answered) == [*range(ASKED)]
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+async def test_a_connection_that_cannot_leave_its_pipeline_is_not_used_again(
+    rack: Rack, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a server that is shut down has said so, and not yet closed the connection."""
+
+    async def stuck(*_: object) -> None:
+        """It is busy and does not leave."""
+
+    async def work(session: Session) -> None:
+        async with session.pipe() as pipe:
+            await pipe.ask(("SELECT 1", {}))
+            raise psycopg.errors.AdminShutdown("terminating connection due to administrator command")
+
+    with caplog.at_level(logging.ERROR):
+        with monkeypatch.context() as patched:
+            patched.setattr(psycopg.AsyncPipeline, "__aexit__", stuck)
+            with pytest.raises(psycopg.errors.AdminShutdown):
+                await rack.store.change(work)
+        assert await rack.store.change(_answered) == [*range(ASKED)]
+    assert [record.getMessage() for record in caplog.records] == []
