@@ -5,6 +5,7 @@ transaction with marking it done. So a hook is easy to test, and safe to repeat.
 run hooks, so it stays light. How effects look on their way between processes is in `effects.py`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -275,13 +276,13 @@ def takes(hook: str) -> type[View]:
     return DeploymentView if hook in DEPLOYMENT_HOOKS else NodeRoleView
 
 
-class FollowsNodes(RoleHooks):
+class FollowsNodes(RoleHooks, ABC):
     """A base for roles whose one run publishes all nodes and their addresses anew: every change that concerns it asks
     for a run, and one run is enough for many changes."""
 
+    @abstractmethod
     def concerns(self, node: NodeView) -> bool:
         """Whether a change of this node changes what is published."""
-        raise NotImplementedError
 
     def on_node_update(self, node: NodeView) -> Effects:
         return Enqueue() if self.concerns(node) else None

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from rackwright.mesh.control import ANSWER_SECONDS, SOCKET, Answer, Failed
+from rackwright.mesh.control import ANSWER_SECONDS, SOCKET, Answer, Failed, no_agent
 from rackwright.mesh.errors import NoAgent
 
 MAX_ANSWER = 64 * 1024 * 1024
@@ -34,9 +34,7 @@ class MeshClient:
         try:
             reader, writer = await asyncio.open_unix_connection(path, limit=MAX_ANSWER)
         except OSError as problem:
-            raise NoAgent(
-                f"no agent answers at {path}; start it with: systemctl start rackwright-agent, or: rackwright agent run"
-            ) from problem
+            raise no_agent(path) from problem
         try:
             writer.write(json.dumps({"do": do, **fields}).encode() + b"\n")
             while line := await self._line(reader):

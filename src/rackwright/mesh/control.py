@@ -27,6 +27,12 @@ class Failed(MeshError):
         self.code = code
 
 
+def no_agent(path: Path) -> NoAgent:
+    return NoAgent(
+        f"no agent answers at {path}; start it with: systemctl start rackwright-agent, or: rackwright agent run"
+    )
+
+
 def ask(folder: Path, do: str, /, **fields: Any) -> Answer:
     """One question to the agent of this folder. Raises what it could not do, as a sentence."""
     for answer in listen(folder, do, **fields):
@@ -49,9 +55,7 @@ def listen_lines(folder: Path, do: str, /, **fields: Any) -> Iterator[list[bytes
         try:
             wire.connect(str(path))
         except OSError as problem:
-            raise NoAgent(
-                f"no agent answers at {path}; start it with: systemctl start rackwright-agent, or: rackwright agent run"
-            ) from problem
+            raise no_agent(path) from problem
         try:
             wire.sendall(json.dumps({"do": do, **fields}).encode() + b"\n")
             rest = b""
