@@ -5,23 +5,24 @@ export class Form {
   busy = $state(false);
   #refused = $state.raw<Problem | null>(null);
   #fields: string[];
+  #reread: () => Promise<void>;
 
-  /** `fields`: what the form has, as the server names them. */
-  constructor(fields: string[]) {
+  /** `fields`: what the form has, as the server names them. `reread`: reads what the form shows. */
+  constructor(fields: string[], reread: () => Promise<void> = async () => undefined) {
     this.#fields = fields;
+    this.#reread = reread;
   }
 
-  /** Do it; says whether it worked. */
+  /** Do it, and read again what is there now; says whether it worked. A refusal is told only then: whoever sees it and
+   * sends once more sends what they saw. */
   async send(work: () => Promise<unknown>): Promise<boolean> {
     this.busy = true;
     this.#refused = null;
     try {
-      await work();
-      return true;
-    } catch (error) {
-      if (!(error instanceof Problem)) throw error;
-      this.#refused = error;
-      return false;
+      const refused = await refusal(work);
+      await this.#reread();
+      this.#refused = refused;
+      return !refused;
     } finally {
       this.busy = false;
     }
@@ -45,5 +46,15 @@ export class Form {
   get #field(): string | undefined {
     const pointed = this.#refused?.pointer.split('/')[1];
     return this.#fields.find((field) => field === pointed);
+  }
+}
+
+async function refusal(work: () => Promise<unknown>): Promise<Problem | null> {
+  try {
+    await work();
+    return null;
+  } catch (error) {
+    if (error instanceof Problem) return error;
+    throw error;
   }
 }

@@ -1,5 +1,6 @@
 // What only one page needs: read when it opens, and again, soon, when something about it happens.
 import { Away } from '../api/client';
+import { inTurn } from './inturn';
 import { live } from './live.svelte';
 
 const PAUSE = 300;
@@ -14,13 +15,13 @@ export function fresh(
   let timer: ReturnType<typeof setTimeout> | undefined;
   let was = live.status;
 
-  async function quietly(): Promise<void> {
+  const quietly = inTurn(async () => {
     try {
       await read();
     } catch (error) {
       if (!(error instanceof Away)) throw error; // read anew when the stream stands again
     }
-  }
+  });
   function soon(): void {
     timer ??= setTimeout(() => {
       timer = undefined;
