@@ -41,6 +41,17 @@ export function words(problem: Problem): string {
   return `${first}. Nothing was done. You see it now as it is: look, then do it again.`;
 }
 
+/** Do something; gives why the server refused, if it did. */
+export async function refusal(work: () => Promise<unknown>): Promise<Problem | null> {
+  try {
+    await work();
+    return null;
+  } catch (error) {
+    if (error instanceof Problem) return error;
+    throw error;
+  }
+}
+
 /** Nobody answered: the network or the server is away. */
 export class Away extends Problem {
   constructor() {

@@ -1,5 +1,5 @@
 // A form that is sent to the server: busy meanwhile, and what was refused stands at the field it is about.
-import { Problem, words } from '../api/client';
+import { type Problem, refusal, words } from '../api/client';
 
 export class Form {
   busy = $state(false);
@@ -46,15 +46,5 @@ export class Form {
   get #field(): string | undefined {
     const pointed = this.#refused?.pointer.split('/')[1];
     return this.#fields.find((field) => field === pointed);
-  }
-}
-
-async function refusal(work: () => Promise<unknown>): Promise<Problem | null> {
-  try {
-    await work();
-    return null;
-  } catch (error) {
-    if (error instanceof Problem) return error;
-    throw error;
   }
 }

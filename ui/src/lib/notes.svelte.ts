@@ -1,5 +1,5 @@
 // Short words to the person: something worked, or the server's own reason why it did not.
-import { Problem, words } from '../api/client';
+import { refusal, words } from '../api/client';
 
 export interface Note {
   id: number;
@@ -25,17 +25,14 @@ class Notes {
     this.list = this.list.filter((note) => note.id !== id);
   }
 
-  /** Do something; if the server refuses, show its words. Says whether it worked. */
-  async attempt(work: () => Promise<unknown>, done?: string): Promise<boolean> {
-    try {
-      await work();
-    } catch (error) {
-      if (!(error instanceof Problem)) throw error;
-      this.refused(words(error));
-      return false;
-    }
-    if (done) this.done(done);
-    return true;
+  /** Do something and read again what it changed; if the server refuses, show its words. Says whether it worked. Nothing is
+   * told before the page shows what is there now. */
+  async attempt(work: () => Promise<unknown>, done?: string, reread?: () => Promise<void>): Promise<boolean> {
+    const refused = await refusal(work);
+    await reread?.();
+    if (refused) this.refused(words(refused));
+    else if (done) this.done(done);
+    return !refused;
   }
 
   #add(kind: Note['kind'], text: string): void {
