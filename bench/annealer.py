@@ -17,7 +17,7 @@ from peers import environment
 from rackwright.annealer.annealer import Annealer
 from rackwright.annealer.cap import AUTO
 from rackwright.domain.runs import Outcome, Run
-from rackwright.domain.states import ACTIVE
+from rackwright.domain.states import ACTIVE, TODO
 from rackwright.jigs.base import Jig, JigNode, Log
 from rackwright.jigs.noop import NoopJig
 from rackwright.store.database import open_database
@@ -146,6 +146,9 @@ async def crowded(store: Store, cap: int | str, seconds: float) -> float:
     before, began = annealer.counters.settled, time.perf_counter()
     await asyncio.sleep(seconds * 0.4)
     found = (annealer.counters.settled - before) / (time.perf_counter() - began)
+    async with store.read() as session:
+        if not await session.value("SELECT count(*) FROM node_roles WHERE state = :todo", todo=int(TODO)):
+            raise RuntimeError("there was not enough to do: give it more nodes or less time")
     annealer.stop()
     await task
     return found
@@ -203,7 +206,7 @@ async def measure(options: argparse.Namespace, home: Path) -> tuple[dict[str, ob
 async def measure_cap(home: Path, seconds: float) -> tuple[dict[str, object], list[Goal]]:
     async with await open_database(None, home) as database:
         store = Store(database.engine)
-        await fill(store, 400, 20)
+        await fill(store, 1000, 20)  # more than can end in that time, or it is measured on nothing to do
         fixed = {cap: await crowded(store, cap, seconds / 2) for cap in (5, 10, 20, 40, 80)}
         auto = await crowded(store, AUTO, seconds)
         best = max(fixed.values())

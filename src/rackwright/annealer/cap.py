@@ -1,8 +1,9 @@
 """How many runs may execute at once: a number, changed at run time, or found out by itself (`auto`).
 
-`auto` grows while throughput grows with it and the share of failures does not, halves when the system is overloaded,
-and feels its way in ever smaller steps where more brings nothing. It is a pure controller; the setting lives in the
-store.
+`auto` tries a step and keeps it if more runs ended a second than just before it; else it goes back, measures there once
+more and tries a smaller step the other way. So every step is judged beside a rate that was measured next to it, and a
+system that becomes slower or faster by itself leads it nowhere. It halves when the share of failures grows. It is a
+pure controller; the setting lives in the store.
 """
 
 import time
@@ -16,12 +17,14 @@ DEFAULT_CAP = 10
 SMALLEST, LARGEST = 2, 1000
 AUTO = "auto"
 
-FIRST_STEP, SMALLEST_STEP = 0.5, 0.06
+FIRST_STEP, SMALLEST_STEP = 0.5, 0.12
 """Parts of the cap by which it is changed, at first and once the best is near."""
-LONGER, SHORTER = 1.25, 0.5
+LONGER, SHORTER = 1.5, 0.5
 """What becomes of the step when it brought something, and when it did not."""
-GAIN, COLLAPSE = 1.02, 0.7
-"""Of the rate before: what counts as a gain, and what as overload."""
+GAIN = 1.03
+"""Of the rate before: what is more than chance."""
+MORE_FAILURES = 0.1
+"""Of all that end: how many more than before are taken for overload."""
 
 
 @dataclass
@@ -36,6 +39,8 @@ class AutoCap:
     _failed: int = 0
     _last_rate: float = 0.0
     _last_failures: float = 0.0
+    _stands: float | None = None
+    """Where a step began that is being tried; None: nothing is tried, the rate is measured where it stands."""
     _direction: int = 1
     _step: float = FIRST_STEP
     _resting: bool = False
@@ -63,24 +68,26 @@ class AutoCap:
             self._since, self._settled, self._failed = now, 0, 0
 
     def _decide(self, rate: float, failures: float) -> None:
-        if failures > self._last_failures + 0.1 or rate < self._last_rate * COLLAPSE:
+        if failures > self._last_failures + MORE_FAILURES:
+            self._direction, self._stands = 1, None
             self._shorten()
-            self._direction = 1
             self.cap = max(SMALLEST, self.cap / 2)
-            # Half as many do less: that is no second collapse, so the next rate is compared with nothing.
-            self._last_rate, self._last_failures = 0.0, failures
-            return
-        if rate < self._last_rate * GAIN:
-            # What was tried last was a step too far, so step the other way.
-            self._shorten()
+        elif self._stands is not None and rate < self._last_rate * GAIN:
+            self.cap, self._stands = self._stands, None
             self._direction = -self._direction
+            self._shorten()
         else:
-            self._step = min(self._step * LONGER, FIRST_STEP)
+            if self._stands is not None:
+                self._step = min(self._step * LONGER, FIRST_STEP)
+            self._stands = self.cap
+            self._try()
+        self._last_rate, self._last_failures = rate, failures
+
+    def _try(self) -> None:
         # Up and down undo each other; less than one run is no step at all.
         up = max(self.cap * self._step, 1.0)
         down = max(self.cap * self._step / (1 + self._step), 1.0)
         self.cap = min(max(self.cap + (up if self._direction > 0 else -down), SMALLEST), LARGEST)
-        self._last_rate, self._last_failures = rate, failures
 
     def _shorten(self) -> None:
         self._step = max(self._step * SHORTER, SMALLEST_STEP)
