@@ -9,8 +9,10 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -26,13 +28,14 @@ STOP_SECONDS = 3.0
 
 
 class Engine:
-    """One process for one job."""
+    """One process for one job, with a folder of its own that goes with it."""
 
-    def __init__(self, process: asyncio.subprocess.Process, said: int, log: Path) -> None:
-        self._process, self._said, self.log = process, said, log
+    def __init__(self, process: asyncio.subprocess.Process, said: int, log: Path, scratch: Path) -> None:
+        self._process, self._said, self.log, self._scratch = process, said, log, scratch
 
     @classmethod
-    async def start(cls, log: Path) -> "Engine":
+    async def start(cls, log: Path, folder: Path) -> "Engine":
+        scratch = Path(tempfile.mkdtemp(dir=folder))
         said, write = os.pipe()
         try:
             with contextlib.suppress(OSError):  # more than a user may have; it is slower then
@@ -40,7 +43,7 @@ class Engine:
             os.set_blocking(said, False)
             with log.open("ab") as trouble:
                 process = await asyncio.create_subprocess_exec(
-                    *("setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "rackwright.mesh.run_engine"),
+                    *("setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "rackwright.mesh.run_engine", scratch),
                     stdin=asyncio.subprocess.PIPE,
                     stdout=write,
                     stderr=trouble,
@@ -48,10 +51,11 @@ class Engine:
                 )
         except BaseException:
             os.close(said)
+            shutil.rmtree(scratch)
             raise
         finally:
             os.close(write)
-        return cls(process, said, log)
+        return cls(process, said, log, scratch)
 
     @property
     def running(self) -> bool:
@@ -121,11 +125,17 @@ class Engine:
         if self._said >= 0:
             os.close(self._said)
             self._said = -1
+            await asyncio.to_thread(shutil.rmtree, self._scratch)
 
 
 class Engines:
-    def __init__(self, log: Path) -> None:
-        self.log = log
+    """`folder` is theirs alone: what an agent that was killed left in it goes."""
+
+    def __init__(self, log: Path, folder: Path) -> None:
+        self.log, self.folder = log, folder
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(mode=0o700)
         self._spare: Engine | None = None
         self._stocking = asyncio.Lock()
 
@@ -137,7 +147,7 @@ class Engines:
             return spare
         if spare is not None:
             await spare.kill()
-        return await Engine.start(self.log)
+        return await Engine.start(self.log, self.folder)
 
     async def stock(self, seconds: float = 0.0) -> None:
         """Have one at hand, after so many seconds."""
@@ -145,7 +155,7 @@ class Engines:
         async with self._stocking:
             if self._spare is None:
                 with contextlib.suppress(OSError):  # whoever needs one tries again, and is told
-                    self._spare = await Engine.start(self.log)
+                    self._spare = await Engine.start(self.log, self.folder)
 
     async def close(self) -> None:
         async with self._stocking:

@@ -6,7 +6,6 @@ where the states do not ask for a name.
 """
 
 import json
-import tempfile
 from base64 import b64decode
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -39,15 +38,14 @@ class GivenSource:
         return Bundle(b64decode(found["code"]), manifest, str(found["origin"]))
 
 
-def checked(job: dict[str, Any]) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="rackwright-check-") as folder:
-        try:
-            unpack_files(Path(folder), job["files"])
-            return check(Path(folder), job)
-        except Refused as refused:
-            return {"errors": [str(problem) for problem in refused.problems]}
-        except ExtensionRefused as refused_module:
-            return {"errors": [str(refused_module)]}
+def checked(job: dict[str, Any], folder: Path) -> dict[str, Any]:
+    try:
+        unpack_files(folder, job["files"])
+        return check(folder, job)
+    except Refused as refused:
+        return {"errors": [str(problem) for problem in refused.problems]}
+    except ExtensionRefused as refused_module:
+        return {"errors": [str(refused_module)]}
 
 
 def check(folder: Path, job: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The process in which states are checked and run: a child of the agent that has loaded all before it is needed.
 
-The first line on standard input is its job, and it does one job only: what a module or a state leaves behind in it ends
-with it. How it is started and listened to is `engines.py`.
+Its argument is a folder for what comes with the job. The first line on standard input is its job, and it does one job
+only: what a module or a state leaves behind in it ends with it. How it is started and listened to is `engines.py`.
 """
 
 import contextlib
@@ -18,16 +18,16 @@ LOADED = (quick, render, cmd, file, test)
 """What nearly every run uses and would load late."""
 
 
-def main() -> int:
+def main(scratch: Path) -> int:
     _as_if_from_a_shell()
     line = sys.stdin.readline()
     if not line:
         return 0
     job = json.loads(line)
     if job["do"] == "check":
-        sys.stdout.write(json.dumps(run_check.checked(job)) + "\n")
+        sys.stdout.write(json.dumps(run_check.checked(job, scratch)) + "\n")
         return 0
-    return run_worker.work(job)
+    return run_worker.work(job, scratch)
 
 
 def _as_if_from_a_shell() -> None:
@@ -38,4 +38,4 @@ def _as_if_from_a_shell() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Path(sys.argv[1])))

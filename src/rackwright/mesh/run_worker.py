@@ -9,7 +9,6 @@ the agent (`ask`) and waits for the answer. It believes nothing that is not sign
 import json
 import re
 import sys
-import tempfile
 import threading
 import time
 from base64 import b64decode
@@ -215,18 +214,17 @@ class AgentSource:
         return Bundle(b64decode(found["code"]), manifest, str(found["origin"]))
 
 
-def work(job: dict[str, Any]) -> int:
+def work(job: dict[str, Any], folder: Path) -> int:
     agent = Agent(job["run"], job["name"])
     mask = Mask()
     agent.listen()
-    with tempfile.TemporaryDirectory(prefix="rackwright-run-") as folder:
-        try:
-            mask.add(text for name in job["secrets"] for text in secret_texts(job["variables"].get(name)))
-            unpack_files(Path(folder), job["files"])
-            return _run(Path(folder), job, mask, agent)
-        except Refused as refused:
-            agent.say("refused", errors=[mask.text(str(problem)) for problem in refused.problems])
-            return REFUSED
+    try:
+        mask.add(text for name in job["secrets"] for text in secret_texts(job["variables"].get(name)))
+        unpack_files(folder, job["files"])
+        return _run(folder, job, mask, agent)
+    except Refused as refused:
+        agent.say("refused", errors=[mask.text(str(problem)) for problem in refused.problems])
+        return REFUSED
 
 
 def make_plan(folder: Path, job: dict[str, Any], catalogue: Catalogue, remote: OtherServers, node: Any) -> Plan:

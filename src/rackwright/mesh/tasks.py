@@ -63,7 +63,7 @@ class TaskRunner:
         self.signers = SignersFile(agent.folder, agent.identity.ca)
         self.ledger = Ledger(agent.folder / "runs.json")
         self.facts = facts(agent.name)
-        self.engines = Engines(agent.folder / "runs.log")
+        self.engines = Engines(agent.folder / "runs.log", agent.folder / "engines")
         self.seal = sealing.own_key(agent.folder)
         self._sealed_as: Identity | None = None
         self._told = ""

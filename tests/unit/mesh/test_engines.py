@@ -17,7 +17,7 @@ SECONDS = 120.0
 
 @pytest.fixture
 async def engines(tmp_path: Path) -> AsyncIterator[Engines]:
-    made = Engines(tmp_path / "runs.log")
+    made = Engines(tmp_path / "runs.log", tmp_path / "engines")
     yield made
     await made.close()
 
@@ -54,6 +54,17 @@ async def test_an_engine_that_is_at_hand_is_taken_once(engines: Engines, tmp_pat
     finally:
         await first.kill()
         await second.kill()
+    assert not list(engines.folder.iterdir())
+
+
+async def test_what_a_killed_agent_left_behind_is_gone_when_it_starts_again(engines: Engines) -> None:
+    engine = await engines.take()
+    (left,) = engines.folder.iterdir()
+    again = Engines(engines.log, engines.folder)
+    assert not left.exists()
+    left.mkdir()
+    await engine.kill()
+    await again.close()
 
 
 async def test_an_engine_that_died_while_it_waited_is_replaced(engines: Engines, tmp_path: Path) -> None:
