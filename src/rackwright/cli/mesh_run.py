@@ -7,19 +7,17 @@ imports, as for `state`: it must start in a blink.
 from __future__ import annotations
 
 import argparse
-import json
-import secrets
 import sys
 import tempfile
-import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rackwright.mesh import control, run_model, signatures
+from rackwright.mesh import control, run_model
 from rackwright.mesh.errors import BadRequest, MeshError
 from rackwright.mesh.folder import default_folder
-from rackwright.mesh.run_model import EXPIRES_SECONDS, Request, Targets
+from rackwright.mesh.run_model import Targets
+from rackwright.mesh.run_request import new_request, sealed, write_package
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,14 +73,10 @@ def _run(arguments: argparse.Namespace) -> int:
     cluster = str(control.ask(home, "status")["ca"])
     with tempfile.TemporaryDirectory(prefix="rackwright-run-", dir=home) as scratch:
         packed, named, pins = _packed(arguments.tree, arguments.sls, arguments.git or [], arguments.env)
-        now = int(time.time())
-        request = Request(
-            id=f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(4)}",
-            cluster=cluster,
-            created=now,
-            expires=now + EXPIRES_SECONDS,
-            tree=run_model.digest_of(packed),
-            targets=chosen,
+        request = new_request(
+            cluster,
+            packed,
+            chosen,
             sls=named,
             mode=arguments.mode,
             test=arguments.test,
@@ -93,29 +87,10 @@ def _run(arguments: argparse.Namespace) -> int:
             pins=pins,
         )
         if hidden:
-            request = _sealed(home, request, hidden)
+            published = control.ask(home, "seals", targets=asdict(chosen))["seals"]
+            request = sealed(request, hidden, published, (home / "ca.pem").read_bytes())
         package = write_package(Path(scratch), request, packed, arguments.key)
         return show(control.listen_lines(home, "run", package=str(package)), arguments.json)
-
-
-def _sealed(home: Path, request: Request, hidden: dict[str, Any]) -> Request:
-    """The request with its secrets, which nobody but its targets and this server can read."""
-    from rackwright.mesh import sealing
-    from rackwright.mesh.identity import read_certificate
-
-    ca = read_certificate((home / "ca.pem").read_bytes(), "cluster's CA")
-    published = control.ask(home, "seals", targets=asdict(request.targets))["seals"]
-    keys = {name: sealing.key_of(name, record.encode(), ca) for name, record in published.items()}
-    return replace(request, sealed=sealing.seal(hidden, keys, request.all_but_sealed()))
-
-
-def write_package(folder: Path, request: Request, packed: bytes, key: Path) -> Path:
-    """What is handed to the agent: the signed request, and where the packed tree lies."""
-    (folder / "tree").write_bytes(packed)
-    content = {"request": request.dump(), "signature": signatures.sign(request.dump().encode(), key)}
-    package = folder / "package.json"
-    package.write_text(json.dumps({**content, "tree": str(folder / "tree")}))
-    return package
 
 
 # What goes in

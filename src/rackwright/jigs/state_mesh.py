@@ -6,13 +6,10 @@ gives the mesh's its token: a newer run ends an older one, also that of a server
 
 import asyncio
 import contextlib
-import json
-import secrets
 import tempfile
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +18,12 @@ from rackwright.domain.members import LIVE
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.heard import Heard
 from rackwright.jigs.mesh import Membership
-from rackwright.mesh import run_model, sealing, signatures
+from rackwright.mesh import run_model, signatures
 from rackwright.mesh.client import MeshClient
 from rackwright.mesh.control import Failed
 from rackwright.mesh.errors import MeshError, NoAgent
-from rackwright.mesh.identity import read_certificate
-from rackwright.mesh.run_model import EXPIRES_SECONDS, FINAL, Request, Targets, TaskState
+from rackwright.mesh.run_model import FINAL, Request, Targets, TaskState
+from rackwright.mesh.run_request import new_request, sealed, write_package
 
 Scope = Callable[[], Awaitable[str]]
 """What tells the runs of this database from those of another."""
@@ -88,14 +85,11 @@ class MeshWay:
             cluster = str((await self._client.ask("status"))["ca"])
         except MeshError as problem:
             raise NotThisWay(str(problem)) from problem
-        now = int(time.time())
-        request = Request(
-            id=f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-run{run.id}-{secrets.token_hex(4)}",
-            cluster=cluster,
-            created=now,
-            expires=now + EXPIRES_SECONDS,
-            tree=run_model.digest_of(packed),
-            targets=Targets((member,)),
+        request = new_request(
+            cluster,
+            packed,
+            Targets((member,)),
+            part=f"run{run.id}",
             sls=job.sls,
             mode=job.mode,
             variables={name: value for name, value in run.input.items() if name not in run.secrets},
@@ -114,10 +108,8 @@ class MeshWay:
         """The request with its secrets, which nobody but the node and the agent of this host can read."""
         try:
             content = await asyncio.to_thread((self._client.folder / "ca.pem").read_bytes)
-            ca = read_certificate(content, "cluster's CA")
             published = (await self._client.ask("seals", targets=asdict(request.targets)))["seals"]
-            keys = {name: sealing.key_of(name, record.encode(), ca) for name, record in published.items()}
-            return replace(request, sealed=sealing.seal(hidden, keys, request.all_but_sealed()))
+            return sealed(request, hidden, published, content)
         except (MeshError, OSError) as problem:
             raise NotThisWay(f"its secrets cannot be sealed: {problem}") from problem
 
@@ -141,7 +133,7 @@ class MeshWay:
         """Begin the run, and follow it to its end: also past a restart of the agent, or a datastore that is away."""
         cursor, begun = "", False
         with tempfile.TemporaryDirectory(prefix="rackwright-run-", dir=self._client.folder) as scratch:
-            package = await asyncio.to_thread(_write_package, Path(scratch), request, packed, self._key)
+            package = await asyncio.to_thread(write_package, Path(scratch), request, packed, self._key)
             asked = self._client.listen("run", package=str(package))
             while True:
                 try:
@@ -186,16 +178,6 @@ async def _packed(folder: Path) -> bytes:
         return await asyncio.to_thread(run_model.pack_tree, folder)
     except MeshError as problem:
         raise NotThisWay(str(problem)) from problem
-
-
-def _write_package(folder: Path, request: Request, packed: bytes, key: Path) -> Path:
-    """What is handed to the agent: the signed request, and where the packed tree lies."""
-    (folder / "tree").write_bytes(packed)
-    text = request.dump()
-    content = {"request": text, "signature": signatures.sign(text.encode(), key), "tree": str(folder / "tree")}
-    package = folder / "package.json"
-    package.write_text(json.dumps(content))
-    return package
 
 
 def _judge(run: Run, state: TaskState, why: str, heard: Heard) -> Outcome:
