@@ -1,4 +1,4 @@
-"""`rackwright mesh runs, events, trust, module`: what came of runs across servers, and what they need.
+"""`rackwright mesh runs, cancel, events, trust, module`: what came of runs across servers, and what they need.
 
 `mesh run` itself is `mesh_run.py`.
 """
@@ -22,6 +22,7 @@ def add_verbs(app: typer.Typer) -> None:
     # Its options are those of `mesh_run.py`, which is called directly unless somebody asks for all verbs.
     app.command(context_settings=RAW, add_help_option=False)(run)
     app.command()(runs)
+    app.command()(cancel)
     app.command()(events)
     app.command()(module)
     app.add_typer(trust_app, name="trust")
@@ -53,6 +54,23 @@ def runs(
     from rackwright.cli.mesh_run_view import print_runs
 
     print_runs(told["runs"])
+
+
+@plain_errors
+def cancel(
+    run: Annotated[str, typer.Argument(help="The run; see: mesh runs.")],
+    why: Annotated[str, typer.Option(help="What whoever watches it is told.")] = "somebody asked for it",
+    as_json: AsJson = False,
+    folder: Folder = None,
+) -> None:
+    """End what has not ended of a run, on all its servers. What was done stays done."""
+    told = control.ask(folder or default_folder(), "cancel", run=run, why=why)
+    if as_json:
+        print(json.dumps(told))
+    elif told["cancelled"]:
+        print(f"Cancelled on {', '.join(told['cancelled'])}.")
+    else:
+        print("It had ended everywhere already.")
 
 
 @plain_errors

@@ -50,8 +50,7 @@ class RunDesk:
         if verb == "follow":
             return self._follow(str(wish["run"]), str(wish.get("cursor", "")))
         if verb == "cancel":
-            scope, token = str(wish.get("scope", "")), int(wish.get("token", 0))
-            return {"cancelled": await cancel(self.store, str(wish["run"]), str(wish["why"]), scope, token)}
+            return {"cancelled": await self._cancel(wish)}
         if verb == "runs":
             return {"runs": await self.store.runs()}
         if verb == "events":
@@ -159,6 +158,12 @@ class RunDesk:
     def _used(name: str, files: dict[str, Any]) -> bool:
         texts = (b64decode(content["base64"]) for path, content in files.items() if path.endswith(".sls"))
         return any(f"{name}.".encode() in text for text in texts)
+
+    async def _cancel(self, wish: dict[str, Any]) -> list[str]:
+        run, scope = str(wish["run"]), str(wish.get("scope", ""))
+        if not scope:
+            await self.store.about(run)
+        return await cancel(self.store, run, str(wish["why"]), scope, int(wish.get("token", 0)))
 
     async def _follow(self, run: str, cursor: str) -> Answers:
         about = await self.store.about(run)

@@ -115,6 +115,25 @@ def lines_of(world: Path, server: str) -> list[str]:
     return (world / server).read_text().split() if (world / server).exists() else []
 
 
+def test_a_run_is_cancelled_by_hand_and_nothing_more_of_it_is_begun(five: Fleet, keys: Path, tmp_path: Path) -> None:
+    world = tmp_path / "world"
+    world.mkdir()
+    run = MeshRun(five, "s2", keys / "operator", str(fifty(tmp_path / "tree", world)), "--on", "s1,s4,s5")
+    targets = ("s1", "s4", "s5")
+    wait_until(lambda: all(len(run.states(one)) >= MIDDLE for one in targets), 120, "they do not come to the middle")
+    id = run.told()[0]["run"]
+    said = five.rackwright("s3", "mesh", "cancel", id, "--json")
+    assert json.loads(said) == {"cancelled": list(targets)}
+    assert run.wait() == 1
+    assert run.outcomes() == dict.fromkeys(targets, "cancelled")
+    (world / "go").touch()
+    assert "ended everywhere" in five.rackwright("s3", "mesh", "cancel", id)
+    with pytest.raises(Unreachable, match="there is no run nothing"):
+        five.rackwright("s3", "mesh", "cancel", "nothing")
+    for one in targets:
+        assert lines_of(world, one) == [str(number) for number in range(MIDDLE)]
+
+
 @pytest.mark.parametrize("mode", ["ansible", "justdoit", "genius"])
 def test_fifty_states_on_five_servers_with_one_killed_in_the_middle(
     five: Fleet, keys: Path, tmp_path: Path, mode: str
