@@ -6,8 +6,8 @@ Nothing here knows a table but the catalogue's version. Queries live with their 
 import asyncio
 import random
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ import psycopg
 from psycopg import AsyncConnection as PsycopgConnection
 from psycopg import sql
 from psycopg.errors import DeadlockDetected, SerializationFailure
-from psycopg.pq import PipelineStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 from sqlalchemy import CursorResult, Row, TextClause, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -151,15 +151,8 @@ class Session:
         They are prepared on the server, and each looks at its own moment. Rows are plain tuples, errors the driver's
         own.
         """
-        driver = await self.driver()
-        try:
-            async with driver.pipeline():
-                yield Pipe(driver)
-        except psycopg.OperationalError:
-            # It is gone, or stuck between questions and answers. SQLAlchemy does not know, and would go on with it.
-            if driver.closed or driver.pgconn.pipeline_status != PipelineStatus.OFF:
-                await self.connection.invalidate()
-            raise
+        async with self._driving() as driver, driver.pipeline():
+            yield Pipe(driver)
 
     async def batch(self, *asked: Asked) -> list[Rows]:
         """The rows of each of several statements, sent together."""
@@ -173,11 +166,22 @@ class Session:
         statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
             sql.Identifier(table), sql.SQL(", ").join(map(sql.Identifier, columns))
         )
-        driver = await self.driver()
-        async with driver.cursor() as cursor, cursor.copy(statement) as copy:
+        async with self._driving() as driver, driver.cursor() as cursor, cursor.copy(statement) as copy:
             copy.set_types(types)
             for row in rows:
                 await copy.write_row(row)
+
+    @asynccontextmanager
+    async def _driving(self) -> AsyncIterator[PsycopgConnection[Any]]:
+        """For what SQLAlchemy has no word for. Nor does it know when the connection is gone by then, or stuck between
+        questions and answers: it would go on with it."""
+        driver = await self.driver()
+        try:
+            yield driver
+        except (psycopg.Error, asyncio.CancelledError):
+            if driver.closed or driver.pgconn.pipeline_status != PipelineStatus.OFF or _in_the_middle(driver):
+                await self.connection.invalidate()
+            raise
 
     async def driver(self) -> PsycopgConnection[Any]:
         """psycopg's own connection, for what SQLAlchemy has no word for."""
@@ -210,6 +214,10 @@ class Session:
         return [row[0] for row in found]
 
 
+def _in_the_middle(driver: PsycopgConnection[Any]) -> bool:
+    return driver.pgconn.transaction_status == TransactionStatus.ACTIVE
+
+
 class Pipe:
     """A connection on which one need not wait for an answer before one asks again."""
 
@@ -228,6 +236,20 @@ class Pipe:
     async def answers(self, asked: Sequence[Cursor]) -> list[Rows]:
         """The rows of each, once all that was sent is done."""
         return [await cursor.fetchall() for cursor in asked]
+
+
+@contextmanager
+def _cancelled_stays_cancelled() -> Iterator[None]:
+    """Whoever is cancelled in the middle of something is told so, and not of the trouble that made: those who work for
+    ever would take it for a database that does not answer, and go on."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    try:
+        yield
+    except DATABASE_TROUBLE as error:
+        if task and task.cancelling() > before:
+            raise asyncio.CancelledError from error
+        raise
 
 
 class Store:
@@ -261,14 +283,13 @@ class Store:
         trace = TRACE.get() if trace is None else trace
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                async with self.engine.begin() as connection:
-                    session = Session(connection, self, actor)
-                    session.verdicts = verdicts
-                    await session.run(_BEGIN, actor=actor, trace=trace, lock=GRAPH_LOCK if graph else lock)
-                    result = await work(session)
-                    if verdicts is not None and verdicts.missing:
-                        raise Unjudged(verdicts.missing)
-                    await session.settle_slots()
+                with _cancelled_stays_cancelled():
+                    async with self._begun(actor, trace, GRAPH_LOCK if graph else lock) as session:
+                        session.verdicts = verdicts
+                        result = await work(session)
+                        if verdicts is not None and verdicts.missing:
+                            raise Unjudged(verdicts.missing)
+                        await session.settle_slots()
                 self.people_version += session.changes_people
                 for wake in self.watchers:
                     wake()
@@ -282,12 +303,20 @@ class Store:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     @asynccontextmanager
+    async def _begun(self, actor: str, trace: str, lock: int | None) -> AsyncIterator[Session]:
+        async with self.engine.begin() as connection:
+            session = Session(connection, self, actor)
+            await session.run(_BEGIN, actor=actor, trace=trace, lock=lock)
+            yield session
+
+    @asynccontextmanager
     async def read(self) -> AsyncIterator[Session]:
         """A transaction that only asks. It sees one moment throughout."""
-        async with self.engine.connect() as connection:
-            await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-            async with connection.begin():
-                yield Session(connection, self, "")
+        with _cancelled_stays_cancelled():
+            async with self.engine.connect() as connection:
+                await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+                async with connection.begin():
+                    yield Session(connection, self, "")
 
     async def listen(self, *channels: str) -> "Notices":
         """Hear PostgreSQL's notifications, on a connection of its own."""

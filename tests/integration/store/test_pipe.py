@@ -1,7 +1,10 @@
-"""Statements that are sent together, when the server goes away in the middle of them."""
+"""Statements that are sent together, and rows by COPY, when the server goes away in the middle of them or whoever asked
+is cancelled."""
 
 import asyncio
+import contextlib
 import logging
+from collections import Counter
 
 import psycopg
 import pytest
@@ -60,4 +63,26 @@ async def test_a_connection_that_cannot_leave_its_pipeline_is_not_used_again(
             with pytest.raises(psycopg.errors.AdminShutdown):
                 await rack.store.change(work)
         assert await rack.store.change(_answered) == [*range(ASKED)]
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+async def test_whoever_is_cancelled_in_the_middle_of_anything_hears_of_nothing_else(
+    rack: Rack, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(session: Session) -> None:
+        await session.run("CREATE TEMP TABLE IF NOT EXISTS written (number int8) ON COMMIT DROP")
+        await session.copy("written", ("number",), ("int8",), [(number,) for number in range(ASKED)])
+        await _answered(session)
+
+    ends: Counter[bool] = Counter()
+    with caplog.at_level(logging.ERROR):
+        for turns in range(400):
+            task = asyncio.create_task(rack.store.change(work))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            ends[task.cancelled()] += 1
+    assert ends[True] > 10, "it was caught in the middle, too"
     assert [record.getMessage() for record in caplog.records] == []
