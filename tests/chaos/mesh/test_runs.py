@@ -111,6 +111,15 @@ def fifty(folder: Path, world: Path) -> Path:
     return folder
 
 
+def mentioned(path: Path) -> bool:
+    """Whether a process has this path in its command."""
+    for one in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if f"{path}/go".encode() in one.read_bytes():
+                return True
+    return False
+
+
 def lines_of(world: Path, server: str) -> list[str]:
     return (world / server).read_text().split() if (world / server).exists() else []
 
@@ -126,6 +135,7 @@ def test_a_run_is_cancelled_by_hand_and_nothing_more_of_it_is_begun(five: Fleet,
     assert json.loads(said) == {"cancelled": list(targets)}
     assert run.wait() == 1
     assert run.outcomes() == dict.fromkeys(targets, "cancelled")
+    wait_until(lambda: not mentioned(world), 60, "the servers do not end what they had begun")
     (world / "go").touch()
     assert "ended everywhere" in five.rackwright("s3", "mesh", "cancel", id)
     with pytest.raises(Unreachable, match="there is no run nothing"):
