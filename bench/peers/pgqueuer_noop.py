@@ -1,4 +1,4 @@
-"""No-op jobs a second of pgqueuer, in an environment of its own: `python pgqueuer_noop.py URL JOBS CONCURRENCY`."""
+"""No-op jobs a second of pgqueuer, in an environment of its own: `pgqueuer_noop.py URL JOBS CONCURRENCY BATCH`."""
 
 import asyncio
 import sys
@@ -11,7 +11,7 @@ from pgqueuer.queries import Queries
 from pgqueuer.types import QueueExecutionMode
 
 
-async def main(url: str, jobs: int, concurrency: int) -> None:
+async def main(url: str, jobs: int, concurrency: int, batch: int) -> None:
     pool = await asyncpg.create_pool(url, min_size=2, max_size=10)
     queries = Queries.from_asyncpg_pool(pool)
     if not await queries.schema_is_installed():
@@ -26,12 +26,9 @@ async def main(url: str, jobs: int, concurrency: int) -> None:
         pass
 
     began = time.perf_counter()
-    # It wants room for two batches; so this is `concurrency` at once, as ours has.
-    await manager.run(
-        batch_size=max(1, concurrency // 2), mode=QueueExecutionMode.drain, max_concurrent_tasks=concurrency
-    )
+    await manager.run(batch_size=batch, mode=QueueExecutionMode.drain, max_concurrent_tasks=concurrency)
     print(jobs / (time.perf_counter() - began))
     await pool.close()
 
 
-asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])))
