@@ -236,10 +236,10 @@ class Floor:
 
 
 @contextlib.asynccontextmanager
-async def floor(home: Path, url: str, machines: int, count: int) -> AsyncIterator[Floor]:
+async def floor(home: Path, url: str, machines: int, count: int, lease: float = LEASE) -> AsyncIterator[Floor]:
     """Servers and machines on a fresh database."""
     async with await open_database(url, home) as database:
-        with servers(home, url, count, lease=LEASE, heartbeat=HEARTBEAT * 2) as running:
+        with servers(home, url, count, lease=lease, heartbeat=HEARTBEAT * 2) as running:
             async with running_lab([one.address for one in running], machines, BEHAVIOUR, SEED) as lab:
                 yield Floor(Store(database.engine), lab, running)
 

@@ -47,6 +47,8 @@ class Bmc:
     boots: dict[str, str] = field(default_factory=dict)
     """What a probe finds the node to run."""
     broken: bool = False
+    on_reset: Callable[[], Awaitable[None]] | None = None
+    """What happens in the middle of a reset."""
 
     async def status(self, node: HammerNode) -> Power:
         return self.power.get(node.name, Power.ON)
@@ -60,6 +62,8 @@ class Bmc:
         self.power[node.name] = Power.OFF
 
     async def reset(self, node: HammerNode) -> None:
+        if self.on_reset is not None:
+            await self.on_reset()
         self._ask(node, "reset")
 
     async def boot_device(self, node: HammerNode, device: BootDevice) -> None:

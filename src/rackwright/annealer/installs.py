@@ -103,11 +103,14 @@ class Installs:
     async def _reboot(self, action: Action, node: HammerNode) -> None:
         hammer = self.reach.hammer(node)
         await hammer.boot_device(node, BootDevice.NETWORK)
-        async with self.store.read() as session:
-            due = await attempts.still_due(session, action)
+        due = await self.store.change(lambda session: attempts.resetting(session, action, self.lease), actor=ACTOR)
         if not due:
             return
-        await hammer.reset(node)
+        try:
+            async with asyncio.timeout(self.lease):
+                await hammer.reset(node)
+        except TimeoutError:
+            raise HammerFailed(f"the reset of {node.name} took more than {self.lease:g} s") from None
         await self.store.change(lambda session: attempts.rebooted(session, action.attempt_id), actor=ACTOR)
 
     async def _probe(self, action: Action, node: HammerNode) -> None:

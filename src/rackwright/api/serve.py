@@ -58,6 +58,9 @@ __all__ = ["PASSWORD_FILE", "TOKEN_FILE", "Options", "listening", "running", "se
 log = logging.getLogger(__name__)
 
 NO_NODE = 0
+ANSWER_SECONDS = 30.0
+LIMITS = httpx.Limits(keepalive_expiry=2.0)
+"""An idle connection to a machine of the lab is kept for less than that keeps it, or it is closed just when it is used."""
 BACKLOG = 2048
 TOKEN_FILE = "admin-token"  # noqa: S105  # the file's name, not a secret
 PASSWORD_FILE = "admin-password"  # noqa: S105  # likewise
@@ -150,7 +153,7 @@ async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncI
     means = Means(store, options.home, claimant.node_id, images, dhcp, names, options.launcher, mesh=_mesh_of(options))
     means.boot = look_of(shelf, options)
     await store.change(lambda session: publish_server_key(session, host_name(), means.public_key), actor="first start")
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=ANSWER_SECONDS, limits=LIMITS) as http:
         jigs = all_jigs(means.equipment(RoleTransitions(store, workers), http))
         provided = [
             Provided(dhcp.daemon, "provisioner-dhcp-server", PROVIDER_ROLE),

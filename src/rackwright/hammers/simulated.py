@@ -41,5 +41,5 @@ class SimulatedHammer:
             answer = await self._client.request(method, address + path)
             answer.raise_for_status()
         except httpx.HTTPError as error:
-            raise HammerFailed(f"the BMC of {node.name} does not answer: {error}") from None
+            raise HammerFailed(f"the BMC of {node.name} does not answer: {error or type(error).__name__}") from None
         return answer.json()

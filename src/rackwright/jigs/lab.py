@@ -35,7 +35,7 @@ class LabJig:
                 f"{address}/run", json={"token": run.token, "role": run.role, "seconds": seconds}, timeout=None
             )
         except httpx.TransportError as error:
-            return Outcome.failure(f"The machine does not answer: {error}")
+            return Outcome.failure(f"The machine does not answer: {error or type(error).__name__}")
         if answer.status_code >= 400:
             return Outcome.failure(f"The machine refused: {answer.text}")
         return Outcome.failure("It was told to fail.") if simulate.get("fail") else Outcome.success({"ran": run.role})

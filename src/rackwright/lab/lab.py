@@ -16,12 +16,14 @@ SHARING = 20
 """Machines that share an address: strangers are limited by address, and a thousand behind one would wait for that."""
 PATIENCE = 30.0
 """Seconds for an answer; a machine that had none asks again."""
+KEPT_SECONDS = 2.0
+"""How long an idle connection is kept: less than a server keeps it, or it is closed just when it is used again."""
 
 
 def _client(place: int) -> httpx.AsyncClient:
     """A client with a loopback address of its own."""
     source = f"127.77.{place // 250}.{place % 250 + 1}"
-    limits = httpx.Limits(max_connections=8, max_keepalive_connections=8)
+    limits = httpx.Limits(max_connections=8, max_keepalive_connections=8, keepalive_expiry=KEPT_SECONDS)
     # TLS is not spoken here, and its store of certificates would be read for each.
     transport = httpx.AsyncHTTPTransport(local_address=source, limits=limits, trust_env=False, verify=False)
     return httpx.AsyncClient(timeout=PATIENCE, trust_env=False, transport=transport)

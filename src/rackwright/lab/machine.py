@@ -219,6 +219,8 @@ class Machine:
             answer = await self._client.get(f"{server}/boot/{self.mac}/secret", timeout=SECRET_PATIENCE)
             answer.raise_for_status()
         except (httpx.TransportError, httpx.HTTPStatusError) as error:
+            if isinstance(error, httpx.HTTPStatusError) and error.response.status_code == httpx.codes.CONFLICT:
+                return await self._pause(self.behaviour.retry)  # it is to boot once more
             if isinstance(error, httpx.HTTPStatusError) and not _try_later(error):
                 await asyncio.Event().wait()
             self.journal.lost_secrets.append(LostSecret(server, f"{type(error).__name__}: {error}", time.monotonic()))

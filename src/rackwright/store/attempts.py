@@ -36,6 +36,8 @@ class AttemptRecord:
     target_os: str
     frozen: JsonObject
     generation: int | None
+    resetting: bool
+    """A server is at resetting the machine now, or died at it: what it has booted may be reset any moment."""
     state: Attempt
 
 
@@ -84,15 +86,16 @@ async def _wake(session: Session) -> None:
 
 _SELECT = """
 SELECT id, node_id, node_role_id, run_id, stage, target_os, frozen, generation, source, boot_id, installer_boot_id,
-       error
+       error, coalesce(resetting_until > now(), false) AS resetting
 FROM install_attempts
 """
 
 
 def _record(row: Row[Any]) -> AttemptRecord:
     state = Attempt(Stage(row.stage), row.boot_id, row.installer_boot_id, row.source, row.error)
+    frozen = row.frozen
     return AttemptRecord(
-        row.id, row.node_id, row.node_role_id, row.run_id, row.target_os, row.frozen, row.generation, state
+        row.id, row.node_id, row.node_role_id, row.run_id, row.target_os, frozen, row.generation, row.resetting, state
     )
 
 
@@ -231,19 +234,23 @@ async def due_actions(session: Session, lease: float = 30.0) -> list[Action]:
     return [Action(row.id, row.node_id, Act.REBOOT if row.stage == Stage.REBOOTING else Act.PROBE) for row in rows]
 
 
-async def still_due(session: Session, action: Action) -> bool:
-    """Whether to go ahead: a server that was paused in between might reset a machine that is long installing."""
+async def resetting(session: Session, action: Action, lease: float) -> bool:
+    """Whether to reset the machine now; no secret is handed out until that is done. A server that was paused in between
+    might else reset a machine that is long installing."""
     return bool(
-        await session.value(
-            "SELECT 1 FROM install_attempts WHERE id = :id AND acting_until > now()"
-            " AND (stage = 'rebooting' AND rebooted_at IS NULL OR stage = 'probing')",
+        await session.run(
+            "UPDATE install_attempts SET resetting_until = now() + :lease * interval '1 second' WHERE id = :id"
+            " AND acting_until > now() AND stage = 'rebooting' AND rebooted_at IS NULL",
             id=action.attempt_id,
+            lease=lease,
         )
     )
 
 
 async def rebooted(session: Session, attempt_id: int) -> None:
-    await session.run("UPDATE install_attempts SET rebooted_at = now() WHERE id = :id", id=attempt_id)
+    await session.run(
+        "UPDATE install_attempts SET rebooted_at = now(), resetting_until = NULL WHERE id = :id", id=attempt_id
+    )
 
 
 async def look_again(session: Session, attempt_id: int) -> None:
@@ -264,10 +271,15 @@ async def probed(session: Session, attempt_id: int, *, ok: bool, error: str = ""
 
 
 async def fetch_secret(session: Session, node_id: int, source: str) -> str | None:
-    """The one-time secret of a node's install; None if there is none to be had. A second fetch fails the attempt."""
+    """The one-time secret of a node's install; None if there is none to be had. A second fetch fails the attempt.
+
+    It is not handed to a machine that may be reset any moment: the boot after that would be the second to fetch it.
+    """
     attempt = await _locked(session, "node_id = :id AND ended_at IS NULL", id=node_id)
     if attempt is None:
         return None
+    if attempt.resetting and attempt.state.stage is Stage.REBOOTING:
+        raise Conflict(Rule.BUSY, "This machine is being reset just now. Boot it once more.")
     step = await take(session, attempt, install.fetched(attempt.state, source))
     if step.refused or step.attempt.stage is not Stage.INSTALLING:
         return None

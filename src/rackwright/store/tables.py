@@ -536,6 +536,7 @@ install_attempts = Table(
     _json("progress"),
     _line("error"),
     Column("acting_until", DateTime(timezone=True)),
+    Column("resetting_until", DateTime(timezone=True)),
     Column("rebooted_at", DateTime(timezone=True)),
     _now("created_at"),
     Column("ended_at", DateTime(timezone=True)),

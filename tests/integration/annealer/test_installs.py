@@ -51,13 +51,6 @@ async def _late(site: Site, machine: HandMachine) -> None:
     )
 
 
-async def _lease_over(site: Site) -> None:
-    """Whoever was to do something to machines did not do it in time."""
-    await site.change(
-        lambda session: session.run("UPDATE install_attempts SET acting_until = now() - interval '1 second'")
-    )
-
-
 async def _reinstall(site: Site, machine: HandMachine) -> None:
     noderole = await site.rack.at(machine.short, INSTALL)
     await site.change(lambda session: retry(session, noderole.id, Trigger.REINSTALL))
@@ -157,33 +150,6 @@ async def test_a_provider_on_a_node_that_is_down_is_not_waited_for(site: Site) -
     await site.reach_stage(machine, Stage.PUBLISHING)
     await site.change(lambda session: session.run("UPDATE nodes SET alive = false WHERE admin"))
     assert await site.look() == ["reboot"]
-
-
-async def test_a_reboot_that_failed_is_tried_again_and_one_that_was_done_is_not(site: Site) -> None:
-    machine = await _deployed(site)
-    await site.reach_stage(machine, Stage.PUBLISHING)
-    await site.anneal()
-    site.bmc.broken = True
-    assert await site.look() == ["reboot"]
-    assert await site.look() == [], "it is one server's for the time of its lease"
-    await _lease_over(site)
-    site.bmc.broken = False
-    assert await site.look() == ["reboot"]
-    await _lease_over(site)
-    assert await site.look() == []
-    assert site.bmc.times("reset") == 1
-
-
-async def test_a_server_that_slept_over_a_reboot_leaves_the_installing_machine_alone(site: Site) -> None:
-    machine = await _deployed(site)
-    await site.reach_stage(machine, Stage.PUBLISHING)
-    await site.anneal()
-    [asleep] = await site.installs.advance()
-    await _lease_over(site)
-    assert await site.look() == ["reboot"]
-    await site.reach_stage(machine, Stage.INSTALLING)
-    await site.installs.act(asleep)
-    assert site.bmc.times("reset") == 1
 
 
 # --- reports that are late, doubled, or of an earlier boot
