@@ -34,10 +34,17 @@ def job(folder: Path, text: str) -> dict[str, Any]:
     }
 
 
+def engine(work: dict[str, Any]) -> list[str]:
+    """The command of one, with a folder for what comes with its job."""
+    scratch = Path(work["seen"]).with_name("scratch")
+    scratch.mkdir()
+    return [sys.executable, "-m", "rackwright.mesh.run_engine", str(scratch)]
+
+
 def run(work: dict[str, Any], modules: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
     """The exit status and the events of a worker, whose agent has these modules."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "rackwright.mesh.run_engine"],
+        engine(work),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -144,8 +151,9 @@ def test_a_module_of_a_web_folder_is_used_if_it_is_signed(tmp_path: Path, web: t
     signed_module(web[0], tmp_path / "signers")
     work = {**job(tmp_path, GREET), "modules_from": [web[1]], "do": do, "facts": {"s1": {"id": "s1"}}, "modules": {}}
     if do == "check":
-        command = [sys.executable, "-m", "rackwright.mesh.run_engine"]
-        done = subprocess.run(command, input=json.dumps(work), capture_output=True, text=True, timeout=120, check=True)
+        done = subprocess.run(
+            engine(work), input=json.dumps(work), capture_output=True, text=True, timeout=120, check=True
+        )
         assert json.loads(done.stdout) == {"states": {"s1": 2}}
         return
     status, events = run(work, {})
