@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from sqlalchemy import make_url
 from tests.support.postgres import administer, debian_server, embedded_server
 from tests.support.rack import ADMIN, Rack
@@ -20,6 +21,10 @@ from rackwright.barclamps.loader import built_in
 from rackwright.store.bootstrap import first_start
 from rackwright.store.database import Database, open_database
 from rackwright.store.session import Store
+
+# How long an example takes says how busy this computer is: by default one that took 200 ms is a failure.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 TEMPLATE = "migrated_template"
 STARTED = "started_template"
