@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 NO_NODE = 0
 ANSWER_SECONDS = 30.0
 LIMITS = httpx.Limits(keepalive_expiry=2.0)
-"""An idle connection to a machine of the lab is kept for less than that keeps it, or it is closed just when it is used."""
+"""A machine of the lab keeps an idle connection for longer; else it would be closed just when it is used again."""
 BACKLOG = 2048
 TOKEN_FILE = "admin-token"  # noqa: S105  # the file's name, not a secret
 PASSWORD_FILE = "admin-password"  # noqa: S105  # likewise
