@@ -45,12 +45,13 @@ class BmcIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    kind: Literal["redfish", "qemu"] = "redfish"
+    kind: Literal["redfish", "ipmi", "qemu"] = "redfish"
     address: str = Field(pattern=r"^[0-9A-Za-z._:\[\]-]{1,253}$", examples=["192.0.2.7", "bmc-n1.example:8443"])
     username: str = Field("", max_length=64, pattern=r"^[!-~]*$")
     password: str = Field("", max_length=256)
-    plain: bool = Field(False, description="Plain HTTP, on a network of its own")
-    insecure: bool = Field(False, description="Take any certificate")
+    plain: bool = Field(False, description="Redfish: plain HTTP, on a network of its own")
+    insecure: bool = Field(False, description="Redfish: take any certificate")
+    cipher_suite: Literal[17, 3] = Field(17, description="IPMI: 3 is weak, for an old BMC on a network of its own")
 
 
 class PowerIn(BaseModel):

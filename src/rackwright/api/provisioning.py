@@ -20,6 +20,7 @@ from rackwright.api.context import Server
 from rackwright.api.settings import Options
 from rackwright.hammers.base import Hammer
 from rackwright.hammers.choice import Choice
+from rackwright.hammers.ipmi import IpmiHammer
 from rackwright.hammers.qemu import QemuHammer
 from rackwright.hammers.redfish import RedfishHammer
 from rackwright.hammers.simulated import SimulatedHammer
@@ -39,7 +40,7 @@ Listen = Callable[[FastAPI, str, int], AbstractAsyncContextManager[str]]
 def reach_of(means: Means, http: httpx.AsyncClient, options: Options) -> Reach:
     """The hammers this server has."""
     simulated, ssh = SimulatedHammer(http), SshHammer(means.connections, means.target)
-    hammers: dict[str, Hammer] = {"redfish": RedfishHammer(), "simulated": simulated}
+    hammers: dict[str, Hammer] = {"redfish": RedfishHammer(), "ipmi": IpmiHammer(), "simulated": simulated}
     if options.qemu_sockets is not None:
         hammers["qemu"] = QemuHammer(options.qemu_sockets)
     choice = Choice(hammers, ssh, ssh, {"simulated": simulated})

@@ -23,6 +23,12 @@ class PowerAct(StrEnum):
     RESET = "reset"
 
 
+class BmcKind(StrEnum):
+    REDFISH = "redfish"
+    IPMI = "ipmi"
+    QEMU = "qemu"
+
+
 @app.command("list")
 @prints(*COLUMNS, empty="No node fits.")
 def list_all(filters: Filters = None, sort: Sort = None, limit: Limit = None) -> list[Any]:
@@ -118,16 +124,26 @@ def power(node: Node, act: Annotated[PowerAct, typer.Argument()] = PowerAct.STAT
 def bmc(
     node: Node,
     address: Annotated[str, typer.Option(help="Host, or host:port.")],
+    kind: Annotated[BmcKind, typer.Option(help="What it speaks.")] = BmcKind.REDFISH,
     username: str = "",
     password: Annotated[
         str,
         typer.Option(prompt=True, hide_input=True, envvar="RACKWRIGHT_BMC_PASSWORD", help="Asked for."),
     ] = "",
-    plain: Annotated[bool, typer.Option(help="Plain HTTP, on a network of its own.")] = False,
-    insecure: Annotated[bool, typer.Option(help="Take any certificate.")] = False,
+    plain: Annotated[bool, typer.Option(help="Redfish: plain HTTP, on a network of its own.")] = False,
+    insecure: Annotated[bool, typer.Option(help="Redfish: take any certificate.")] = False,
+    cipher_suite: Annotated[int, typer.Option(help="IPMI: 17, or 3 for an old BMC on a network of its own.")] = 17,
 ) -> None:
-    """Say how a machine's Redfish BMC is reached. The password is kept sealed."""
-    body = {"address": address, "username": username, "password": password, "plain": plain, "insecure": insecure}
+    """Say how a machine's BMC is reached. The password is kept sealed."""
+    body = {
+        "kind": kind.value,
+        "address": address,
+        "username": username,
+        "password": password,
+        "plain": plain,
+        "insecure": insecure,
+        "cipher_suite": cipher_suite,
+    }
     Client().put(f"/nodes/{node}/bmc", body, tagged=False)
 
 

@@ -90,6 +90,7 @@ MISTAKES = [
     (f"node move {NODE} nosuch", Exit.NOT_FOUND, "nosuch"),
     ("node accept nosuch.rack.example", Exit.NOT_FOUND, "nosuch"),
     (f"node power {NODE} off", Exit.USAGE, "--yes"),
+    (f"node bmc {NODE} --address b1 --password x --kind ipmi --cipher-suite 0", Exit.USAGE, "cipher_suite"),
     (f"node reinstall {NODE} --yes", Exit.NOT_FOUND, NODE),
     ("node watch nosuch.rack.example --once", Exit.NOT_FOUND, "nosuch"),
     ("group show nosuch", Exit.NOT_FOUND, "nosuch"),
@@ -174,6 +175,17 @@ def test_a_node_lives_from_create_to_delete(cli: Cli) -> None:
     cli.ok("network", "free", "admin", "10.20.0.15", "--yes")
     cli.ok("node", "delete", name, "--yes")
     assert cli("node", "show", name).code == Exit.NOT_FOUND
+
+
+def test_what_a_bmc_speaks_is_said_with_how_it_is_reached(cli: Cli) -> None:
+    name = "old.rack.example"
+    cli.ok("node", "create", name)
+    reached = ("--address", "b1.example", "--username", "ops", "--password", "hidden")
+    cli.ok("node", "bmc", name, "--kind", "ipmi", *reached, "--cipher-suite", "3")
+    bmc = cli.json("node", "show", name)["hint"]["bmc"]
+    assert (bmc["kind"], bmc["address"], bmc["cipher_suite"]) == ("ipmi", "b1.example", 3)
+    assert "hidden" not in str(bmc)
+    cli.ok("node", "delete", name, "--yes")
 
 
 def test_two_at_once_on_one_node_do_not_overwrite_each_other(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,249 @@
+"""The hammer of machines whose controller speaks IPMI 2.0 over the network, by ipmitool: one child process and one
+session for each thing asked, and one at a time for each BMC. How a BMC is reached comes with the node."""
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
+
+from rackwright.domain.catalogue import JsonObject
+from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power
+
+log = logging.getLogger(__name__)
+
+PROGRAM = "ipmitool"
+DEADLINE = 60.0
+SETTLES = 30.0
+"""Seconds a BMC may take to switch after it said that it does. Many say so first, and switch then."""
+LOOKS_AGAIN = 1.0
+PAUSE, TRIES = 2, 3
+"""Of ipmitool, for each message that is not answered. A BMC that is away for long is tried again by whoever asked."""
+
+PORT = 623
+STRONG = 17
+"""RAKP-HMAC-SHA256, HMAC-SHA256-128, AES-CBC-128. It is always named: left to choose, ipmitool takes what is offered,
+and whoever sits in between makes the offer."""
+SUITES = (STRONG, 3)
+
+POWERS = {"Chassis Power is on": Power.ON, "Chassis Power is off": Power.OFF}
+DEVICES = {BootDevice.NETWORK: "pxe", BootDevice.DISK: "disk"}
+KEEP_BOOT_DEVICE = ("raw", "0x00", "0x08", "0x03", "0x08")
+"""Set System Boot Options, parameter 3, bit 3: keep the boot device for more than 60 s. ipmitool has no word for it."""
+
+WRONG_LOGIN = ("RAKP 2 HMAC is invalid", "unauthorized name", "invalid integrity check value")
+WRONG_LEVEL = (
+    "unauthorized role",
+    "insufficient resources to create a session at the requested role",
+    "Set Session Privilege Level",
+)
+WRONG_SUITE = (
+    "invalid authentication algorithm",
+    "invalid integrity algorithm",
+    "invalid confidentiality algorithm",
+    "no matching authentication payload",
+    "no matching integrity payload",
+    "no cipher suite match",
+)
+SILENT = ("Get Auth Capabilities error", "No response from remote controller")
+REFUSED = "rsp=0x"
+"""How ipmitool tells of a raw command that the BMC answered, but did not do."""
+LAST_WORDS = "Error: Unable to establish IPMI v2 / RMCP+ session"
+"""Said after every reason, and so none."""
+
+
+class IpmiHammer:
+    """`settings["bmc"]`: address, username, password; `cipher_suite` 3 for a BMC that cannot do better, on a network of
+    its own only."""
+
+    def __init__(self, program: str = PROGRAM) -> None:
+        self._program = program
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def status(self, node: HammerNode) -> Power:
+        async with self._reached(node) as bmc:
+            return await bmc.power()
+
+    async def on(self, node: HammerNode) -> None:
+        async with self._reached(node) as bmc:
+            await bmc.switch(Power.ON)
+
+    async def off(self, node: HammerNode) -> None:
+        async with self._reached(node) as bmc:
+            await bmc.switch(Power.OFF)
+
+    async def reset(self, node: HammerNode) -> None:
+        """Restart; one that is off is switched on."""
+        async with self._reached(node) as bmc:
+            if await bmc.power() is Power.ON:
+                await bmc.ask("chassis", "power", "reset")
+            else:
+                await bmc.switch(Power.ON)
+
+    async def boot_device(self, node: HammerNode, device: BootDevice) -> None:
+        # Without the word, a BMC may have a machine that boots by UEFI look for a BIOS boot this once.
+        options = ["options=efiboot"] if _is_uefi(node.settings) else []
+        async with self._reached(node) as bmc:
+            await bmc.keep_boot_device()
+            await bmc.ask("chassis", "bootdev", DEVICES[device], *options)
+
+    @contextlib.asynccontextmanager
+    async def _reached(self, node: HammerNode) -> AsyncIterator["_Bmc"]:
+        """A BMC has room for few sessions; and a look and the switch that follows from it must not mix with others'."""
+        bmc = _bmc_of(node, self._program)
+        turn = self._turns.setdefault(bmc.address, asyncio.Lock())
+        try:
+            async with asyncio.timeout(DEADLINE), turn:
+                yield bmc
+        except TimeoutError:
+            raise HammerFailed(f"the BMC of {node.name} did not answer within {DEADLINE:g} s") from None
+
+
+@dataclass(frozen=True)
+class _Bmc:
+    """One BMC, and what is said to it."""
+
+    node: str
+    address: str
+    host: str
+    port: int
+    username: str
+    password: str = field(repr=False)
+    suite: int
+    program: str
+
+    async def power(self) -> Power:
+        return POWERS.get((await self.ask("chassis", "power", "status")).strip(), Power.UNKNOWN)
+
+    async def switch(self, wanted: Power) -> None:
+        """Returns when it is so: who switches off and on would else be told that it still is on."""
+        if await self.power() is wanted:
+            return
+        await self.ask("chassis", "power", wanted.value)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + SETTLES
+        while (found := await self.power()) is not wanted:
+            if loop.time() >= end:
+                raise HammerFailed(
+                    f"{self._name} took the order to switch {wanted}, but after {SETTLES:g} s its power is {found}"
+                )
+            await asyncio.sleep(LOOKS_AGAIN)
+
+    async def keep_boot_device(self) -> None:
+        """A BMC may not know how; then the order to start has to come within 60 s."""
+        status, _, said = await self._run(KEEP_BOOT_DEVICE)
+        if status != 0 and REFUSED not in said:
+            raise HammerFailed(self._why(said))
+        if status != 0:
+            log.info("%s keeps a boot device for 60 s only", self._name)
+
+    async def ask(self, *words: str) -> str:
+        status, answer, said = await self._run(words)
+        if status != 0:
+            raise HammerFailed(self._why(said))
+        return answer
+
+    @property
+    def _name(self) -> str:
+        return f"the BMC of {self.node} at {self.address}"
+
+    def _command(self, words: Iterable[str]) -> list[str]:
+        return [
+            *(self.program, "-I", "lanplus", "-C", str(self.suite), "-H", self.host, "-p", str(self.port)),
+            # Operator is all that power takes. -E: the password is in the environment, where only its owner reads it.
+            *("-U", self.username, "-L", "OPERATOR", "-E", "-N", str(PAUSE), "-R", str(TRIES)),
+            # Once, it says why there is no session; twice, it would show keys.
+            *("-v", *words),
+        ]
+
+    async def _run(self, words: Iterable[str]) -> tuple[int, str, str]:
+        """Its exit status, answer, and what else it said."""
+        path = os.environ.get("PATH", os.defpath)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command(words),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env={"PATH": path, "LC_ALL": "C", "IPMITOOL_PASSWORD": self.password},
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            raise HammerFailed(
+                f"{self._name} speaks IPMI, and there is no {self.program} on this server. "
+                "Install it: apt-get install ipmitool"
+            ) from None
+        except OSError as error:
+            raise HammerFailed(f"{self._name}: cannot run {self.program}: {error.strerror}") from None
+        try:
+            answer, said = await process.communicate()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            status = await process.wait()
+        return status, answer.decode(errors="replace"), said.decode(errors="replace")
+
+    def _why(self, said: str) -> str:
+        def has(*reasons: str) -> bool:
+            return any(reason in said for reason in reasons)
+
+        if has(*WRONG_LOGIN):
+            return f"{self._name} refuses the user name or the password"
+        if has(*WRONG_SUITE):
+            return f"{self._name} does not speak cipher suite {self.suite}. {self._other_suite()}"
+        if has(*WRONG_LEVEL):
+            return f"{self._name} does not let {self.username!r} switch power. Give that user the level Operator there"
+        if has(*SILENT):
+            return f"{self._name} does not answer. Is IPMI over LAN enabled there, and UDP port {self.port} open?"
+        lines = [line.strip() for line in said.splitlines() if line.strip() not in ("", LAST_WORDS)]
+        return f"{self._name}: {lines[-1] if lines else 'no session, and no reason said'}"
+
+    def _other_suite(self) -> str:
+        if self.suite != STRONG:
+            return f"Go back to the strong one: rackwright node bmc {self.node} --kind ipmi"
+        return (
+            "Update its firmware; or, where nobody else is on its network, allow the weak one: "
+            f"rackwright node bmc {self.node} --kind ipmi --cipher-suite 3"
+        )
+
+
+def _bmc_of(node: HammerNode, program: str) -> _Bmc:
+    bmc = node.settings.get("bmc")
+    address = bmc.get("address") if isinstance(bmc, dict) else None
+    if not isinstance(bmc, dict) or not isinstance(address, str):
+        raise HammerFailed(f"{node.name} has no BMC address. Give it one: rackwright node bmc {node.name} --kind ipmi")
+    host, port = _host_and_port(node, address)
+    suite = bmc.get("cipher_suite", STRONG)
+    if suite not in SUITES or isinstance(suite, bool):
+        raise HammerFailed(f"the BMC of {node.name} cannot be spoken to with cipher suite {suite!r}: it is 17 or 3")
+    username, password = str(bmc.get("username", "")), str(bmc.get("password", ""))
+    if "\0" in username + password:
+        raise HammerFailed(f"the user name or the password of the BMC of {node.name} has a NUL in it")
+    return _Bmc(node.name, address, host, port, username, password, int(suite), program)
+
+
+def _host_and_port(node: HammerNode, address: str) -> tuple[str, int]:
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.ip_address(address)), PORT  # IPv6 as discovery writes it
+    try:
+        split = urlsplit(f"//{address}")
+        host, port = split.hostname, split.port
+    except ValueError:
+        host, port = None, None
+    if not host:
+        raise HammerFailed(
+            f"the BMC address {address!r} of {node.name} is neither a host nor host:port. "
+            "An IPv6 address with a port is written [address]:port"
+        )
+    return host, PORT if port is None else port
+
+
+def _is_uefi(settings: JsonObject) -> bool:
+    """As discovery found out."""
+    firmware = settings.get("firmware")
+    return isinstance(firmware, dict) and firmware.get("mode") == "uefi"

@@ -1,0 +1,65 @@
+"""From a route to a machine's power by IPMI: what a person says of its BMC picks the hammer, and reaches it."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.support.api import Api, Site, ok, refused
+from tests.support.ipmi import PASSWORD, USER, SimulatedBmc, simulated_bmc
+
+from rackwright.hammers import ipmi
+from rackwright.hammers.base import HammerFailed, HammerNode
+from rackwright.hammers.ipmi import IpmiHammer
+from rackwright.hammers.redfish import RedfishHammer
+from rackwright.hammers.ssh import SshHammer
+
+NODE = "n1.rack.example"
+
+
+@pytest.fixture
+async def bmc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SimulatedBmc]:
+    monkeypatch.setattr(ipmi, "PAUSE", 60)  # a busy machine answers late; nothing is to be sent twice for that
+    monkeypatch.setattr(ipmi, "DEADLINE", 300.0)
+    async with simulated_bmc(tmp_path / "bmc") as made:
+        yield made
+
+
+async def test_a_machine_is_cycled_and_booted_through_the_bmc_a_person_named(
+    api: Api, bmc: SimulatedBmc, caplog: pytest.LogCaptureFixture
+) -> None:
+    ok(await api.post("/nodes", json={"name": NODE}), 201)
+    body = {"kind": "ipmi", "address": bmc.relay.address, "username": USER, "password": PASSWORD, "cipher_suite": 3}
+    ok(await api.put(f"/nodes/{NODE}/bmc", json=body), 204)
+    assert ok(await api.post(f"/nodes/{NODE}/power", json={"action": "on"})) == {"node": NODE, "power": "on"}
+    before = len(bmc.asked())
+    assert ok(await api.post(f"/nodes/{NODE}/power", json={"action": "cycle"}))["power"] == "on"
+    assert [asked for asked in bmc.asked()[before:] if asked.startswith("set")] == ["set power 0", "set power 1"]
+    ok(await api.post(f"/nodes/{NODE}/boot_device", json={"device": "network"}))
+    assert "set boot pxe" in bmc.asked()
+    wrong = {**body, "password": "wr0ng-password"}
+    ok(await api.put(f"/nodes/{NODE}/bmc", json=wrong), 204)
+    problem = refused(await api.get(f"/nodes/{NODE}/power"), 502, "hammer-failed")
+    assert problem["detail"].endswith("refuses the user name or the password")
+    shown = (await api.get(f"/nodes/{NODE}")).text
+    assert bmc.relay.address in shown
+    assert "wr0ng-password" not in shown + caplog.text + str(problem)
+
+
+async def test_other_suites_than_17_and_3_are_refused(api: Api) -> None:
+    ok(await api.post("/nodes", json={"name": NODE}), 201)
+    body = {"kind": "ipmi", "address": "192.0.2.7"}
+    refused(await api.put(f"/nodes/{NODE}/bmc", json={**body, "cipher_suite": 0}), 422, "invalid")
+    ok(await api.put(f"/nodes/{NODE}/bmc", json=body), 204)
+
+
+async def test_the_hammer_is_the_one_of_the_bmc_or_else_ssh(site: Site) -> None:
+    def chosen(bmc: dict[str, str] | None) -> object:
+        settings = {} if bmc is None else {"bmc": bmc}
+        return site.server.installs.reach.hammer(HammerNode(1, NODE, settings))  # type: ignore[arg-type]
+
+    assert isinstance(chosen({"kind": "redfish"}), RedfishHammer)
+    assert isinstance(chosen({"kind": "ipmi"}), IpmiHammer)
+    assert isinstance(chosen(None), SshHammer)
+    assert isinstance(chosen({"address": "192.0.2.7"}), SshHammer), "nobody said what it speaks"
+    with pytest.raises(HammerFailed, match="this server knows redfish, ipmi"):
+        chosen({"kind": "smoke"})
