@@ -36,25 +36,38 @@ DEVICES = {BootDevice.NETWORK: "pxe", BootDevice.DISK: "disk"}
 KEEP_BOOT_DEVICE = ("raw", "0x00", "0x08", "0x03", "0x08")
 """Set System Boot Options, parameter 3, bit 3: keep the boot device for more than 60 s. ipmitool has no word for it."""
 
+# ipmitool's words, by what they mean.
 WRONG_LOGIN = ("RAKP 2 HMAC is invalid", "unauthorized name", "invalid integrity check value")
 WRONG_LEVEL = (
-    "unauthorized role",
-    "insufficient resources to create a session at the requested role",
-    "Set Session Privilege Level",
+    "invalid role",
+    "unauthorized role requested",
+    "insufficient resources for role",
+    "Set Session Privilege Level to OPERATOR failed:",
 )
 WRONG_SUITE = (
     "invalid authentication algorithm",
     "invalid integrity algorithm",
     "invalid confidentiality algorithm",
-    "no matching authentication payload",
+    "no matching authentication algorithm",
     "no matching integrity payload",
-    "no cipher suite match",
+    "no matching cipher suite",
+    # Some do not even refuse: it then goes on as if there were a session, and gets no answer to that either.
+    "Timeout in open session response",
+    "Set Session Privilege Level to OPERATOR failed\n",
 )
-SILENT = ("Get Auth Capabilities error", "No response from remote controller")
+SILENT = "Get Auth Capabilities error\n"
 REFUSED = "rsp=0x"
 """How ipmitool tells of a raw command that the BMC answered, but did not do."""
-LAST_WORDS = "Error: Unable to establish IPMI v2 / RMCP+ session"
-"""Said after every reason, and so none."""
+NO_REASONS = (
+    "Loading IANA PEN Registry",
+    "Get HPM.x Capabilities",
+    "Running Get ",
+    "Invalid completion code received",
+    "Discovered ",
+    "Retry ",
+    "Error: Unable to establish IPMI v2 / RMCP+ session",
+)
+"""How lines begin that it says also when all is well, or after every reason."""
 
 
 class IpmiHammer:
@@ -195,13 +208,13 @@ class _Bmc:
         if has(*WRONG_LOGIN):
             return f"{self._name} refuses the user name or the password"
         if has(*WRONG_SUITE):
-            return f"{self._name} does not speak cipher suite {self.suite}. {self._other_suite()}"
+            return f"{self._name} opens no session with cipher suite {self.suite}. {self._other_suite()}"
         if has(*WRONG_LEVEL):
             return f"{self._name} does not let {self.username!r} switch power. Give that user the level Operator there"
-        if has(*SILENT):
+        if has(SILENT):
             return f"{self._name} does not answer. Is IPMI over LAN enabled there, and UDP port {self.port} open?"
-        lines = [line.strip() for line in said.splitlines() if line.strip() not in ("", LAST_WORDS)]
-        return f"{self._name}: {lines[-1] if lines else 'no session, and no reason said'}"
+        reasons = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith(NO_REASONS)]
+        return f"{self._name}: {'; '.join(reasons[-2:]) or 'no session, and no reason said'}"
 
     def _other_suite(self) -> str:
         if self.suite != STRONG:

@@ -1,7 +1,7 @@
 """The IPMI hammer, ipmitool and all, on the simulated BMC of OpenIPMI.
 
-That one knows nothing of cipher suite 17, of UEFI, or of levels of users: what the hammer does about these is seen in
-how it calls ipmitool, in what ipmitool asks for on the wire, and in what it makes of ipmitool's own words.
+That one knows nothing of cipher suite 17, of UEFI, or of levels of users: these are seen in how ipmitool is called and
+what it asks for on the wire, and in `test_ipmi_strong.py`.
 """
 
 import asyncio
@@ -102,7 +102,9 @@ async def test_the_password_is_on_no_command_line(bmc: SimulatedBmc, program: No
 
 async def test_nothing_weaker_than_suite_17_is_asked_for_unless_a_person_says_so(bmc: SimulatedBmc) -> None:
     hammer, node = IpmiHammer(), bmc.node({"cipher_suite": 17})
-    with pytest.raises(HammerFailed, match=r"does not speak cipher suite 17.*n1\.example --kind ipmi --cipher-suite 3"):
+    with pytest.raises(
+        HammerFailed, match=r"opens no session with cipher suite 17.*n1\.example --kind ipmi --cipher-suite 3"
+    ):
         await hammer.on(node)
     assert bmc.relay.suites == {SHA256_SUITE}
     assert bmc.asked() == []

@@ -1,4 +1,4 @@
-"""What the IPMI hammer makes of ipmitool's words, for what no simulated BMC can be brought to answer."""
+"""What the IPMI hammer makes of ipmitool's words, for what the BMCs of the tests cannot be brought to answer."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ NO_SESSION = "Error: Unable to establish IPMI v2 / RMCP+ session"
 NOISE = "Loading IANA PEN Registry...\nInvalid completion code received: Insufficient privilege level"
 
 
-def _node(suite: int = 17) -> HammerNode:
-    bmc = {"address": "192.0.2.7", "username": "ops", "password": "secret", "cipher_suite": suite}
+def _node() -> HammerNode:
+    bmc = {"address": "192.0.2.7", "username": "ops", "password": "secret"}
     return HammerNode(1, "n1.example", {"bmc": bmc})  # type: ignore[dict-item]
 
 
@@ -31,17 +31,20 @@ def _failing(folder: Path, said: str) -> IpmiHammer:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("> RAKP 2 HMAC is invalid", "refuses the user name or the password"),
-        ("RAKP 2 message indicates an error : unauthorized name", "refuses the user name or the password"),
-        ("RAKP 2 message indicates an error : unauthorized role or privilege level requested", "level Operator"),
-        ("Set Session Privilege Level to OPERATOR failed", "does not let 'ops' switch power"),
-        (
-            "Error in open session response message : no cipher suite match with proposed security algorithms",
-            "suite 17",
-        ),
+        ("RAKP 4 message indicates an error : invalid integrity check value", "refuses the user name or the password"),
+        ("RAKP 2 message indicates an error : invalid role", "level Operator"),
+        ("Set Session Privilege Level to OPERATOR failed: Unknown (0x81)", "does not let 'ops' switch power"),
         ("Error in open session response message : invalid integrity algorithm", "--kind ipmi --cipher-suite 3"),
-        ("Get Auth Capabilities error", "does not answer. Is IPMI over LAN enabled there, and UDP port 623 open?"),
-        ("Address lookup for bmc-n1 failed\nCould not open socket!", "n1.example at 192.0.2.7: Could not open socket!"),
+        (
+            "Get Auth Capabilities error\nError issuing it",
+            "does not answer. Is IPMI over LAN enabled",
+        ),
+        ("Set Session Privilege Level to OPERATOR failed", "opens no session with cipher suite 17"),
+        ("Get Auth Capabilities error: Node busy", "n1.example at 192.0.2.7: Get Auth Capabilities error: Node busy"),
+        (
+            "Address lookup for b1 failed\nCould not open socket!",
+            "Address lookup for b1 failed; Could not open",
+        ),
         ("", "no session, and no reason said"),
     ],
 )
@@ -54,30 +57,12 @@ async def test_why_there_is_no_session_is_told(tmp_path: Path, said: str, told: 
 
 async def test_a_refused_order_is_told_in_the_words_of_the_bmc(tmp_path: Path) -> None:
     refused = "Set Chassis Power Control to Reset failed: Command not supported in present state"
-    with pytest.raises(HammerFailed, match=refused):
+    with pytest.raises(HammerFailed, match=f"at 192.0.2.7: {refused}$"):
         await _failing(tmp_path, f"{NOISE}\n{refused}\n").on(_node())
-
-
-async def test_a_bmc_that_refuses_the_weak_suite_is_not_said_to_need_it(tmp_path: Path) -> None:
-    with pytest.raises(HammerFailed, match=r"does not speak cipher suite 3\. Go back") as failure:
-        await _failing(tmp_path, "no cipher suite match with proposed security algorithms").on(_node(suite=3))
-    assert "--cipher-suite" not in str(failure.value)
 
 
 async def test_an_answer_that_says_neither_on_nor_off_is_unknown(tmp_path: Path) -> None:
     assert await _ipmitool(tmp_path, "echo Chassis Power is sleepy").status(_node()) is Power.UNKNOWN
-
-
-@pytest.mark.parametrize("knows", [True, False])
-async def test_the_boot_device_is_set_also_where_the_bmc_cannot_keep_it(tmp_path: Path, knows: bool) -> None:
-    refusal = (
-        "Unable to send RAW command (channel=0x0 netfn=0x0 lun=0x0 cmd=0x8 rsp=0xcc): Invalid data field in request"
-    )
-    answer = ":" if knows else f"echo '{refusal}' >&2; exit 1"
-    hammer = _ipmitool(tmp_path, f'case "$*" in *" raw "*) {answer} ;; *) echo "$*" >>{tmp_path}/calls ;; esac')
-    await hammer.boot_device(_node(), BootDevice.DISK)
-    [call] = (tmp_path / "calls").read_text().splitlines()
-    assert call.endswith(" chassis bootdev disk")
 
 
 async def test_without_a_session_no_boot_device_is_tried(tmp_path: Path) -> None:
