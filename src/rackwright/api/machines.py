@@ -19,6 +19,7 @@ from rackwright.api.limits import Source
 from rackwright.api.problems import TooLarge
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Invalid
+from rackwright.domain.lldp import read_neighbours
 from rackwright.jigs.attribute_lines import lines
 from rackwright.store import attempts, machines
 from rackwright.store.keys import server_keys
@@ -41,7 +42,10 @@ class RegisterIn(BaseModel):
     uuid: str | None = None
     boot_id: str = BOOT_ID
     bootenv: str = BOOTENV
-    inventory: dict[str, JsonValue] = Field(default_factory=dict)
+    inventory: dict[str, JsonValue] = Field(
+        default_factory=dict,
+        description="What it is. Below `lldp`, by link: the last frame that it heard there, without header, in base64.",
+    )
     signature: str = Field(max_length=128)
 
 
@@ -134,6 +138,8 @@ async def register_machine(request: Request, source: Source, body: RegisterIn) -
         raise TooLarge
     _check_signature(body)
     inventory: JsonObject = {**body.inventory, "address": source}
+    if "lldp" in inventory:
+        inventory["lldp"] = read_neighbours(inventory["lldp"])
     machine = machines.Registration(body.key, body.macs, body.uuid, body.boot_id, body.bootenv, inventory)
     server = _server(request)
 

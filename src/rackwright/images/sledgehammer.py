@@ -17,7 +17,10 @@ NAME = "sledgehammer"
 SUITE = "bookworm"
 IPXE = {"undionly.kpxe": "usr/lib/ipxe/undionly.kpxe", "ipxe.efi": "usr/lib/ipxe/ipxe.efi"}
 """What TFTP serves for BIOS and for UEFI: name -> file of the package."""
-PROGRAMS = ("usr/sbin/dropbear", "usr/bin/openssl", "usr/bin/zstd", "sbin/sfdisk", "sbin/mkfs.ext4", "usr/bin/extlinux")
+PROGRAMS = (
+    *("usr/sbin/dropbear", "usr/bin/openssl", "usr/bin/zstd", "sbin/sfdisk", "sbin/mkfs.ext4", "usr/bin/extlinux"),
+    "usr/bin/socat",  # hears LLDP: nothing that has a packet socket and is in a package of its own is smaller
+)
 MASTER_BOOT_RECORD = "usr/lib/EXTLINUX/mbr.bin"
 
 
@@ -59,6 +62,7 @@ def build(shelf: Shelf, source: Source, kernel: Kernel, say: Say) -> None:
         tree = Tree(Path(folder) / "tree")
         packages = (
             "busybox-static", "dropbear-bin", "openssl", "zstd", "fdisk", "e2fsprogs", "extlinux", "kmod", "ipxe",
+            "socat",
         )  # fmt: skip
         fetch([*packages, kernel.package], source, tree.folder, say)
         version = next((tree.folder / "lib/modules").iterdir()).name

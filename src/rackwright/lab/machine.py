@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from rackwright.api.machines import registration_message
+from rackwright.lab.lldp import in_base64, switch_frame
 
 log = logging.getLogger(__name__)
 
@@ -202,7 +203,8 @@ class Machine:
             "cpu": {"cores": 8, "architecture": "x86_64"},
             "memory": 32 * 1024**3,
             "disks": [disk],
-            "links": [{"mac": self.mac, "up": True}],
+            "links": [{"name": "eth0", "mac": self.mac, "up": True}],
+            "lldp": {"eth0": in_base64(switch_frame(self.number))},
             "serial": f"SIM{self.number:06d}",
             "bmc": {"kind": "simulated", "address": f"{self.bmc}/machines/{self.number}"},
         }
