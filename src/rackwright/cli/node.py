@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from rackwright.cli.apps import make_app
+from rackwright.cli.cables import with_links
 from rackwright.cli.client import Client
 from rackwright.cli.exits import confirm
 from rackwright.cli.output import prints
@@ -37,7 +38,7 @@ def list_all(filters: Filters = None, sort: Sort = None, limit: Limit = None) ->
 
 
 @app.command("show")
-@prints()
+@prints(people=with_links)
 def show_one(node: Node) -> Any:
     """One node, with all that is known of it."""
     return Client().get(f"/nodes/{node}")

@@ -54,8 +54,13 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
 }
 
 
-def prints(*columns: str, empty: str = "Nothing.") -> Callable[[Callable[P, Any]], Callable[..., None]]:
-    """The decorator of a command that returns one object (shown line by line) or several (shown as a table)."""
+def prints(
+    *columns: str, empty: str = "Nothing.", people: Callable[[Any], Any] | None = None
+) -> Callable[[Callable[P, Any]], Callable[..., None]]:
+    """The decorator of a command that returns one object (shown line by line) or several (shown as a table).
+
+    `people` makes what is found into what is better to read; programs get what is found.
+    """
 
     def decorate(work: Callable[P, Any]) -> Callable[..., None]:
         @functools.wraps(work)
@@ -68,7 +73,7 @@ def prints(*columns: str, empty: str = "Nothing.") -> Callable[[Callable[P, Any]
             if form is not Format.TABLE:
                 print_data(found, form, wanted if columns else None)
             elif found is not None:
-                print_for_people(found, wanted, empty)
+                print_for_people(people(found) if people else found, wanted, empty)
 
         default = columns
         own = inspect.signature(work)

@@ -1,5 +1,6 @@
 """Every page: nothing that axe calls serious, nothing that sticks out of a phone, and a picture of it in each theme."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,13 @@ def test_a_page_keeps_nobody_out(name: str, viewer: tuple[str, Person], places: 
     settle(one.page)
     one.page.screenshot(path=SCREENS / f"{name}-{theme}.png")
     assert trouble(one.page) == []
+
+
+def test_a_node_shows_where_its_cables_lead(viewer: tuple[str, Person], places: dict[str, object]) -> None:
+    _, one = viewer
+    one.page.goto(f"/nodes/{places['node']}")
+    link = one.page.get_by_role("region", name="Links").locator("[data-link='eth0']")
+    expect(link).to_contain_text(re.compile(r"connected to leaf-1 port Ethernet\d"))
 
 
 def test_the_login_page_keeps_nobody_out(browser: Browser, floor: Floor) -> None:
