@@ -18,6 +18,7 @@ import dns.message
 from rackwright.barclamps.loader import load_folder
 from rackwright.hammers.base import HammerNode, Power
 from rackwright.hammers.redfish import RedfishHammer
+from rackwright.lab.lldp import send_frame, switch_frame
 from rackwright.lab.network import SERVER
 from rackwright.lab.rack import Rack, Racked, running_rack
 from rackwright.lab.serving import ServerProcess, Serving, in_this_process
@@ -70,6 +71,19 @@ class Site:
         await self.active(node["name"])
         self.say(f"{name} is managed")
         return await self.node_of(one)
+
+    async def cabled(self, one: Racked, node: str) -> None:
+        """A switch speaks up on the cable of a machine that runs already, and the machine reports it by itself."""
+        number, tap = one.machine.hardware.number, one.machine.tap
+        assert tap is not None
+        assert (await self.facts(node)).discovery["lldp"] == {}, "nobody has spoken yet"
+
+        async def told() -> Any:
+            send_frame(tap, switch_frame(number))
+            return (await self.facts(node)).discovery["lldp"]
+
+        heard = await self.until(f"{one.machine.hardware.name} knows its switch", told)
+        assert [(said["name"], said["port"]) for said in heard.values()] == [("leaf-1", f"Ethernet{number}")]
 
     async def noderoles(self, node: str) -> dict[str, Any]:
         found = await self.call("GET", f"/node_roles?node={node}")
@@ -146,6 +160,9 @@ async def discover_three_at_once(folder: Path, images: Path) -> None:
         assert len({node["name"] for node in nodes}) == 3
         serials = {(await site.facts(node["name"])).discovery["serial"] for node in nodes}
         assert serials == {"LAB0001", "LAB0002", "LAB0003"}
+        await asyncio.gather(
+            *(site.cabled(one, node["name"]) for one, node in zip(site.rack.machines, nodes, strict=True))
+        )
 
 
 MARKER = """
