@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rackwright.api.answers import Fields, Page, Resource, answer
 from rackwright.api.context import Caller, ScopedReader, Writer
 from rackwright.api.etags import tag
+from rackwright.api.node_roles import CreatedOut, created_by, real_id
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.patching import patch_body, read_patch
 from rackwright.api.types import Key, Line, Name
@@ -18,8 +19,12 @@ from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.snapshots import CommitPlan, Difference
 from rackwright.store import commits, snapshots
 from rackwright.store import deployments as stored
+from rackwright.store.binding import bind_proposed, plan_binding
 from rackwright.store.deployments import DEPLOYMENTS, SYSTEM, DeploymentRecord, lock_deployment, select_deployments
+from rackwright.store.nodes import get_node
 from rackwright.store.session import Session
+
+MOST_BINDINGS = 10_000
 
 router = APIRouter(prefix="/deployments", tags=["deployments"])
 
@@ -40,6 +45,30 @@ class DeploymentEdit(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     description: Line
+
+
+class BindingIn(BaseModel):
+    """A role for a node."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    node: str = Field(max_length=253, examples=["n1.rack.example"])
+    role: str = Field(max_length=63, examples=["crowbar-installed-node"])
+
+
+class BindingsIn(BaseModel):
+    """Roles for nodes: all of them or, if one cannot be, none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    bindings: list[BindingIn] = Field(min_length=1, max_length=MOST_BINDINGS)
+
+
+class BindingsOut(BaseModel):
+    """The noderoles asked for, and all that came with them. In a dry run nothing new has an id."""
+
+    ids: list[int | None] = Field(description="Of the noderoles asked for, in their order; null for what would be new.")
+    created: list[CreatedOut]
 
 
 class DeploymentOut(Resource):
@@ -275,6 +304,29 @@ async def recall_deployment(caller: Writer, terms: Posting, deployment: Key) -> 
 async def discard_proposal(caller: Writer, terms: Posting, deployment: Key) -> Response:
     """Drop the open proposal. A hold ends."""
     return await _step(caller, terms, deployment, snapshots.discard)
+
+
+@router.post("/{deployment}/bind", status_code=201, response_model=BindingsOut)
+async def bind_roles(
+    caller: Writer,
+    terms: Posting,
+    deployment: Key,
+    body: BindingsIn,
+    dry_run: Annotated[bool, Query(description="Only say what it would do.")] = False,
+) -> Response:
+    """Bind roles to many nodes in the open proposal at once, with all that the roles need. A conflict is a 409 that
+    names the rule, and nothing has changed."""
+
+    async def work(session: Session) -> BindingsOut:
+        found = await _locked(session, caller, terms, deployment)
+        nodes = {name: await get_node(session, name) for name in dict.fromkeys(one.node for one in body.bindings)}
+        for place in {node.deployment_id for node in nodes.values()}:
+            await caller.authorize(session, place)  # a commit would take them from there
+        do = plan_binding if dry_run else bind_proposed
+        plan = await do(session, found, [(nodes[one.node].id, one.role) for one in body.bindings])
+        return BindingsOut(ids=[real_id(id) for id in plan.bound], created=await created_by(session, plan))
+
+    return await write(caller, terms, work, graph=True, status=201)
 
 
 @router.post("/{deployment}/plan", response_model=PlanOut)

@@ -140,26 +140,25 @@ async def bind_role(
         node = await get_node(session, body.node)
         await caller.authorize(session, node.deployment_id)  # a commit would take it from there
         do = plan_binding if dry_run else bind_proposed
-        return await _bound(session, await do(session, deployment, [(node.id, body.role)]))
+        plan = await do(session, deployment, [(node.id, body.role)])
+        return BoundOut(id=real_id(plan.bound[0]), created=await created_by(session, plan))
 
     return await write(caller, terms, work, graph=True, status=201)
 
 
-async def _bound(session: Session, plan: BindPlan) -> BoundOut:
+async def created_by(session: Session, plan: BindPlan) -> list[CreatedOut]:
     names = await session.rows(
         "SELECT id, name FROM nodes WHERE id = ANY (:ids)", ids=list({one.node_id for one in plan.created})
     )
     nodes = {row.id: row.name for row in names}
-    return BoundOut(
-        id=_real(plan.bound[0]),
-        created=[
-            CreatedOut(id=_real(one.id), role=one.role, node=nodes[one.node_id], node_id=one.node_id, cohort=one.cohort)
-            for one in plan.created
-        ],
-    )
+    return [
+        CreatedOut(id=real_id(one.id), role=one.role, node=nodes[one.node_id], node_id=one.node_id, cohort=one.cohort)
+        for one in plan.created
+    ]
 
 
-def _real(id: int) -> int | None:
+def real_id(id: int) -> int | None:
+    """None for what would be new."""
     return id if id < PLACEHOLDER else None
 
 

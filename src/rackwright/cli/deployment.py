@@ -8,7 +8,7 @@ from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.exits import Exit, confirm, fail
 from rackwright.cli.output import prints
-from rackwright.cli.shared import Deployment, Filters, Limit, Settings, Sort, Yes, listed, values
+from rackwright.cli.shared import Deployment, Filters, Limit, Role, Settings, Sort, Yes, listed, values
 
 app = make_app("What people want of their machines.")
 
@@ -129,6 +129,20 @@ def rollback(
             fail(f"Deployment {deployment} has no earlier snapshot to go back to.", Exit.NOT_FOUND)
         snapshot = earlier[0]["id"]
     return client.post(f"/deployments/{deployment}/rollback", {"snapshot": snapshot})
+
+
+@app.command()
+@prints("role", "node", "cohort", empty="All of it was bound already.")
+def bind(
+    deployment: Deployment,
+    role: Role,
+    nodes: Annotated[list[str], typer.Argument(help="The nodes, as many as you like.")],
+    dry_run: Annotated[bool, typer.Option(help="Only say what it would take.")] = False,
+) -> Any:
+    """Bind a role to nodes in the deployment's proposal, with all that the role needs: to all of them, or to none."""
+    bindings = [{"node": node, "role": role} for node in nodes]
+    bound = Client().post(f"/deployments/{deployment}/bind", {"bindings": bindings}, dry_run=dry_run or None)
+    return bound["created"]
 
 
 @app.command()

@@ -16,6 +16,8 @@ DEPLOYMENT = "demo"
 STORES_EVERY = 4
 MOST_STORES = 10
 """Every so many machines one is a store, up to a number; the others serve web pages, and need all of the stores."""
+AT_ONCE = 4
+"""Machines that are let in at the same time."""
 LATER = frozenset({429, 502, 503, 504})
 
 Tell = Callable[[str], None]
@@ -46,18 +48,23 @@ class Operator:
         return [str(node["name"]) for node in nodes]
 
     async def accept(self, nodes: Sequence[str]) -> None:
-        for number, node in enumerate(nodes):
-            await self.call("POST", f"/nodes/{node}/accept")
-            self._tell(f"{number + 1} of {len(nodes)} machines accepted")
+        waiting, done = list(reversed(nodes)), 0
+
+        async def some() -> None:
+            nonlocal done
+            while waiting:
+                await self.call("POST", f"/nodes/{waiting.pop()}/accept")
+                done += 1
+                self._tell(f"{done} of {len(nodes)} machines accepted")
+
+        await asyncio.gather(*(some() for _ in range(AT_ONCE)))
 
     async def want_workload(self, nodes: Sequence[str]) -> dict[str, Any]:
         """Bind a role to each, and look at the plan."""
         await self.call("POST", "/deployments", {"name": DEPLOYMENT})
         stores = set(nodes[::STORES_EVERY][:MOST_STORES])
-        for number, node in enumerate(nodes):
-            role = "lab-storage" if node in stores else "lab-web"
-            await self.call("POST", "/node_roles", {"node": node, "role": role, "deployment": DEPLOYMENT})
-            self._tell(f"{number + 1} of {len(nodes)} machines bound")
+        bindings = [{"node": node, "role": "lab-storage" if node in stores else "lab-web"} for node in nodes]
+        await self.call("POST", f"/deployments/{DEPLOYMENT}/bind", {"bindings": bindings})
         plan: dict[str, Any] = await self.call("POST", f"/deployments/{DEPLOYMENT}/plan")
         return plan
 

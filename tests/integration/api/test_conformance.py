@@ -296,6 +296,7 @@ def _intent(client: Client) -> None:
     client.do("getDeploymentTree", deployment="system")
     client.do("moveNode", {"deployment": "shop"}, node=NODE)
     bound = client.do("bindRole", {"node": NODE, "role": "test-parent", "deployment": "shop"})
+    client.do("bindRoles", {"bindings": [{"node": NODE, "role": "test-parent"}]}, deployment="shop")
     role = client.do("addDeploymentRole", {"deployment": "shop", "role": "test-child"})
     client.do("listDeploymentRoles")
     client.do("getDeploymentRole", id=role["id"])

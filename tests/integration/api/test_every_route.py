@@ -174,6 +174,7 @@ BODIES: dict[str, dict[str, object]] = {
     "POST /nodes/{node}/boot_device": {"device": "network"},
     "POST /deployments": {"name": "below", "parent": "web"},
     "PATCH /deployments/{deployment}": {"description": "x"},
+    "POST /deployments/{deployment}/bind": {"bindings": [{"node": NODE, "role": "test-child"}]},
     "POST /deployments/{deployment}/rollback": {"snapshot": 1},
     "POST /deployment_roles": {"deployment": "web", "role": "test-service"},
     "PATCH /deployment_roles/{id}": {"data": {}},

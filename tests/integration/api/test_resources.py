@@ -43,6 +43,26 @@ async def test_a_dry_run_says_what_binding_would_do_and_does_nothing(api: Api) -
     assert done["id"] in {one["id"] for one in done["created"]}
 
 
+async def test_many_nodes_are_bound_at_once_all_of_them_or_none(api: Api) -> None:
+    names = ["n3.rack.example", "n1.rack.example", "n2.rack.example"]
+    for name in names:
+        ok(await api.post("/nodes", json={"name": name}), 201)
+    ok(await api.post("/deployments", json={"name": "web"}), 201)
+    wanted = [{"node": name, "role": "test-child"} for name in names]
+    for wrong in ({"node": "nowhere", "role": "test-child"}, {"node": names[0], "role": "no-such-role"}):
+        assert (await api.post("/deployments/web/bind", json={"bindings": [*wanted, wrong]})).status_code in (404, 409)
+    assert (await api.post("/deployments/web/bind", json={"bindings": []})).status_code == 422
+    tried = ok(await api.post("/deployments/web/bind?dry_run=true", json={"bindings": wanted}), 201)
+    assert tried["ids"] == [None] * 3
+    assert ok(await api.get("/node_roles?deployment=web"))["items"] == []
+    done = ok(await api.post("/deployments/web/bind", json={"bindings": wanted}), 201)
+    bound = {one["id"]: one for one in ok(await api.get("/node_roles?deployment=web"))["items"]}
+    assert [(bound[id]["node"], bound[id]["role"]) for id in done["ids"]] == [(name, "test-child") for name in names]
+    assert {one["id"] for one in done["created"]} == set(bound)
+    again = ok(await api.post("/deployments/web/bind", json={"bindings": wanted[:1]}), 201)
+    assert (again["ids"], again["created"]) == (done["ids"][:1], [])
+
+
 async def test_the_time_line_of_a_deployment_is_walked_there_and_back(site: Site, api: Api) -> None:
     noderole = await _deployed(site, api)
     first = ok(await api.get("/deployments/web"))["head_id"]

@@ -237,7 +237,8 @@ def test_two_at_once_on_one_node_do_not_overwrite_each_other(cli: Cli, monkeypat
 def test_a_deployment_goes_from_proposal_to_commit_and_back(cli: Cli) -> None:
     cli.ok("deployment", "create", "mail")
     assert cli.json("node", "bind", "n2.rack.example", "test-child", "mail", "--dry-run")
-    cli.ok("node", "bind", "n2.rack.example", "test-child", "mail")
+    assert cli.json("deployment", "bind", "mail", "test-child", "n2.rack.example", "--dry-run")
+    cli.ok("deployment", "bind", "mail", "test-child", "n2.rack.example")
     plan = cli.ok("deployment", "plan", "mail").out
     assert "+ test-child on n2.rack.example" in plan
     cli.ok("deployment", "commit", "mail", "--yes")

@@ -1,20 +1,18 @@
 // Binding roles to nodes in a deployment's open proposal: all of what was asked, or nothing and the server's reason.
-import { api, Problem } from '../api/client';
+import { api, refusal } from '../api/client';
 import { count } from './format';
 import { notes } from './notes.svelte';
 import { world } from './world.svelte';
 
 /** Why the server would refuse; empty: it would not. */
 export async function verdict(deployment: string, nodes: string[], role: string): Promise<string> {
-  for (const node of nodes) {
-    try {
-      await api.post('/api/v2/node_roles', { query: { dry_run: true }, body: { node, role, deployment } });
-    } catch (error) {
-      if (!(error instanceof Problem)) throw error;
-      return error.message;
-    }
-  }
-  return '';
+  const refused = await refusal(() => bind(deployment, nodes, role, true));
+  return refused?.message ?? '';
+}
+
+function bind(deployment: string, nodes: string[], role: string, dry = false): Promise<unknown> {
+  const bindings = nodes.map((node) => ({ node, role }));
+  return api.post('/api/v2/deployments/{deployment}/bind', { path: { deployment }, query: { dry_run: dry }, body: { bindings } });
 }
 
 /** Open a proposal if there is none. */
@@ -25,14 +23,9 @@ export async function proposed(deployment: string): Promise<void> {
 }
 
 export async function bindAll(deployment: string, nodes: string[], role: string): Promise<boolean> {
-  const refused = nodes.length > 1 ? await verdict(deployment, nodes, role) : '';
-  if (refused) {
-    notes.refused(refused);
-    return false;
-  }
   const done = await notes.attempt(async () => {
     await proposed(deployment);
-    for (const node of nodes) await api.post('/api/v2/node_roles', { body: { node, role, deployment } });
+    await bind(deployment, nodes, role);
   });
   if (done) notes.done(`${role} bound to ${nodes.length === 1 ? nodes[0] : count(nodes.length, 'node')}.`);
   world.outdated('noderoles');
