@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rackwright.api.answers import Fields, Page, Resource, answer
 from rackwright.api.context import Caller, ScopedReader, Writer
 from rackwright.api.etags import tag
-from rackwright.api.node_roles import CreatedOut, created_by, real_id
+from rackwright.api.node_roles import BindingIn, CreatedOut, bound, created_by, real_id
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.patching import patch_body, read_patch
 from rackwright.api.types import Key, Line, Name
@@ -19,9 +19,7 @@ from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.snapshots import CommitPlan, Difference
 from rackwright.store import commits, snapshots
 from rackwright.store import deployments as stored
-from rackwright.store.binding import bind_proposed, plan_binding
 from rackwright.store.deployments import DEPLOYMENTS, SYSTEM, DeploymentRecord, lock_deployment, select_deployments
-from rackwright.store.nodes import get_node
 from rackwright.store.session import Session
 
 MOST_BINDINGS = 10_000
@@ -45,15 +43,6 @@ class DeploymentEdit(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     description: Line
-
-
-class BindingIn(BaseModel):
-    """A role for a node."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    node: str = Field(max_length=253, examples=["n1.rack.example"])
-    role: str = Field(max_length=63, examples=["crowbar-installed-node"])
 
 
 class BindingsIn(BaseModel):
@@ -319,11 +308,7 @@ async def bind_roles(
 
     async def work(session: Session) -> BindingsOut:
         found = await _locked(session, caller, terms, deployment)
-        nodes = {name: await get_node(session, name) for name in dict.fromkeys(one.node for one in body.bindings)}
-        for place in {node.deployment_id for node in nodes.values()}:
-            await caller.authorize(session, place)  # a commit would take them from there
-        do = plan_binding if dry_run else bind_proposed
-        plan = await do(session, found, [(nodes[one.node].id, one.role) for one in body.bindings])
+        plan = await bound(session, caller, found, body.bindings, dry_run=dry_run)
         return BindingsOut(ids=[real_id(id) for id in plan.bound], created=await created_by(session, plan))
 
     return await write(caller, terms, work, graph=True, status=201)

@@ -1,5 +1,6 @@
 """/api/v2/node_roles"""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -16,7 +17,7 @@ from rackwright.api.writing import Editing, Posting, Terms, write
 from rackwright.domain.binding import PLACEHOLDER, BindPlan
 from rackwright.store import noderoles, snapshots
 from rackwright.store.binding import bind_proposed, plan_binding
-from rackwright.store.deployments import get_deployment
+from rackwright.store.deployments import DeploymentRecord, get_deployment
 from rackwright.store.noderole_views import NODE_ROLES, Around, NodeRoleView, around, select_views, view_noderole
 from rackwright.store.nodes import get_node
 from rackwright.store.session import Session
@@ -25,13 +26,18 @@ from rackwright.store.why import why
 router = APIRouter(prefix="/node_roles", tags=["node_roles"])
 
 
-class BindIn(BaseModel):
-    """Bind a role to a node in a deployment's open proposal."""
+class BindingIn(BaseModel):
+    """A role for a node."""
 
     model_config = ConfigDict(extra="forbid")
 
     node: str = Field(max_length=253, examples=["n1.rack.example"])
     role: str = Field(max_length=63, examples=["crowbar-installed-node"])
+
+
+class BindIn(BindingIn):
+    """Bind a role to a node in a deployment's open proposal."""
+
     deployment: str = Field(max_length=63, examples=["web"])
 
 
@@ -137,13 +143,21 @@ async def bind_role(
     async def work(session: Session) -> BoundOut:
         deployment = await get_deployment(session, body.deployment)
         await caller.authorize(session, deployment.id)
-        node = await get_node(session, body.node)
-        await caller.authorize(session, node.deployment_id)  # a commit would take it from there
-        do = plan_binding if dry_run else bind_proposed
-        plan = await do(session, deployment, [(node.id, body.role)])
+        plan = await bound(session, caller, deployment, [body], dry_run=dry_run)
         return BoundOut(id=real_id(plan.bound[0]), created=await created_by(session, plan))
 
     return await write(caller, terms, work, graph=True, status=201)
+
+
+async def bound(
+    session: Session, caller: Caller, deployment: DeploymentRecord, wanted: Sequence[BindingIn], *, dry_run: bool
+) -> BindPlan:
+    """All of it, or none. Who may write in the deployment was looked at before."""
+    nodes = {name: await get_node(session, name) for name in dict.fromkeys(one.node for one in wanted)}
+    for place in {node.deployment_id for node in nodes.values()}:
+        await caller.authorize(session, place)  # a commit would take them from there
+    do = plan_binding if dry_run else bind_proposed
+    return await do(session, deployment, [(nodes[one.node].id, one.role) for one in wanted])
 
 
 async def created_by(session: Session, plan: BindPlan) -> list[CreatedOut]:

@@ -7,6 +7,7 @@ import pytest
 from tests.support.api import Api, Site, ok, refused
 from tests.support.ipmi import PASSWORD, USER, SimulatedBmc, simulated_bmc
 
+from rackwright.domain.catalogue import JsonObject
 from rackwright.hammers import ipmi
 from rackwright.hammers.base import HammerFailed, HammerNode
 from rackwright.hammers.ipmi import IpmiHammer
@@ -53,9 +54,9 @@ async def test_other_suites_than_17_and_3_are_refused(api: Api) -> None:
 
 
 async def test_the_hammer_is_the_one_of_the_bmc_or_else_ssh(site: Site) -> None:
-    def chosen(bmc: dict[str, str] | None) -> object:
-        settings = {} if bmc is None else {"bmc": bmc}
-        return site.server.installs.reach.hammer(HammerNode(1, NODE, settings))  # type: ignore[arg-type]
+    def chosen(bmc: JsonObject | None) -> object:
+        settings: JsonObject = {} if bmc is None else {"bmc": bmc}
+        return site.server.installs.reach.hammer(HammerNode(1, NODE, settings))
 
     assert isinstance(chosen({"kind": "redfish"}), RedfishHammer)
     assert isinstance(chosen({"kind": "ipmi"}), IpmiHammer)

@@ -156,8 +156,8 @@ async def test_nobody_waits_longer_than_the_deadline_and_nothing_is_left_running
     async with relay() as silent:
         with pytest.raises(HammerFailed, match=r"n1\.example did not answer within 1 s"):
             await IpmiHammer(str(program.path)).status(node_at(silent.address))
-    for process in program.processes():
-        await until(lambda process=process: not is_alive(process))  # type: ignore[misc]
+    processes = program.processes()
+    await until(lambda: not any(map(is_alive, processes)))
 
 
 async def test_one_who_is_cancelled_takes_ipmitool_and_its_children_along(program: NotedProgram) -> None:

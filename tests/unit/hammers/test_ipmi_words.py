@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rackwright.domain.catalogue import JsonObject
 from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power
 from rackwright.hammers.ipmi import IpmiHammer
 
@@ -12,8 +13,8 @@ NOISE = "Loading IANA PEN Registry...\nInvalid completion code received: Insuffi
 
 
 def _node() -> HammerNode:
-    bmc = {"address": "192.0.2.7", "username": "ops", "password": "secret"}
-    return HammerNode(1, "n1.example", {"bmc": bmc})  # type: ignore[dict-item]
+    bmc: JsonObject = {"address": "192.0.2.7", "username": "ops", "password": "secret"}
+    return HammerNode(1, "n1.example", {"bmc": bmc})
 
 
 def _ipmitool(folder: Path, script: str) -> IpmiHammer:
