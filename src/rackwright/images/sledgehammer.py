@@ -10,8 +10,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from rackwright.images.cpio import Cpio
-from rackwright.images.packages import Say, Source, Tree, fetch, need
+from rackwright.images.packages import Say, Source, fetch, need
 from rackwright.images.shelf import Shelf
+from rackwright.images.tree import Tree
 
 NAME = "sledgehammer"
 SUITE = "bookworm"
@@ -22,6 +23,11 @@ PROGRAMS = (
     "usr/bin/tee",  # busybox has one, which reads a kilobyte at a time: an image takes twenty times as long through it
     "usr/bin/socat",  # hears LLDP: nothing that has a packet socket and is in a package of its own is smaller
 )
+PACKAGES = (
+    *("busybox-static", "dropbear-bin", "openssl", "zstd", "fdisk", "e2fsprogs", "extlinux", "kmod", "ipxe"),
+    *("coreutils", "socat"),
+)
+"""What has the programs, beside the kernel's package."""
 MASTER_BOOT_RECORD = "usr/lib/EXTLINUX/mbr.bin"
 
 
@@ -61,11 +67,7 @@ def build(shelf: Shelf, source: Source, kernel: Kernel, say: Say) -> None:
     need("mmdebstrap", "zstd")
     with tempfile.TemporaryDirectory(prefix="rackwright-image-") as folder:
         tree = Tree(Path(folder) / "tree")
-        packages = (
-            "busybox-static", "dropbear-bin", "openssl", "zstd", "fdisk", "e2fsprogs", "extlinux", "kmod", "ipxe",
-            "coreutils", "socat",
-        )  # fmt: skip
-        fetch([*packages, kernel.package], source, tree.folder, say)
+        fetch([*PACKAGES, kernel.package], source, tree.folder, say)
         version = next((tree.folder / "lib/modules").iterdir()).name
         say(f"kernel {version}")
         with shelf.making(NAME, {"kernel": version, "suite": source.suite}) as made:

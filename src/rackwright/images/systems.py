@@ -60,13 +60,13 @@ def build(shelf: Shelf, name: str, mirror: str | None, kernel: Kernel, say: Say)
         network = Path(folder) / "10-dhcp.network"
         network.write_text(NETWORK)
         tar = Path(folder) / "root.tar"
-        run(_command(system, source, kernel, network, tar), say)
+        run([*_command(system, kernel, network), source.suite, str(tar), *source.arguments(Path(folder))], say)
         with shelf.making(name, {"suite": system.suite, "kernel": system.kernels[kernel]}) as made:
             subprocess.run(["zstd", "-q", COMPRESSION, "-T0", str(tar), "-o", str(made / ROOT_FILE)], check=True)
     say(f"{name}: {shelf.file(name, ROOT_FILE).size / 1e6:.1f} MB")
 
 
-def _command(system: System, source: Source, kernel: Kernel, network: Path, tar: Path) -> list[str]:
+def _command(system: System, kernel: Kernel, network: Path) -> list[str]:
     packages = ",".join([*system.packages, system.kernels[kernel]])
     hooks = [
         f"copy-in {network} /etc/systemd/network",
@@ -82,5 +82,4 @@ def _command(system: System, source: Source, kernel: Kernel, network: Path, tar:
         '--essential-hook=mkdir -p "$1"/etc/initramfs-tools/conf.d; '
         'echo COMPRESS=zstd > "$1"/etc/initramfs-tools/conf.d/rackwright',
         *(f"--customize-hook={hook}" for hook in hooks),
-        *(source.suite, str(tar), *source.arguments()),
     ]

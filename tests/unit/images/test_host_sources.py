@@ -1,0 +1,80 @@
+"""Which of a host's package sources an image is made from: every file that apt reads, and one release alone."""
+
+from pathlib import Path
+
+import pytest
+
+from rackwright.images.host_sources import write_host_sources
+from rackwright.images.packages import BuildFailed, Source
+
+STANZA = """\
+# As a Debian is installed with.
+Types: deb deb-src
+URIs: http://mirror.example/debian
+Suites: bookworm bookworm-updates bookworm-backports
+Components: main
+Signed-By:
+ -----BEGIN PGP PUBLIC KEY BLOCK-----
+ .
+ abc
+"""
+
+
+@pytest.fixture
+def apt(tmp_path: Path) -> Path:
+    (tmp_path / "apt/sources.list.d").mkdir(parents=True)
+    return tmp_path / "apt"
+
+
+def write(apt: Path, tmp_path: Path, suite: str = "bookworm") -> dict[str, str]:
+    return {path.name: path.read_text() for path in write_host_sources(suite, tmp_path, apt)}
+
+
+@pytest.mark.parametrize("name", ["debian.sources", "0000debian.sources", "mirror.sources"])
+def test_a_stanza_is_found_whatever_its_file_is_called(apt: Path, tmp_path: Path, name: str) -> None:
+    (apt / "sources.list.d" / name).write_text(STANZA)
+    assert write(apt, tmp_path) == {
+        "host.sources": "Types: deb\nUris: http://mirror.example/debian\nSuites: bookworm bookworm-updates\n"
+        "Components: main\nSigned-By: \n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n abc\n"
+    }
+
+
+@pytest.mark.parametrize("name", ["sources.list", "sources.list.d/debian.list", "sources.list.d/any.list"])
+def test_a_line_is_found_whatever_its_file_is_called(apt: Path, tmp_path: Path, name: str) -> None:
+    (apt / name).write_text(
+        "# deb http://mirror.example/off bookworm main\n"
+        "deb [signed-by=/a.gpg arch=amd64] http://mirror.example/debian bookworm main\n"
+        "deb-src http://mirror.example/debian bookworm main\n"
+        "deb http://mirror.example/security bookworm-security main contrib\n"
+        "deb http://mirror.example/debian trixie main\n"
+    )
+    assert write(apt, tmp_path) == {
+        "host.list": "deb [signed-by=/a.gpg arch=amd64] http://mirror.example/debian bookworm main\n"
+        "deb http://mirror.example/security bookworm-security main contrib\n"
+    }
+
+
+def test_another_release_in_the_same_file_is_left_out(apt: Path, tmp_path: Path) -> None:
+    """apt would take the newer of two versions, and the image would be neither of the two releases."""
+    both = STANZA.replace("Suites: bookworm", "Suites: trixie bookworm")
+    (apt / "sources.list.d/a.sources").write_text(f"{both}\n{STANZA.replace('bookworm', 'trixie')}")
+    [text] = write(apt, tmp_path, "trixie").values()
+    assert [line for line in text.splitlines() if line.startswith("Suites:")] == [
+        "Suites: trixie",
+        "Suites: trixie trixie-updates",
+    ]
+
+
+def test_what_apt_does_not_read_is_not_taken(apt: Path, tmp_path: Path) -> None:
+    (apt / "sources.list.d/a.sources").write_text(f"Enabled: no\n{STANZA}")
+    (apt / "sources.list.d/b.sources.disabled").write_text(STANZA)
+    (apt / "sources.list.d/c.sources").write_text(STANZA.replace("deb deb-src", "deb-src"))
+    assert write(apt, tmp_path) == {}
+
+
+def test_a_release_that_the_host_does_not_have_is_asked_for_a_mirror(tmp_path: Path) -> None:
+    with pytest.raises(BuildFailed, match=r"do not have nosuch\. Name a mirror that does: --mirror URL"):
+        Source("nosuch").arguments(tmp_path)
+    assert Source("nosuch", "http://mirror.example/x", ("main", "more")).arguments(tmp_path) == [
+        "deb http://mirror.example/x nosuch main more"
+    ]
