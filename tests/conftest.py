@@ -16,6 +16,9 @@ from hypothesis import HealthCheck, settings
 from sqlalchemy import make_url
 from tests.support.postgres import administer, debian_server, embedded_server
 from tests.support.rack import ADMIN, Rack
+from tests.support.scheduling import HeavyFilesTogether, heavy_first
+from xdist.remote import Producer
+from xdist.scheduler import Scheduling
 
 from rackwright.barclamps.loader import built_in
 from rackwright.store.bootstrap import first_start
@@ -25,6 +28,15 @@ from rackwright.store.session import Store
 # How long an example takes says how busy this computer is: by default one that took 200 ms is a failure.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    heavy_first(items)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    return HeavyFilesTogether(config, log) if config.getoption("dist") == "loadfile" else None
+
 
 TEMPLATE = "migrated_template"
 STARTED = "started_template"

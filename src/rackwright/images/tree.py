@@ -5,6 +5,7 @@ building host's library cache, preloaded libraries and processor, and with them 
 """
 
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path, PurePosixPath
 
 from elftools.common.exceptions import ELFError
@@ -16,6 +17,8 @@ from rackwright.images.packages import BuildFailed, run
 
 LIBRARY_FOLDERS = ("lib/*-linux-gnu*", "usr/lib/*-linux-gnu*", "lib", "usr/lib", "lib64", "usr/lib64")
 """Where the loader of Debian and its kin looks without being told, in its order."""
+NEEDED = attrgetter("needed")
+"""The name in such an entry; the library gives entries their attributes when it reads them."""
 MOST_LINKS = 40
 """As the kernel has it: more links in one path are a circle."""
 
@@ -104,7 +107,7 @@ def read_needs(path: Path) -> Needs:
                 if isinstance(segment, InterpSegment):
                     loader = segment.get_interp_name().lstrip("/")
                 elif isinstance(segment, DynamicSegment):
-                    libraries += [tag.needed for tag in segment.iter_tags("DT_NEEDED")]
+                    libraries += map(NEEDED, segment.iter_tags("DT_NEEDED"))
     except ELFError as error:
         raise BuildFailed(f"{path} is no program or library that can be read: {error}") from error
     return Needs(loader, tuple(libraries))

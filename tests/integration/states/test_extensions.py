@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.programs import make_ssh_key
 
 from rackwright.cli.main import run as rackwright
 from rackwright.states.extensions import (
@@ -40,12 +41,6 @@ FUNCTIONS = (StateFunction("hello", "Greets.", (Argument("name", required=True),
 """
 
 
-def make_key(path: Path) -> Path:
-    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(path)]
-    subprocess.run(command, check=True)
-    return path
-
-
 class Workshop:
     """A tree with one signed module, a key, and a node that trusts it."""
 
@@ -53,7 +48,7 @@ class Workshop:
         self.tree = folder / "tree"
         self.modules = self.tree / "_modules"
         self.modules.mkdir(parents=True)
-        self.key = make_key(folder / "key")
+        self.key = make_ssh_key(folder / "key")
         self.signers = folder / "signers"
         self.signers.write_text(f"alice {Path(f'{self.key}.pub').read_text()}")
         self.seen = folder / "seen.json"
@@ -119,7 +114,7 @@ def test_a_manifest_of_another_module_is_refused(workshop: Workshop) -> None:
 
 
 def test_a_key_that_is_not_trusted_is_refused(workshop: Workshop, tmp_path: Path) -> None:
-    workshop.put(CODE, "1.1", make_key(tmp_path / "mallory"))
+    workshop.put(CODE, "1.1", make_ssh_key(tmp_path / "mallory"))
     with pytest.raises(ExtensionRefused, match=r"not signed by a key that .*signers trusts"):
         workshop.loader().load("greet")
 

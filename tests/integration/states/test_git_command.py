@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.support.programs import make_ssh_key
 
 from rackwright.cli.state import main
 
@@ -46,8 +47,7 @@ def test_an_environment_that_is_not_there_is_refused_in_one_sentence(
 def test_an_unsigned_commit_is_refused_where_signers_are_asked_for(
     repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    key = tmp_path / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    key = make_ssh_key(tmp_path / "key")
     signers = tmp_path / "signers"
     signers.write_text(f"tester@rack.example {key.with_suffix('.pub').read_text()}")
     assert main(["apply", "--git", str(repository), "--signers", str(signers), "init.sls"]) == 2

@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.support.programs import make_ssh_key
 
 from rackwright.states import sources
 from rackwright.states.sources import Folder, Repository, SourceRefused, pinned
@@ -31,11 +32,6 @@ class Origin:
         signing = ["-c", "gpg.format=ssh", "-c", f"user.signingkey={key}"] if key else []
         self.git(*signing, "commit", "--quiet", "-m", "x", *(["-S"] if key else []))
         return self.git("rev-parse", "HEAD")
-
-
-def make_key(path: Path) -> Path:
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(path)], check=True)
-    return path
 
 
 @pytest.fixture
@@ -106,7 +102,7 @@ def test_a_missing_branch_names_those_there_are(origin: Origin, cache: Path) -> 
 def test_a_signed_commit_of_a_known_key_is_used_and_its_signer_told(
     origin: Origin, cache: Path, tmp_path: Path
 ) -> None:
-    key = make_key(tmp_path / "key")
+    key = make_ssh_key(tmp_path / "key")
     signers = tmp_path / "signers"
     signers.write_text(f"alice@example.org {Path(f'{key}.pub').read_text()}")
     origin.commit({"a": "a"}, key)
@@ -119,9 +115,9 @@ def test_an_unsigned_commit_or_an_unknown_key_is_refused(
     origin: Origin, cache: Path, tmp_path: Path, signed: bool
 ) -> None:
     signers = tmp_path / "signers"
-    key = make_key(tmp_path / "key")
+    key = make_ssh_key(tmp_path / "key")
     signers.write_text(f"alice {Path(f'{key}.pub').read_text()}")
-    origin.commit({"a": "a"}, make_key(tmp_path / "mallory") if signed else None)
+    origin.commit({"a": "a"}, make_ssh_key(tmp_path / "mallory") if signed else None)
     with (
         pytest.raises(SourceRefused, match="is not signed by a key that"),
         pinned([Repository(str(origin.folder), signers=signers)], "main", cache),

@@ -1,9 +1,9 @@
 """Whose signature counts: the CA's list of keys, and OpenSSH signatures made with them."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
+from tests.support.programs import make_ssh_key
 
 from rackwright.mesh import trust
 from rackwright.mesh.authority import Authority, AuthorityFiles
@@ -18,9 +18,7 @@ def authority(tmp_path: Path) -> Authority:
 
 @pytest.fixture
 def key(tmp_path: Path) -> Path:
-    path = tmp_path / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
-    return path
+    return make_ssh_key(tmp_path / "key")
 
 
 def public(key: Path) -> str:
