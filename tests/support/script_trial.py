@@ -1,4 +1,7 @@
-"""A script jig with the scripts of one role, for tests: runs them on a node and keeps what was said."""
+"""A script jig with the scripts of one role, for tests: runs them on a node and keeps what was said.
+
+It takes no node that is merely slow for one that is lost: whatever it waits for, it waits for with a test's patience.
+"""
 
 import itertools
 from collections.abc import AsyncIterator
@@ -6,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import asyncssh
+from tests.support.waiting import PATIENCE
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.runs import Outcome, Run
@@ -16,9 +20,18 @@ from rackwright.jigs.ssh import Connections, HostKeyWatch, Target
 class Trial:
     """One server's view of one node."""
 
-    def __init__(self, folder: Path, key: asyncssh.SSHKey, target: Target, keepalive: float = 15.0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        key: asyncssh.SSHKey,
+        target: Target,
+        *,
+        keepalive: float = PATIENCE,
+        closing: float = PATIENCE,
+        stopping: float = PATIENCE,
+    ) -> None:
         self.target = target
-        self.deadline = 60.0
+        self.deadline = PATIENCE
         self.log: list[str] = []
         self.first_seen: list[str] = []
         self.differed: list[str] = []
@@ -29,8 +42,10 @@ class Trial:
         self.jig = ScriptJig(
             lambda role: sorted(self._folder.glob("*.sh")),
             self._target,
-            Connections(key, watch, keepalive=keepalive),
+            Connections(key, watch, deadline=PATIENCE, keepalive=keepalive),
             lambda run: self.deadline,
+            closing=closing,
+            stopping=stopping,
         )
 
     def scripts(self, **scripts: str) -> None:
@@ -56,8 +71,16 @@ class Trial:
 
 
 @asynccontextmanager
-async def trial(folder: Path, key: asyncssh.SSHKey, target: Target, keepalive: float = 15.0) -> AsyncIterator[Trial]:
-    made = Trial(folder, key, target, keepalive)
+async def trial(
+    folder: Path,
+    key: asyncssh.SSHKey,
+    target: Target,
+    *,
+    keepalive: float = PATIENCE,
+    closing: float = PATIENCE,
+    stopping: float = PATIENCE,
+) -> AsyncIterator[Trial]:
+    made = Trial(folder, key, target, keepalive=keepalive, closing=closing, stopping=stopping)
     try:
         yield made
     finally:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import asyncssh
 import psutil
-from tests.support.processes import wait_until
+from tests.support.programs import make_ssh_key
+from tests.support.waiting import wait_until
 
 from rackwright.jigs.parcel import Places
 from rackwright.jigs.ssh import Target
@@ -60,8 +61,7 @@ class SshNode:
     def new_host_key(self, kind: str = "ed25519") -> None:
         for name in ("host_key", "host_key.pub"):
             (self.folder / name).unlink(missing_ok=True)
-        keygen = ["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", str(self.folder / "host_key")]
-        subprocess.run(keygen, check=True)
+        make_ssh_key(self.folder / "host_key", kind)
 
     def authorize(self, key: asyncssh.SSHKey) -> None:
         (self.folder / "authorized_keys").write_bytes(key.export_public_key())
@@ -82,7 +82,7 @@ class SshNode:
             self._system = subprocess.Popen(
                 [*DIES_WITH_US, *inside, "sh", "-c", script], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
-        wait_until(lambda: self._log().count("Server listening") > before, f"sshd listens: {self._log()}", 10)
+        wait_until(lambda: self._log().count("Server listening") > before, lambda: f"sshd listens: {self._log()}")
 
     def shut_down(self) -> None:
         """At once, like a power cut: every process dies; the network stays and says that nobody listens."""
@@ -99,7 +99,7 @@ class SshNode:
         self._network = subprocess.Popen([*DIES_WITH_US, "unshare", "--net", "sleep", "infinity"])
         pid = self._network.pid
         ours = os.readlink("/proc/self/ns/net")
-        wait_until(lambda: os.readlink(f"/proc/{pid}/ns/net") != ours, "there is a network namespace", 10)
+        wait_until(lambda: os.readlink(f"/proc/{pid}/ns/net") != ours, "there is a network namespace")
         _ip("link", "add", self._link, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
         prefix = f"10.{random.randrange(200, 250)}.{random.randrange(256)}.{4 * random.randrange(64)}".rpartition(".")
         near, far = (f"{prefix[0]}.{int(prefix[2]) + host}" for host in (1, 2))
@@ -120,7 +120,7 @@ class SshNode:
             self._network.kill()
             self._network.wait()
             subprocess.run(["ip", "link", "del", self._link], stderr=subprocess.DEVNULL, check=False)
-            wait_until(lambda: not Path(f"/sys/class/net/{self._link}").exists(), "the wire is gone", 10)
+            wait_until(lambda: not Path(f"/sys/class/net/{self._link}").exists(), "the wire is gone")
 
     def path(self, inside: str) -> Path:
         """A path on the node, as we see it."""

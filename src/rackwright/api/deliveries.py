@@ -59,9 +59,9 @@ def trust() -> ssl.SSLContext:
 class Courier:
     """Calls targets."""
 
-    def __init__(self, allowed: Sequence[Network] = (), patience: float = PATIENCE) -> None:
+    def __init__(self, allowed: Sequence[Network] = (), patience: float | None = None) -> None:
         self.allowed = allowed
-        self.patience = patience
+        self.patience = PATIENCE if patience is None else patience
 
     async def deliver(self, hook: str, url: str, secret: str, event: Event, attempt: int) -> Delivery:
         """One call. What went wrong is in the answer, never raised."""

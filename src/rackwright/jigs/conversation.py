@@ -16,6 +16,8 @@ LINE_LIMIT = 16 * 2**10
 WRITTEN_LIMIT = 16 * 2**20
 CLOSING_SECONDS = 2.0
 """What is left of a finished run's output must come within this; a daemon that kept the output open waits in vain."""
+LAST_WORDS_SECONDS = 30.0
+"""What a wrapper that is gone said last must come within this, or it was killed. A slow node may take its time."""
 TAIL_LINES = 20
 TAIL_LINE_LIMIT = 400
 
@@ -124,7 +126,7 @@ class Conversation:
 
     def exited(self) -> None:
         """The wrapper is gone; what it said last may still be under way. Its scripts may live on if it was killed."""
-        asyncio.get_running_loop().call_later(CLOSING_SECONDS, self._lose, ConnectionError("the wrapper was killed"))
+        asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS, self._lose, ConnectionError("the wrapper was killed"))
 
     def _lose(self, error: Exception) -> None:
         if not self._finished.is_set():

@@ -39,7 +39,10 @@ class Line(Protocol):
 
 
 class ScriptJig:
-    """`scripts` finds the files of a role, `targets` a node; `deadline` is a run's, in seconds."""
+    """`scripts` finds the files of a role, `targets` a node; `deadline` is a run's, in seconds.
+
+    Seconds, too: `closing` for the rest of a finished run's output, `stopping` for the end of one that is to end.
+    """
 
     def __init__(
         self,
@@ -47,11 +50,16 @@ class ScriptJig:
         targets: Callable[[int], Awaitable[Target]],
         connections: Connections,
         deadline: Callable[[Run], float] = lambda run: DEFAULT_DEADLINE,
+        *,
+        closing: float = CLOSING_SECONDS,
+        stopping: float = STOPPING_SECONDS,
     ) -> None:
         self._scripts = scripts
         self._targets = targets
         self._connections = connections
         self._deadline = deadline
+        self._closing_seconds = closing
+        self._stopping_seconds = stopping
         self._stopping: set[asyncio.Task[bool]] = set()
 
     async def node_create(self, node: JigNode) -> None:
@@ -123,23 +131,23 @@ class ScriptJig:
             raise
         if talk.lost is not None:
             await self._stop(talk, line)
-        elif not await talk.wait_closed(CLOSING_SECONDS):
+        elif not await talk.wait_closed(self._closing_seconds):
             line.abort()
             talk.closed(None)
         return True
 
     async def _stop(self, talk: Conversation, line: Line) -> None:
         """End what runs on the node. It is seen through even if whoever waits for it is cancelled once more."""
-        task = asyncio.create_task(_end(talk, line))
+        task = asyncio.create_task(_end(talk, line, self._stopping_seconds))
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)
         await asyncio.shield(task)
 
 
-async def _end(talk: Conversation, line: Line) -> bool:
+async def _end(talk: Conversation, line: Line, seconds: float) -> bool:
     with contextlib.suppress(OSError):
         line.write_eof()
-    ended = await talk.wait_closed(STOPPING_SECONDS)
+    ended = await talk.wait_closed(seconds)
     if not ended:
         line.abort()
         talk.closed(TimeoutError("the node did not say that it ended the run"))

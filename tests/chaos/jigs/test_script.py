@@ -5,6 +5,8 @@ for as long as it lives, so in a right journal no token comes after a higher one
 """
 
 import asyncio
+import io
+import os
 import random
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -14,18 +16,30 @@ from pathlib import Path
 import asyncssh
 import psutil
 import pytest
-from tests.support.processes import until
 from tests.support.script_trial import Trial, trial
 from tests.support.ssh_node import SshNode, ssh_node
+from tests.support.waiting import until
 
 from rackwright.domain.runs import Answer, Outcome
 from rackwright.jigs.base import JigNode
+from rackwright.jigs.script import STOPPING_SECONDS
 
 pytestmark = pytest.mark.chaos
 KEY = asyncssh.generate_private_key("ssh-ed25519")
 ENDLESS = "echo begun; while :; do echo $RACKWRIGHT_RUN >>/run/journal; sleep 0.01; done"
 STUBBORN = f"trap '' TERM; {ENDLESS}"
 """It will not go politely."""
+RESTLESS = """
+trap '' TERM
+if [ -z "$1" ]; then
+    cp "$0" /run/restless
+    for i in 1 2 3 4 5 6 7 8 9; do sh /run/restless again & done
+    echo begun
+    exec sleep 1000
+fi
+sh /run/restless again &
+"""
+"""Each of its processes starts the next and ends, sooner than anyone can look."""
 BRIEF = "i=0; while [ $i -lt 20 ]; do echo $RACKWRIGHT_RUN >>/run/journal; sleep 0.01; i=$((i + 1)); done"
 
 
@@ -37,7 +51,7 @@ def node(tmp_path: Path) -> Iterator[SshNode]:
 
 @pytest.fixture
 async def server(node: SshNode, tmp_path: Path) -> AsyncIterator[Trial]:
-    async with trial(tmp_path / "scripts", KEY, node.target(), keepalive=0.5) as made:
+    async with trial(tmp_path / "scripts", KEY, node.target()) as made:
         yield made
 
 
@@ -45,7 +59,8 @@ async def begin(server: Trial, token: int, script: str) -> asyncio.Task[Outcome]
     """A run that is well under way."""
     server.scripts(a=script)
     running = asyncio.create_task(server.run(token=token))
-    await until(lambda: "begun" in server.log)
+    await until(lambda: running.done() or "begun" in server.log, "the script has begun")
+    assert not running.done(), running.result().error
     return running
 
 
@@ -57,11 +72,35 @@ def wrapper_processes(node: SshNode, word: str) -> list[psutil.Process]:
     return [process for command, process in node.processes() if f"lib/{word}" in command]
 
 
+async def supervisor_and_guard(node: SshNode) -> tuple[psutil.Process, psutil.Process]:
+    """The guard is the supervisor's child, of the same program, and may be there a little later than the script."""
+    await until(lambda: len(wrapper_processes(node, "supervise")) == 2, "there are a supervisor and a guard")
+    first, second = wrapper_processes(node, "supervise")
+    return (first, second) if second.ppid() == first.pid else (second, first)
+
+
+def has_members(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def listen_to(process: psutil.Process) -> io.FileIO:
+    """As long as we do, somebody reads what it writes to its standard error."""
+    return io.FileIO(os.open(f"/proc/{process.pid}/fd/2", os.O_RDONLY | os.O_NONBLOCK))
+
+
+async def nothing_is_left(node: SshNode) -> None:
+    await until(lambda: node.left_behind() == [], lambda: f"nothing is left on the node: {node.left_behind()}")
+
+
 async def test_a_node_that_reboots_in_the_middle_fails_the_run_with_its_last_lines(
     node: SshNode, server: Trial
 ) -> None:
     running = await begin(server, 1, "echo begun; echo rebooting now; sleep 1000")
-    await until(lambda: "rebooting now" in server.log)
+    await until(lambda: "rebooting now" in server.log, "the script says that it reboots")
     node.shut_down()
     outcome = await running
     assert outcome.answer is Answer.FAILED
@@ -72,27 +111,56 @@ async def test_a_node_that_reboots_in_the_middle_fails_the_run_with_its_last_lin
     assert (await server.run(token=2)).error == ""
 
 
-async def test_a_cut_wire_fails_the_run_and_a_newer_one_ends_what_still_runs(node: SshNode, server: Trial) -> None:
+async def test_a_cut_wire_fails_the_run_and_a_newer_one_ends_what_still_runs(node: SshNode, tmp_path: Path) -> None:
     """The node cannot know that nobody listens, so the run goes on there until a newer one comes."""
-    running = await begin(server, 1, ENDLESS)
-    node.cut_wire()
-    outcome = await running
-    assert "was lost while script a.sh of role test ran" in outcome.error
-    node.mend_wire()
-    assert wrapper_processes(node, "run") != []
-    server.scripts(a=BRIEF)
-    assert (await server.run(token=2)).error == ""
-    assert journal(node) == sorted(journal(node))
-    assert journal(node).count(2) == 20
-    await until(lambda: node.left_behind() == [])
+    # Noticed after 40 s, and not sooner: a node that is slow is not cut off.
+    async with trial(tmp_path / "scripts", KEY, node.target(), keepalive=10) as server:
+        running = await begin(server, 1, ENDLESS)
+        node.cut_wire()
+        outcome = await running
+        assert "was lost while script a.sh of role test ran" in outcome.error
+        node.mend_wire()
+        assert wrapper_processes(node, "run") != []
+        server.scripts(a=BRIEF)
+        assert (await server.run(token=2)).error == ""
+        assert journal(node) == sorted(journal(node))
+        assert journal(node).count(2) == 20
+        await nothing_is_left(node)
 
 
-async def test_a_server_that_dies_ends_its_run_on_the_node(node: SshNode, server: Trial) -> None:
+@pytest.mark.parametrize("script", [ENDLESS, STUBBORN, RESTLESS], ids=["polite", "stubborn", "restless"])
+async def test_a_server_that_dies_ends_its_run_on_the_node(node: SshNode, server: Trial, script: str) -> None:
     """Its kernel closes the connection, and that is all the node needs to know."""
-    running = await begin(server, 1, STUBBORN)
+    running = await begin(server, 1, script)
+    [runner] = wrapper_processes(node, "run")
     await server.jig.node_delete(JigNode(1, "n1.example"))
     assert "was lost" in (await running).error
-    await until(lambda: node.left_behind() == [])
+    await nothing_is_left(node)
+    await until(lambda: not has_members(runner.pid), "the restless are gone, too, whom a look can miss")
+
+
+async def test_a_wrapper_that_speaks_to_a_dead_server_still_cleans_up(node: SshNode, server: Trial) -> None:
+    """sshd closes the wrapper's input first and its output a little later: on a busy node, much later."""
+    running = await begin(server, 1, STUBBORN)
+    supervisor, _ = await supervisor_and_guard(node)
+    with listen_to(supervisor) as output:
+        await server.jig.node_delete(JigNode(1, "n1.example"))
+        assert "was lost" in (await running).error
+        # The shell's word when its child was ended by a signal.
+        await until(lambda: b"Terminated" in (output.read() or b""), "the supervisor speaks of its runner's end")
+    await nothing_is_left(node)
+
+
+async def test_a_supervisor_that_hangs_keeps_nothing_from_being_ended(node: SshNode, server: Trial) -> None:
+    running = await begin(server, 1, STUBBORN)
+    supervisor, _ = await supervisor_and_guard(node)
+    supervisor.suspend()
+    await server.jig.node_delete(JigNode(1, "n1.example"))
+    assert "was lost" in (await running).error
+    alone = [" ".join(supervisor.cmdline())]
+    await until(lambda: node.left_behind() == alone, lambda: f"only the supervisor is left: {node.left_behind()}")
+    supervisor.resume()
+    await nothing_is_left(node)
 
 
 async def test_a_newer_run_ends_the_older_one_first(node: SshNode, server: Trial, tmp_path: Path) -> None:
@@ -139,27 +207,28 @@ async def test_of_runs_started_at_once_only_one_is_ever_on_the_node(node: SshNod
         else:
             # It may have written its last line and been ended just before it could say so.
             assert "newer run" in outcome.error or "is older than" in outcome.error
-    await until(lambda: node.left_behind() == [])
+    await nothing_is_left(node)
 
 
 @pytest.mark.parametrize("words", [["run"], ["supervise"], ["supervise", "guard", "run"]], ids="-".join)
 async def test_a_killed_wrapper_fails_the_run_and_the_next_one_finds_a_clean_node(
-    node: SshNode, server: Trial, words: list[str]
+    node: SshNode, tmp_path: Path, words: list[str]
 ) -> None:
     """Without supervisor and guard nobody is left who could end the script: the next run does."""
-    running = await begin(server, 1, ENDLESS)
-    supervisor, guard = sorted(wrapper_processes(node, "supervise"), key=lambda process: process.pid)
-    [runner] = wrapper_processes(node, "run")
-    processes = {"supervise": supervisor, "guard": guard, "run": runner}
-    for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, so that none of them sees another die
-        for word in words:
-            processes[word].send_signal(number)
-    assert (await running).answer is Answer.FAILED
-    server.scripts(a=BRIEF)
-    assert (await server.run(token=2)).error == ""
-    assert journal(node) == sorted(journal(node))
-    assert journal(node).count(2) == 20
-    await until(lambda: node.left_behind() == [])
+    async with trial(tmp_path / "scripts", KEY, node.target(), stopping=STOPPING_SECONDS) as server:
+        running = await begin(server, 1, ENDLESS)
+        supervisor, guard = await supervisor_and_guard(node)
+        [runner] = wrapper_processes(node, "run")
+        processes = {"supervise": supervisor, "guard": guard, "run": runner}
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, so that none of them sees another die
+            for word in words:
+                processes[word].send_signal(number)
+        assert (await running).answer is Answer.FAILED
+        server.scripts(a=BRIEF)
+        assert (await server.run(token=2)).error == ""
+        assert journal(node) == sorted(journal(node))
+        assert journal(node).count(2) == 20
+        await nothing_is_left(node)
 
 
 async def test_a_power_cut_leaves_a_folder_that_the_next_run_removes(node: SshNode, server: Trial) -> None:

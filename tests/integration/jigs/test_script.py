@@ -8,13 +8,16 @@ from pathlib import Path
 
 import asyncssh
 import pytest
-from tests.support.processes import processes_naming, until, wait_until
+from tests.support.clock import pass_time
+from tests.support.processes import processes_naming
 from tests.support.script_trial import Trial, trial
 from tests.support.ssh_node import SshNode, ssh_node
+from tests.support.waiting import until, wait_until
 
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.runs import Answer
 from rackwright.jigs.base import JigNode
+from rackwright.jigs.conversation import CLOSING_SECONDS
 from rackwright.jigs.parcel import Places
 from rackwright.jigs.ssh import Target
 
@@ -76,7 +79,7 @@ async def here(tmp_path: Path) -> AsyncIterator[Trial]:
     async with trial(tmp_path / "scripts", KEY, Target("", local=True, places=places)) as made:
         yield made
     assert list((tmp_path / "work").iterdir()) == []
-    wait_until(lambda: processes_naming(str(tmp_path)) == [], "nothing of the run is alive", 10)
+    wait_until(lambda: processes_naming(str(tmp_path)) == [], "nothing of the run is alive")
 
 
 async def test_scripts_run_in_glob_order(on_node: Trial) -> None:
@@ -194,7 +197,7 @@ async def test_the_first_failing_script_ends_the_run_and_its_last_lines_are_show
 async def test_output_comes_while_the_script_runs(on_node: Trial, node: SshNode) -> None:
     on_node.scripts(a="echo waiting; until [ -e /run/go ]; do sleep 0.05; done; rm /run/go; echo went on")
     running = asyncio.create_task(on_node.run())
-    await until(lambda: on_node.log == ["waiting"])
+    await until(lambda: on_node.log == ["waiting"], "the script waits")
     node.path("/run/go").touch()
     assert (await running).error == ""
     assert on_node.log == ["waiting", "went on"]
@@ -209,10 +212,14 @@ async def test_a_megabyte_of_output_arrives_whole(on_node: Trial) -> None:
 async def test_a_hanging_script_is_ended_at_its_deadline(on_node: Trial, node: SshNode) -> None:
     """Also one that will not listen, and children in process groups of their own."""
     on_node.scripts(a="#!/bin/bash\ntrap '' TERM; echo hanging; set -m; sleep 1001 & while :; do sleep 1002; done")
-    on_node.deadline = 1.5
-    outcome = await on_node.run()
+    on_node.deadline = 3600
+    running = asyncio.create_task(on_node.run())
+    await until(lambda: any("sleep 1002" in command for command, _ in node.processes()), "the script hangs")
+    await until(lambda: on_node.log == ["hanging"], "the script has said so")
+    pass_time(3600)
+    outcome = await running
     assert outcome.error.startswith(
-        "Script a.sh of role test on n1.example did not end within its deadline of 1.5 s."
+        "Script a.sh of role test on n1.example did not end within its deadline of 3600 s."
         " It was ended there. Last lines:\nhanging"
     )
     assert node.left_behind() == []
@@ -221,7 +228,7 @@ async def test_a_hanging_script_is_ended_at_its_deadline(on_node: Trial, node: S
 async def test_a_cancelled_run_is_ended_on_the_node(on_node: Trial, node: SshNode) -> None:
     on_node.scripts(a="echo hanging; sleep 1000")
     running = asyncio.create_task(on_node.run())
-    await until(lambda: on_node.log == ["hanging"])
+    await until(lambda: on_node.log == ["hanging"], "the script hangs")
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -230,23 +237,26 @@ async def test_a_cancelled_run_is_ended_on_the_node(on_node: Trial, node: SshNod
     assert (await on_node.run()).error == ""
 
 
-async def test_what_a_script_left_running_ends_with_it(on_node: Trial, node: SshNode) -> None:
-    on_node.scripts(a="sleep 1000 & echo started")
+@pytest.mark.parametrize("first", ["", "#!/bin/bash\nset -m; "], ids=["plain", "job control"])
+async def test_what_a_script_left_running_ends_with_it(on_node: Trial, node: SshNode, first: str) -> None:
+    on_node.scripts(a=f"{first}sleep 1000 & echo started")
     assert (await on_node.run()).error == ""
     assert node.left_behind() == []
 
 
-async def test_a_daemon_of_its_own_session_lives_on_and_does_not_hold_the_run_up(on_node: Trial, node: SshNode) -> None:
+async def test_a_daemon_of_its_own_session_lives_on_and_does_not_hold_the_run_up(
+    on_node: Trial, node: SshNode, tmp_path: Path
+) -> None:
     """Even if it kept the output open."""
     up = '"$RACKWRIGHT_FOLDER/up"'
     begin = f"setsid sh -c 'echo up >{up}; exec sleep 1003' & until [ -s {up} ]; do :; done; echo started"
-    on_node.scripts(a=begin)
-    on_node.deadline = 20
-    assert (await on_node.run()).error == ""
+    async with trial(tmp_path / "daemon", KEY, node.target(), closing=CLOSING_SECONDS) as server:
+        server.scripts(a=begin)
+        assert (await server.run()).error == ""
     [(command, daemon)] = node.processes()
     assert command == "sleep 1003"
     daemon.kill()
-    await until(lambda: node.processes() == [])
+    await until(lambda: node.processes() == [], "the daemon is gone")
 
 
 async def test_a_connection_is_kept_and_used_again(on_node: Trial, node: SshNode) -> None:
@@ -357,12 +367,15 @@ async def test_here_a_failing_a_hanging_and_a_cancelled_script_leave_nothing(her
     here.scripts(a="echo out; exit 3")
     assert "exit status 3. Last lines:\nout" in (await here.run()).error
     here.scripts(a="echo hanging; sleep 1000")
-    here.deadline = 0.5
-    assert "It was ended there." in (await here.run()).error
-    here.deadline = 60
+    here.deadline = 3600
     here.log.clear()
     running = asyncio.create_task(here.run())
-    await until(lambda: here.log == ["hanging"])
+    await until(lambda: here.log == ["hanging"], "the script hangs")
+    pass_time(3600)
+    assert "It was ended there." in (await running).error
+    here.log.clear()
+    running = asyncio.create_task(here.run())
+    await until(lambda: here.log == ["hanging"], "the script hangs")
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
