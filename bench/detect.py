@@ -1,4 +1,5 @@
-"""How fast real agents notice a dead process and a silent server, and whether they ever declare a living one dead.
+"""How fast real agents notice a dead process, a silent server and failing software, and whether they ever declare a
+living server dead.
 
 Real processes and real TLS. A killed process is killed on loopback; a silent server loses its cable, so its servers
 have network namespaces of their own, which needs root. Times are from the act to each survivor's "dead", read from
@@ -11,7 +12,10 @@ import contextlib
 import json
 import multiprocessing
 import random
+import signal
+import socket
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -20,12 +24,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rackwright.mesh.fleet import Fleet, wait_until
+from rackwright.mesh.fleet import Fleet
 from rackwright.mesh.namespaces import Network, sweep
 from report import Goal, at_most, emit
 
 KILLED_TARGET = 1.0
 SILENT_TARGET = 5.5
+CHECK_SECONDS = 3.0
+PATIENCE = 120.0
+"""Seconds after which a cluster is given up."""
 MEMBERLIST = {3: 5.8, 5: 5.7, 10: 5.6}
 """hashicorp/memberlist's medians to first detection on this kind of machine, for comparison."""
 
@@ -40,13 +47,13 @@ def cluster(size: int, wires: bool) -> Iterator[Fleet]:
             network = Network(servers)
             stack.callback(network.down)
             network.up()
-        fleet = Fleet(Path(folder), servers, network, die_with_me=True)
+        fleet = Fleet(Path(folder), servers, network, die_with_me=True, patience=PATIENCE)
         stack.callback(fleet.end)
         for server in servers:
             fleet.home(server).mkdir()
         fleet.found()
         fleet.start_all()
-        fleet.wait_agree(dict.fromkeys(servers, "alive"), seconds=60)
+        fleet.wait_agree(dict.fromkeys(servers, "alive"))
         yield fleet
 
 
@@ -63,13 +70,13 @@ def measure(
         began = time.time()
         hurt(victim)
         wanted = {**dict.fromkeys(fleet.servers, "alive"), victim: "dead"}
-        fleet.wait_agree(wanted, survivors, seconds=120)
-        heard = [death_of(fleet, server, victim, began) for server in survivors]
+        fleet.wait_agree(wanted, survivors)
+        heard = [logged(fleet, server, "member_dead", victim, began) for server in survivors]
         first.append(min(heard) - began)
         last.append(max(heard) - began)
         mend(victim)
-        fleet.wait_agree(dict.fromkeys(fleet.servers, "alive"), seconds=120)
-        wait_until(lambda: at_rest(fleet), 120, "the cluster does not come to rest")
+        fleet.wait_agree(dict.fromkeys(fleet.servers, "alive"))
+        fleet.wait_until(lambda: at_rest(fleet), "the cluster does not come to rest")
     return first, last
 
 
@@ -77,11 +84,12 @@ def at_rest(fleet: Fleet) -> bool:
     return all(fleet.ask(server, "status")["awareness"] == 0 for server in fleet.servers)
 
 
-def death_of(fleet: Fleet, server: str, victim: str, since: float) -> float:
+def logged(fleet: Fleet, server: str, event: str, member: str, since: float) -> float:
+    """When a server first said so of a member in its log."""
     times = [
         datetime.fromisoformat(line["time"]).timestamp()
         for line in fleet.log(server)
-        if line["event"] == "member_dead" and line["member"] == victim
+        if line["event"] == event and line["member"] == member
     ]
     return min(at for at in times if at >= since - 0.001)
 
@@ -107,6 +115,51 @@ def silent(size: int, rounds: int) -> dict[str, Any]:
         return figures(first, last)
 
 
+def software(size: int, rounds: int) -> dict[str, Any]:
+    """Seconds until every server knows that the web server on one of them was killed, or hangs."""
+    with cluster(size, wires=False) as fleet:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = str(probe.getsockname()[1])
+        url = f"http://127.0.0.1:{port}/"
+        check = {"name": "web", "kind": "http", "url": url, "interval": CHECK_SECONDS, "timeout": CHECK_SECONDS / 4}
+        fleet.configure("s1", checks=(check,))
+        fleet.stop("s1")
+        fleet.start("s1")
+        found: dict[str, list[float]] = {"killed": [], "hanging": []}
+        for _ in range(rounds):
+            for name, number in (("killed", signal.SIGKILL), ("hanging", signal.SIGSTOP)):
+                found[name].append(known_after(fleet, port, number))
+    return {
+        "interval": CHECK_SECONDS,
+        "rounds": rounds,
+        **{f"{name}_worst": round(max(values), 3) for name, values in found.items()},
+    }
+
+
+def known_after(fleet: Fleet, port: str, number: signal.Signals) -> float:
+    """Seconds from the signal to a web server until the last server says in its log that its check fails."""
+    command = [sys.executable, "-m", "http.server", port, "--bind", "127.0.0.1"]
+    service = subprocess.Popen(
+        ["setpriv", "--pdeathsig", "KILL", *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        fleet.wait_until(lambda: all_hold(fleet, "passing"), "the web server is not known to be well")
+        time.sleep(random.uniform(0.0, CHECK_SECONDS))  # at any moment between two checks
+        began = time.time()
+        service.send_signal(number)
+        fleet.wait_until(lambda: all_hold(fleet, "failing"), "the web server is not known to fail")
+    finally:
+        service.kill()
+        service.wait()
+    return max(logged(fleet, server, "check_failing", "s1", began) for server in fleet.servers) - began
+
+
+def all_hold(fleet: Fleet, status: str) -> bool:
+    """Whether all servers say so of the web server on the first."""
+    members = [fleet.ask(server, "members")["members"] for server in fleet.servers]
+    return all(member["checks"].get("web") == status for told in members for member in told if member["name"] == "s1")
+
+
 def figures(first: list[float], last: list[float]) -> dict[str, Any]:
     return {
         "rounds": len(first),
@@ -124,8 +177,7 @@ def false_deaths(size: int, minutes: float) -> dict[str, Any]:
         for process in load:
             process.start()
         try:
-            end = time.monotonic() + minutes * 60
-            wait_until(lambda: time.monotonic() > end, minutes * 60 + 60, "", every=1.0)
+            time.sleep(minutes * 60)
         finally:
             for process in load:
                 process.kill()
@@ -164,6 +216,10 @@ def main() -> None:
             goals.append(
                 at_most(f"{name}, {size} servers: median to first", found[f"{name}_{size}"]["first_median"], target)
             )
+    found["software"] = software(5, options.rounds)
+    for name in ("killed", "hanging"):
+        worst = found["software"][f"{name}_worst"]
+        goals.append(at_most(f"{name} software: worst to all, 5 servers", worst, 2 * CHECK_SECONDS))
     if options.minutes:
         found["loaded"] = false_deaths(5, options.minutes)
         goals.append(at_most("false deaths with every core loaded", found["loaded"]["deaths"], 0))

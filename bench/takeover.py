@@ -22,7 +22,7 @@ from typing import Any
 from rackwright.mesh.datastore_config import DatastoreConfig
 from rackwright.mesh.errors import MeshError, NoDatastore
 from rackwright.mesh.etcd import Etcd
-from rackwright.mesh.fleet import Fleet, wait_until
+from rackwright.mesh.fleet import Fleet
 from rackwright.mesh.identity import IdentityFiles
 from rackwright.mesh.namespaces import Network, sweep
 from rackwright.mesh.tls import Contexts
@@ -30,6 +30,8 @@ from report import Goal, at_most, emit
 
 GRACE = 5.0
 WRITE_TARGET, STRENGTH_TARGET, RATIO_TARGET = 2.0, 10.0, 3.0
+PATIENCE = 120.0
+"""Seconds after which a wait is given up."""
 MEGABYTE = 1_000_000
 STATES = 1000
 RUNS = 5
@@ -44,14 +46,14 @@ def cluster(size: int, count: int) -> Iterator[Fleet]:
         stack.callback(network.down)
         network.up()
         config = DatastoreConfig(count=count, grace=GRACE)
-        fleet = Fleet(Path(folder), servers, network, die_with_me=True, datastore=config)
+        fleet = Fleet(Path(folder), servers, network, die_with_me=True, datastore=config, patience=PATIENCE)
         stack.callback(fleet.end)
         for server in servers:
             fleet.home(server).mkdir()
         fleet.found()
         fleet.start_all()
-        fleet.wait_agree(dict.fromkeys(servers, "alive"), seconds=60)
-        wait_until(lambda: strength(fleet, servers[-1]) == count, 120, "the datastore does not grow", every=0.2)
+        fleet.wait_agree(dict.fromkeys(servers, "alive"))
+        fleet.wait_until(lambda: strength(fleet, servers[-1]) == count, "the datastore does not grow", every=0.2)
         yield fleet
 
 
@@ -96,18 +98,18 @@ def one_round(fleet: Fleet, count: int, record: Path) -> tuple[float, float]:
     asked = next(server for server in fleet.servers if server != victim)
     writer = inside(fleet, asked, "--write", str(record))
     try:
-        wait_until(lambda: lines(record) > 20, 60, "nothing is written")
+        fleet.wait_until(lambda: lines(record) > 20, "nothing is written")
         killed = time.monotonic()
         fleet.kill(victim)
-        first = next_write(record, killed)
-        wait_until(lambda: strength(fleet, asked) == count, 120, "it does not heal", every=0.1)
+        first = next_write(fleet, record, killed)
+        fleet.wait_until(lambda: strength(fleet, asked) == count, "it does not heal", every=0.1)
         healed = time.monotonic()
     finally:
         writer.terminate()
-        writer.wait(30)
+        writer.wait(PATIENCE)
     fleet.start(victim)
-    fleet.wait_agree(dict.fromkeys(fleet.servers, "alive"), seconds=60)
-    wait_until(lambda: part(fleet, victim) == "none", 60, "it is no plain server", every=0.2)
+    fleet.wait_agree(dict.fromkeys(fleet.servers, "alive"))
+    fleet.wait_until(lambda: part(fleet, victim) == "none", "it is no plain server", every=0.2)
     return first - killed, healed - killed - GRACE
 
 
@@ -115,7 +117,7 @@ def lines(record: Path) -> int:
     return len(record.read_text().splitlines()) if record.exists() else 0
 
 
-def next_write(record: Path, killed: float) -> float:
+def next_write(fleet: Fleet, record: Path, killed: float) -> float:
     """When the first write that was begun after the kill was acknowledged."""
     found: list[float] = []
 
@@ -124,7 +126,7 @@ def next_write(record: Path, killed: float) -> float:
         found[:] = [float(end) for begin, end in (pair for pair in pairs if len(pair) == 2) if float(begin) >= killed]
         return bool(found)
 
-    wait_until(there, 60, "no write was acknowledged after the kill")
+    fleet.wait_until(there, "no write was acknowledged after the kill")
     return found[0]
 
 
@@ -176,7 +178,7 @@ def runs() -> dict[str, Any]:
         local, mesh, events = [], [], 0
         busy: dict[str, list[float]] = {"local": [], "command": [], "agents": [], "engines": [], "etcd": []}
         for _ in range(RUNS):
-            wait_until(lambda: at_rest(fleet), 120, "the engines do not come to rest", every=0.1)
+            fleet.wait_until(lambda: at_rest(fleet), "the engines do not come to rest", every=0.1)
             before, began = own_busy(), time.monotonic()
             command = [sys.executable, "-m", "rackwright", "state", "apply", str(tree), "--json"]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -11,9 +11,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.support.waiting import PATIENCE, wait_until
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -67,7 +68,7 @@ class Machine:
 
     def run(self, *words: str, stdin: str = "") -> str:
         """Run a program in it; its output. A failure is an AssertionError that shows what was said."""
-        done = subprocess.run(self.command(*words), input=stdin, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(self.command(*words), input=stdin, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, f"{words}: {done.stderr or done.stdout}"
         return done.stdout
 
@@ -116,24 +117,25 @@ def machine(*shared: Path) -> Iterator[Machine]:
 
 
 def _wait(started: subprocess.Popen[str]) -> Machine:
-    deadline = time.monotonic() + 60
     children = Path(f"/proc/{started.pid}/task/{started.pid}/children")
-    while time.monotonic() < deadline:
-        if started.poll() is not None:
-            raise AssertionError(f"the machine did not start: {started.communicate()[1]}")
+
+    def answering() -> Machine | None:
+        assert started.poll() is None, f"the machine did not start: {started.communicate()[1]}"
         found = children.read_text().split()
-        if found and Machine(int(found[0])).ready():
-            return Machine(int(found[0]))
-        time.sleep(0.1)
-    raise AssertionError("the machine's systemd did not answer within a minute")
+        return Machine(int(found[0])) if found and Machine(int(found[0])).ready() else None
+
+    machine = wait_until(answering, "the systemd of the machine answers", every=0.1)
+    assert machine is not None
+    return machine
 
 
 def _remove(group: Path) -> None:
     """A control group can be removed when the last process in it is gone."""
-    deadline = time.monotonic() + 30
-    while group.exists():
+
+    def removed() -> bool:
         for folder, _, _ in os.walk(group, topdown=False):
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
-        assert time.monotonic() < deadline, f"{group} cannot be removed"
-        time.sleep(0.05)
+        return not group.exists()
+
+    wait_until(removed, f"{group} is removed")

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 from tests.support.holder import ROOT, environment
-from tests.support.hooked import Hooked, until
+from tests.support.hooked import Hooked
 from tests.support.rack import Rack
+from tests.support.waiting import PATIENCE, until
 
 from rackwright.annealer.hooks import HookPace
 from rackwright.domain.states import ACTIVE
+from rackwright.store.session import Session
 from rackwright.store.settings import write_setting
 
 pytestmark = pytest.mark.chaos
@@ -48,16 +50,23 @@ class Child(RoleHooks):
 """
 
 
+LEASE = 24 * 3600
+"""Seconds: longer than any call can take, on any machine. A dead server's is ended by the test."""
+
+
 @contextlib.contextmanager
-def _server(url: str, lease: float = 2.0) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.hook_server", url, str(lease)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env=environment(),
-    )
+def _server(url: str, log: Path) -> Iterator[subprocess.Popen[str]]:
+    """A server that works; what it says goes to `log`."""
+    with log.open("ab") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.hook_server", url, str(LEASE)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            text=True,
+            cwd=ROOT,
+            env=environment(),
+        )
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -66,9 +75,9 @@ def _server(url: str, lease: float = 2.0) -> Iterator[subprocess.Popen[str]]:
         if process.poll() is None:
             assert process.stdin is not None
             process.stdin.close()
-            process.wait(30)
+            process.wait(PATIENCE)
         process.kill()
-        process.wait(10)
+        process.wait(PATIENCE)
 
 
 @pytest.fixture
@@ -101,20 +110,27 @@ def _url(rack: Rack) -> str:
 
 async def test_hooks_that_raise_hang_or_spin_stop_nothing_for_long(hooked: Hooked) -> None:
     """Each is tried four times and given up; its children run then. The good ones are done once."""
-    rack = hooked.rack
+    rack, log = hooked.rack, hooked.notes.with_name("log")
     hooked.notes.with_name("mood").touch()
+    await rack.do(lambda session: write_setting(session, "hook_budget", 5))
     await _deploy(rack, 8)
-    with _server(_url(rack)):
-        await until(lambda: _all_active(rack), 120)
-        await until(lambda: _quiet(rack), 60)
+    with _server(_url(rack), log):
+        await until(lambda: _all_active(rack), "all noderoles are active")
+        await until(lambda: _quiet(rack), "no hook call is left to make")
     told = [view["node"]["name"] for hook, view in hooked.noted() if hook == "on_active"]
     failed = await rack.rows("SELECT view -> 'node' ->> 'name', attempts, blocks, error FROM hook_calls ORDER BY 1")
     assert {name: attempts for name, attempts, _, _ in failed} == {
         f"n{number}.rack.example": 4 for number in (0, 1, 2, 4, 5, 6)
     }
     assert not any(blocks for _, _, blocks, _ in failed)
-    assert all("raises" in str(error) or "not finished within 1 s" in str(error) for _, _, _, error in failed)
-    assert [told.count(f"n{number}.rack.example") for number in (3, 7)] == [1, 1]
+    assert all("raises" in str(error) or "not finished within 5 s" in str(error) for _, _, _, error in failed)
+    # On a busy machine a try of a good one may take too long as well: that is said, and it is tried again.
+    tries = sum(int(str(attempts)) for _, attempts, _, _ in failed)
+    late = log.read_text().count("on_active of role parent failed (try") - tries
+    assert late >= 0, "every failed try is said"
+    good = [told.count(f"n{number}.rack.example") for number in (3, 7)]
+    assert min(good) >= 1
+    assert sum(good) <= 2 + late
 
 
 async def _quiet(rack: Rack) -> bool:
@@ -126,13 +142,14 @@ async def test_a_worker_process_that_is_killed_in_a_hook_is_only_a_failed_try(ho
     mood, pid = hooked.notes.with_name("mood"), hooked.notes.with_name("pid")
     mood.touch()
     await rack.node("n1")  # it hangs
+    await rack.do(lambda session: write_setting(session, "hook_budget", 2 * PATIENCE))
     await rack.deploy("web", ("n1", "child"))
-    with _server(_url(rack)):
-        await until(lambda: _exists(pid), 60)
+    with _server(_url(rack), hooked.notes.with_name("log")):
+        await until(lambda: _exists(pid), "the hook runs")
         mood.unlink()
         os.kill(int(pid.read_text()), signal.SIGKILL)
-        await until(lambda: _all_active(rack), 60)
-        await until(lambda: _quiet(rack), 30)
+        await until(lambda: _all_active(rack), "all noderoles are active")
+        await until(lambda: _quiet(rack), "no hook call is left to make")
     assert hooked.noted_names().count("on_active") == 2
     assert await _bootenv(rack, "n1") == "told"
 
@@ -142,21 +159,29 @@ async def test_a_server_that_is_killed_in_a_hook_leaves_it_to_another(hooked: Ho
     mood, pid = hooked.notes.with_name("mood"), hooked.notes.with_name("pid")
     mood.touch()
     await rack.node("n2")  # it spins
-    await rack.do(lambda session: write_setting(session, "hook_budget", 20))
+    await rack.do(lambda session: write_setting(session, "hook_budget", 2 * PATIENCE))
     await rack.deploy("web", ("n2", "child"))
-    with _server(_url(rack)) as first:
-        await until(lambda: _exists(pid), 60)
+    log = hooked.notes.with_name("log")
+    with _server(_url(rack), log) as first:
+        await until(lambda: _exists(pid), "the hook runs")
         spinning = int(pid.read_text())
         first.kill()
-        await until(lambda: _gone(spinning), 10)  # a worker dies with its server, even one that spins
+        await until(lambda: _gone(spinning), "a worker dies with its server, even one that spins")
     assert await rack.state("n2", "child") is not ACTIVE
     mood.unlink()
-    with _server(_url(rack)):
-        await until(lambda: _all_active(rack), 60)
-        await until(lambda: _quiet(rack), 30)
+    await rack.do(_end_leases)
+    with _server(_url(rack), log):
+        await until(lambda: _all_active(rack), "all noderoles are active")
+        await until(lambda: _quiet(rack), "no hook call is left to make")
     assert hooked.noted_names().count("on_active") >= 2
     assert await _bootenv(rack, "n2") == "told"
     assert await rack.rows("SELECT 1 FROM hook_calls WHERE kind = 'role'") == []
+
+
+async def _end_leases(session: Session) -> None:
+    """What would happen by itself some time after the server died."""
+    await session.run("UPDATE hook_calls SET lease_until = now() WHERE state = 'running'")
+    await session.run("UPDATE runs SET lease_until = now() WHERE state = 'running'")
 
 
 async def _bootenv(rack: Rack, node: str) -> object:

@@ -14,6 +14,7 @@ from typing import Any
 
 import dns.asyncquery
 import dns.message
+from tests.support.waiting import PATIENCE, until
 
 from rackwright.barclamps.loader import load_folder
 from rackwright.hammers.base import HammerNode, Power
@@ -24,9 +25,6 @@ from rackwright.lab.rack import Rack, Racked, running_rack
 from rackwright.lab.serving import ServerProcess, Serving, in_this_process
 from rackwright.lab.virtual import Firmware, Hardware
 from rackwright.store.barclamps import import_barclamps
-
-PATIENCE = 2400.0
-"""Seconds for anything to happen, on a machine that has much else to do."""
 
 
 def tell(text: str) -> None:
@@ -50,13 +48,10 @@ class Site:
         return answer.json() if answer.content else None
 
     async def until(self, what: str, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """The first answer that is something."""
-        end = time.monotonic() + PATIENCE
-        while not (found := await ask()):
-            assert time.monotonic() < end, f"not within {PATIENCE:g} s: {what}"
-            await asyncio.sleep(0.5)
+        """The first answer that is something; said when it came. Machines boot and are installed meanwhile."""
+        answer = await until(ask, what, 8 * PATIENCE, every=0.5)
         self.say(what)
-        return found
+        return answer
 
     async def node_of(self, one: Racked) -> Any:
         nodes = (await self.call("GET", "/nodes"))["items"]
@@ -128,7 +123,7 @@ async def site_of(
     home = folder / "home"
     home.mkdir(parents=True)
     (home / "images").symlink_to(images)
-    async with running_rack(home, folder, hardware, serving, heartbeat=5.0, tick=1.0) as rack:
+    async with running_rack(home, folder, hardware, serving, heartbeat=20.0, tick=1.0) as rack:
         try:
             yield Site(rack)
         except BaseException:
@@ -256,7 +251,7 @@ async def _attempts(site: Site, node: str) -> int:
 
 async def _has_name(node: str, address: str) -> bool:
     """Whether the lab's own name server gives the address the machine really has."""
-    answer = await dns.asyncquery.udp(dns.message.make_query(node, "A"), SERVER, timeout=30)
+    answer = await dns.asyncquery.udp(dns.message.make_query(node, "A"), SERVER, timeout=PATIENCE)
     return any(address == str(record) for rrset in answer.answer for record in rrset)
 
 

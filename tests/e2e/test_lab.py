@@ -5,28 +5,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 from tests.e2e.conftest import ROOT
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.pxe
 
 RACKWRIGHT = (sys.executable, "-m", "rackwright")
-PATIENCE = 900.0
-
-
-def _until(what: str, ask: Callable[[], Any]) -> Any:
-    end = time.monotonic() + PATIENCE
-    while not (found := ask()):
-        assert time.monotonic() < end, f"not within {PATIENCE:g} s: {what}"
-        time.sleep(0.2)
-    return found
 
 
 def _processes(word: str) -> list[int]:
@@ -69,7 +59,7 @@ def _up(home: Path) -> Iterator[Lab]:
     finally:
         process.kill()
         process.wait()
-        _until("nothing of the lab is left", lambda: not folder.exists())
+        wait_until(lambda: not folder.exists(), "nothing of the lab is left")
 
 
 @pytest.fixture
@@ -84,17 +74,19 @@ def _machine_runs(lab: Lab) -> bool:
 
 def test_a_lab_that_is_killed_leaves_no_process_and_no_file(home: Path) -> None:
     with _up(home) as lab:
-        _until("its machine runs", lambda: _machine_runs(lab))
+        wait_until(lambda: _machine_runs(lab), "its machine runs")
         lab.process.send_signal(signal.SIGKILL)
         lab.process.wait()
-        _until("all of it is gone", lab.gone)
+        wait_until(lab.gone, "all of it is gone")
 
 
 def test_a_lab_answers_on_this_host_and_goes_down_when_told(home: Path) -> None:
     with _up(home) as lab:
-        _until("its machine runs", lambda: _machine_runs(lab))
+        wait_until(lambda: _machine_runs(lab), "its machine runs")
         token = (lab.folder / "home" / "admin-token").read_text().strip()
-        nodes = httpx.get(f"{lab.url}/api/v2/nodes", headers={"Authorization": f"Bearer {token}"}, trust_env=False)
+        nodes = httpx.get(
+            f"{lab.url}/api/v2/nodes", headers={"Authorization": f"Bearer {token}"}, timeout=PATIENCE, trust_env=False
+        )
         assert nodes.status_code == 200
         again = subprocess.run(
             [*RACKWRIGHT, "lab", "up"],
@@ -112,6 +104,6 @@ def test_a_lab_answers_on_this_host_and_goes_down_when_told(home: Path) -> None:
             check=False,
         )
         assert down.returncode == 0
-        assert lab.process.wait() == 0
-        _until("all of it is gone", lab.gone)
+        assert lab.process.wait(PATIENCE) == 0
+        wait_until(lab.gone, "all of it is gone")
         assert not (home / "lab.json").exists()

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -33,7 +34,7 @@ def run(clone: Path, script: str) -> subprocess.CompletedProcess[str]:
         env={"HOME": str(clone / "home"), "PATH": PATH, "LANG": "C.UTF-8"},
         capture_output=True,
         text=True,
-        timeout=1200,
+        timeout=8 * PATIENCE,
         check=False,
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 from tests.support.rack import ADMIN, Rack
+from tests.support.waiting import PATIENCE
 
 from rackwright.api.app import PREFIX, create_app
 from rackwright.api.context import Server
@@ -39,7 +40,7 @@ class Site:
         if given:
             headers["Authorization"] = f"Bearer {given}"
         transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=False)
-        return Api(transport=transport, base_url=f"http://server{PREFIX}", headers=headers, timeout=120)
+        return Api(transport=transport, base_url=f"http://server{PREFIX}", headers=headers, timeout=PATIENCE)
 
     async def token_of(self, role: UserRole, name: str = "") -> str:
         """A new person's."""

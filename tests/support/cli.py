@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.support.processes import wait_until
 from tests.support.servers import DIES_WITH_US, RACKWRIGHT, free_port
+from tests.support.waiting import PATIENCE, wait_until
 
 from rackwright.cli.main import run
 
@@ -93,15 +93,15 @@ def served(home: Path, *options: str) -> Iterator[Cli]:
         def ready() -> bool:
             assert process.poll() is None, f"the server ended by itself:\n{log.read_text()[-4000:]}"
             with contextlib.suppress(httpx.HTTPError):
-                return httpx.get(f"{url}/healthz", timeout=2, trust_env=False).status_code == 200
+                return httpx.get(f"{url}/healthz", timeout=PATIENCE, trust_env=False).status_code == 200
             return False
 
         try:
-            wait_until(ready, "the server answers", 180)
+            wait_until(ready, "the server answers")
             yield Cli(url, home)
         finally:
             process.terminate()
             try:
-                process.wait(60)
+                process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 process.kill()

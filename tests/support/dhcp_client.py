@@ -1,8 +1,8 @@
 """A DHCP client as firmware has one: sends DISCOVER and REQUEST as some machine, and prints what it was given as JSON.
 
 A program of its own, with nothing but the standard library, because it is run inside network namespaces:
-`python dhcp_client.py INTERFACE MAC [--arch N] [--ipxe] [--seconds N] [--offers]`. With --offers it asks for nothing
-but lists who offers what within the time.
+`python dhcp_client.py INTERFACE MAC --seconds N [--arch N] [--ipxe] [--offers N]`. It gives up after so many seconds.
+With --offers it asks for nothing, but lists who offers what as soon as so many servers do.
 """
 
 import argparse
@@ -101,14 +101,15 @@ class Client:
                 break
         return None
 
-    def offers(self, seconds: float) -> list[dict[str, Any]]:
+    def offers(self, seconds: float, servers: int) -> list[dict[str, Any]]:
+        """What is offered, by server, once that many servers offer something."""
         found: dict[str, dict[str, Any]] = {}
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        while len(found) < servers and time.monotonic() < end:
             self.send(DISCOVER)
             for options, fields in self.answers(OFFER, min(end, time.monotonic() + 1)):
-                one = shown(options, fields)
-                found[one["server"]] = one
+                offer = shown(options, fields)
+                found[offer["server"]] = offer
         return [found[server] for server in sorted(found)]
 
 
@@ -118,8 +119,8 @@ def main() -> None:
     words.add_argument("mac")
     words.add_argument("--arch", type=int)
     words.add_argument("--ipxe", action="store_true")
-    words.add_argument("--offers", action="store_true")
-    words.add_argument("--seconds", type=float, default=30)
+    words.add_argument("--offers", type=int)
+    words.add_argument("--seconds", type=float, required=True)
     given = words.parse_args()
     extra = b""
     if given.arch is not None:
@@ -127,7 +128,7 @@ def main() -> None:
     if given.ipxe:
         extra += option(77, b"iPXE") + option(175, bytes([176, 1, 1]))
     client = Client(given.interface, given.mac, extra)
-    found = client.offers(given.seconds) if given.offers else client.ask(given.seconds)
+    found = client.offers(given.seconds, given.offers) if given.offers else client.ask(given.seconds)
     sys.stdout.write(json.dumps(found) + "\n")
 
 

@@ -5,6 +5,18 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from tests.support.waiting import PATIENCE
+
+from rackwright.mesh.etcd import Etcd
+
+
+class PatientEtcd(Etcd):
+    """The client of the datastore, that gives no call up before a test would: a busy etcd is late, and not away."""
+
+    async def call_counted(self, path: str, body: dict[str, Any], deadline: float) -> tuple[dict[str, Any], int]:
+        return await super().call_counted(path, body, max(deadline, PATIENCE))
 
 
 @contextmanager

@@ -9,20 +9,21 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from tests.support.rack import Rack, unbroken
 from tests.support.servers import ServerProcess, servers
+from tests.support.waiting import PATIENCE, until
 
 from rackwright.domain.errors import Conflict
 from rackwright.domain.install import Stage
 from rackwright.domain.runs import ENDED
 from rackwright.domain.states import ACTIVE, ERROR, Trigger
 from rackwright.lab.lab import Lab, running_lab
-from rackwright.lab.machine import Behaviour, LostSecret, Machine
+from rackwright.lab.machine import SECRET_PATIENCE, Behaviour, LostSecret, Machine
 from rackwright.store import commits, run_life
 from rackwright.store.binding import bind_proposed
 from rackwright.store.database import open_database
@@ -32,12 +33,15 @@ from rackwright.store.session import UNREACHABLE, Session, Store
 from rackwright.store.settings import write_setting
 
 SEED = 20261115
-LEASE = 3.0
-HEARTBEAT = 8.0
-BEHAVIOUR = Behaviour(boot=0.05, install=0.1, heartbeat=HEARTBEAT)
+LEASE = 40.0
+"""Seconds. A server that is busy for half a minute is not taken for dead, and what a dead one asked of a machine, such
+as a reset, comes before another does its work again."""
+HEARTBEAT = 60.0
+"""Seconds between two signs of life of a machine, as the servers expect it: machines that are busy are not dead."""
+BEHAVIOUR = Behaviour(boot=0.05, install=0.1, heartbeat=8.0)
 STORES = 4
 INSTALL = "provisioner-os-install"
-NOTICED = 180.0
+NOTICED = SECRET_PATIENCE + 300.0
 """Seconds within which a machine notices that its connection broke; far more than it takes on a busy computer."""
 
 
@@ -74,6 +78,8 @@ class Floor:
         self.rack = Rack(store)
         self.interventions: list[Intervention] = []
         self.outages: list[Outage] = []
+        self._outside: list[Sequence[int]] = []
+        """The nodes that are not let in yet, in the batches in which they are."""
 
     async def number(self, query: str, **values: object) -> int:
         async with self.store.read() as session:
@@ -84,15 +90,17 @@ class Floor:
     async def discover(self) -> None:
         self.lab.power_on()
         found = "SELECT count(*) FROM nodes WHERE NOT available AND NOT system"
-        await self.until(lambda: self._reaches(found, len(self.lab.machines)), 240)
+        await self.until(
+            lambda: self._reaches(found, len(self.lab.machines)), "all machines are discovered", 4 * PATIENCE
+        )
 
     async def _reaches(self, query: str, wanted: int) -> bool:
         return await self.number(query) >= wanted
 
-    async def deploy(self) -> None:
-        """Let all machines in, and want a workload on each, in as few transactions as it takes."""
+    async def deploy(self, batches: int = 1) -> None:
+        """Want a workload on each machine, in as few transactions as it takes, and let the first batch of them in."""
 
-        async def work(session: Session) -> None:
+        async def work(session: Session) -> list[int]:
             rows = await session.rows("SELECT id FROM nodes WHERE NOT available AND NOT system ORDER BY id")
             nodes = [row.id for row in rows]
             await write_setting(session, "cap", 40)
@@ -102,6 +110,19 @@ class Floor:
             roles = ["lab-storage"] * STORES + ["lab-web"] * len(nodes)
             await bind_proposed(session, web, list(zip(nodes, roles, strict=False)))
             await commits.commit(session, await get_deployment(session, "web"), None)
+            return nodes
+
+        nodes = await self.store.change(work, actor="tester", graph=True)
+        size = -(-len(nodes) // batches)
+        self._outside = [nodes[first : first + size] for first in range(0, len(nodes), size)]
+        assert len(self._outside) == batches
+        await self.let_in()
+
+    async def let_in(self) -> None:
+        """Let the next batch of machines in."""
+        nodes = self._outside.pop(0)
+
+        async def work(session: Session) -> None:
             await session.run("UPDATE nodes SET available = true WHERE id = ANY (:ids)", ids=nodes)
             session.touch(nodes)
 
@@ -149,21 +170,22 @@ class Floor:
         began = time.monotonic()
         server.kill()
         server.start()
-        deadline = time.monotonic() + 300
-        while not await asyncio.to_thread(server.ready):
-            assert time.monotonic() < deadline, server.said()[-4000:]
-            await asyncio.sleep(0.1)
+        await asyncio.to_thread(server.wait_ready)
         self.outages.append(Outage(began, time.monotonic(), server.address))
 
-    async def kill_at_random(self, times: int) -> int:
-        """Kill servers, the moments and the victims drawn, until all is done or it was `times`; how often it was."""
+    async def kill_at_random(self) -> int:
+        """Kill a server before each batch that is still to be let in, the moments and the victims drawn; how often.
+
+        There is work left whenever one is killed, for those outside are not ACTIVE.
+        """
         chance = random.Random(SEED)  # repeatable, not secret
         kills = 0
-        while await self.left() and kills < times:
+        while self._outside:
             await asyncio.sleep(chance.uniform(0.2, 2.0))  # the moment of death is drawn, not waited for
             await self.kill(chance.choice(self.servers))
             kills += 1
             await self.help()
+            await self.let_in()
         return kills
 
     @contextlib.asynccontextmanager
@@ -187,17 +209,21 @@ class Floor:
         await self.help()
         return await self.left() == 0
 
-    async def until_converged(self, seconds: float) -> None:
-        await self.until(self.converged, seconds)
+    async def until_converged(self) -> None:
+        await self.until(self.converged, "everything is ACTIVE", 4 * PATIENCE)
 
-    async def until(self, holds: Callable[[], Awaitable[bool]], seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while True:
+    async def until(self, ask: Callable[[], Awaitable[bool]], what: str, patience: float = PATIENCE) -> None:
+        """Wait until it holds, through times without a database; if it does not, tell how all is."""
+
+        async def holds() -> bool:
             with contextlib.suppress(*UNREACHABLE):
-                if await holds():
-                    return
-            assert time.monotonic() < deadline, f"not within {seconds:g} s: {await self.why_not()}"
-            await asyncio.sleep(0.2)
+                return await ask()
+            return False
+
+        try:
+            await until(holds, what, patience, every=0.2)
+        except AssertionError as problem:
+            raise AssertionError(f"{problem}: {await self.why_not()}") from problem
 
     async def why_not(self) -> str:
         stuck = await self.rack.rows(
@@ -236,17 +262,9 @@ class Floor:
 
 
 @contextlib.asynccontextmanager
-async def floor(home: Path, url: str, machines: int, count: int, lease: float = LEASE) -> AsyncIterator[Floor]:
+async def floor(home: Path, url: str, machines: int, count: int) -> AsyncIterator[Floor]:
     """Servers and machines on a fresh database."""
     async with await open_database(url, home) as database:
-        with servers(home, url, count, lease=lease, heartbeat=HEARTBEAT * 2) as running:
+        with servers(home, url, count, lease=LEASE, heartbeat=HEARTBEAT) as running:
             async with running_lab([one.address for one in running], machines, BEHAVIOUR, SEED) as lab:
                 yield Floor(Store(database.engine), lab, running)
-
-
-async def _restart(server: ServerProcess) -> None:
-    server.start()
-    deadline = time.monotonic() + 90
-    while not await asyncio.to_thread(server.ready):
-        assert time.monotonic() < deadline, server.said()[-4000:]
-        await asyncio.sleep(0.1)

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.waiting import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -70,11 +72,11 @@ class Holder:
     def leave(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()
-        assert self.process.wait(60) == 0
+        assert self.process.wait(PATIENCE) == 0
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(PATIENCE)
 
     def __enter__(self) -> Self:
         return self.wait_joined()
@@ -85,7 +87,7 @@ class Holder:
         for stream in (self.process.stdin, self.process.stdout):
             assert stream is not None
             stream.close()
-        self.process.wait(60)
+        self.process.wait(PATIENCE)
 
 
 class HolderRefused(Exception):

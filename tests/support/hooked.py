@@ -4,12 +4,12 @@ import asyncio
 import contextlib
 import json
 import textwrap
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 from tests.support.rack import Rack
+from tests.support.waiting import PATIENCE
 
 from rackwright.annealer.hooks import HookDispatcher, HookPace
 from rackwright.annealer.judged import Judge
@@ -41,7 +41,7 @@ class Hooked:
         self.rack = rack
         self.folder = folder / "hooked"
         self.notes = folder / "notes"
-        self.workers = RoleWorkers()
+        self.workers = RoleWorkers(start_time=PATIENCE)
         self.dispatcher = HookDispatcher(rack.store, self.workers, jigs or {"noop": NoopJig()}, "test", pace)
         self.judge = Judge(rack.store, self.workers)
 
@@ -85,11 +85,3 @@ class Hooked:
         finally:
             self.dispatcher.stop()
             await task
-
-
-async def until(holds: Callable[[], Awaitable[bool]], seconds: float = 60.0) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + seconds
-    while not await holds():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s"
-        await asyncio.sleep(0.02)

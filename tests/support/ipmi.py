@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.waiting import until
+
 from rackwright.domain.catalogue import JsonObject
 from rackwright.hammers.base import HammerNode
 
@@ -160,10 +162,12 @@ async def simulated_bmc(folder: Path) -> AsyncIterator[SimulatedBmc]:
     ]
     simulator = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL)
     try:
-        async with asyncio.timeout(60):
-            while not _is_taken(host, port):
-                assert simulator.returncode is None, f"ipmi_sim ended with status {simulator.returncode}"
-                await asyncio.sleep(0.01)
+
+        def listens() -> bool:
+            assert simulator.returncode is None, f"ipmi_sim ended with status {simulator.returncode}"
+            return _is_taken(host, port)
+
+        await until(listens, "the simulated BMC listens")
         async with relay((host, port)) as between:
             yield SimulatedBmc(folder, between)
     finally:

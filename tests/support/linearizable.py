@@ -64,6 +64,7 @@ def _apply(state: str | None, operation: Operation) -> tuple[bool, str | None]:
 def _linearizable(operations: list[Operation]) -> bool:
     ordered = sorted(operations, key=lambda operation: operation.start)
     needed = sum(1 << place for place, operation in enumerate(ordered) if operation.known)
+    unseen = _unseen(ordered)
     seen: set[tuple[int, str | None]] = set()
     stack: list[tuple[int, str | None]] = [(0, None)]
     while stack:
@@ -73,19 +74,37 @@ def _linearizable(operations: list[Operation]) -> bool:
         if (done, state) in seen:
             continue
         seen.add((done, state))
-        stack.extend(_next(ordered, done, state))
+        stack.extend(_next(ordered, unseen, done, state))
     return False
 
 
-def _next(ordered: list[Operation], done: int, state: str | None) -> Iterable[tuple[int, str | None]]:
+def _unseen(ordered: list[Operation]) -> set[int]:
+    """The places of writes of which nobody knows whether they happened, and whose values nobody ever met.
+
+    One of them is as good as another that began earlier, so only the first that is left need be tried. Without this, a
+    client that was long without an answer would make the search longer than anyone can wait.
+    """
+    met = {operation.value for operation in ordered if operation.kind is Kind.READ}
+    met |= {operation.expected for operation in ordered if operation.kind is Kind.SWAP}
+    return {
+        place
+        for place, operation in enumerate(ordered)
+        if not operation.known and operation.kind is Kind.WRITE and operation.value not in met
+    }
+
+
+def _next(ordered: list[Operation], unseen: set[int], done: int, state: str | None) -> Iterable[tuple[int, str | None]]:
     """Every operation that may come next: one that began before the first of the others ended."""
     horizon = math.inf
+    unseen_tried = False
     place = (done ^ (done + 1)).bit_length() - 1  # all before are done
     possible = []
     while place < len(ordered) and ordered[place].start <= horizon:
         if not done >> place & 1:
             horizon = min(horizon, ordered[place].end)
-            possible.append(place)
+            if not (unseen_tried and place in unseen):
+                possible.append(place)
+            unseen_tried = unseen_tried or place in unseen
         place += 1
     # The one that ends first is tried first: real histories seldom need another.
     for place in sorted(possible, key=lambda place: -ordered[place].end):

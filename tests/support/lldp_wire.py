@@ -14,11 +14,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from tests.support.processes import wait_until
+from tests.support.waiting import wait_until
 
 from rackwright.lab.lldp import NEAREST_BRIDGE, send_frame, switch_frame
 
-PATIENCE = 300.0
 HEARD = Path("/run/lldp/eth0")
 
 
@@ -91,14 +90,14 @@ def main(folder: Path) -> None:
     agent = Agent(folder)
     seen = {"before": agent.inventory()}
     agent.start("hear eth0 &\nhear eth1 &\nwait\n")
-    wait_until(lambda: _joined("eth0") and _joined("eth1"), "both links are listened to", PATIENCE)
-    wait_until(_said(7), "the switch is heard", PATIENCE)
+    wait_until(lambda: _joined("eth0") and _joined("eth1"), "both links are listened to")
+    wait_until(_said(7), "the switch is heard")
     seen["heard"] = agent.inventory()
     _run("ip", "link", "set", "switch0", "down")
-    wait_until(lambda: not HEARD.exists(), "the switch is forgotten", PATIENCE)
+    wait_until(lambda: not HEARD.exists(), "the switch is forgotten")
     seen["unplugged"] = agent.inventory()
     _run("ip", "link", "set", "switch0", "up")
-    wait_until(_said(50), "the other switch is heard", PATIENCE)
+    wait_until(_said(50), "the other switch is heard")
     seen["elsewhere"] = agent.inventory()
     sys.stdout.write(json.dumps(seen))
 

@@ -4,13 +4,30 @@
 killed, and what a killed test run left of namespaces is swept by the next one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from tests.support.waiting import PATIENCE
 
 from rackwright.mesh.datastore_config import DatastoreConfig
 from rackwright.mesh.fleet import Fleet
 from rackwright.mesh.namespaces import Network, sweep
+
+UNHURRIED: Mapping[str, Any] = {
+    "suspicion_multiplier": 40,
+    "suspicion_max_multiplier": 1,
+    "dial_timeout": 10.0,
+    "dial_rounds": 10,
+    "pause_threshold": 3600.0,
+}
+"""Protocol settings with which no server is held dead because the machine of the test is busy: a suspect has 40 seconds
+to speak up. A killed agent is known to be dead at once even so: its refusals prove it, and not its silence.
+"""
+
+AS_SHIPPED: Mapping[str, Any] = {}
+"""Protocol settings as people have them, for tests of silence. A busy machine may make somebody dead for a while."""
 
 
 @contextmanager
@@ -26,10 +43,14 @@ def network(servers: Sequence[str], prefix: str | None = None) -> Iterator[Netwo
 
 @contextmanager
 def fleet(
-    folder: Path, servers: Sequence[str], wires: Network | None = None, datastore: DatastoreConfig | None = None
+    folder: Path,
+    servers: Sequence[str],
+    wires: Network | None = None,
+    datastore: DatastoreConfig | None = None,
+    swim: Mapping[str, Any] = UNHURRIED,
 ) -> Iterator[Fleet]:
     """Servers with a folder each and no cluster yet; on loopback if they have no network of their own."""
-    made = Fleet(folder, servers, wires, die_with_me=True, datastore=datastore)
+    made = Fleet(folder, servers, wires, die_with_me=True, datastore=datastore, swim=swim, patience=PATIENCE)
     for server in servers:
         made.home(server).mkdir(parents=True, mode=0o700)
     try:
@@ -40,10 +61,14 @@ def fleet(
 
 @contextmanager
 def cluster(
-    folder: Path, servers: Sequence[str], wires: Network | None = None, datastore: DatastoreConfig | None = None
+    folder: Path,
+    servers: Sequence[str],
+    wires: Network | None = None,
+    datastore: DatastoreConfig | None = None,
+    swim: Mapping[str, Any] = UNHURRIED,
 ) -> Iterator[Fleet]:
     """A cluster in which everyone is known to be alive by everyone."""
-    with fleet(folder, servers, wires, datastore) as made:
+    with fleet(folder, servers, wires, datastore, swim) as made:
         made.found()
         made.start_all()
         made.wait_agree(dict.fromkeys(servers, "alive"))

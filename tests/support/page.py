@@ -5,9 +5,7 @@ The server is a process, so that it can be killed; the machines live in a thread
 
 import asyncio
 import contextlib
-import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import httpx
 from playwright.sync_api import Browser, Locator, Page, expect
 from tests.support.servers import ServerProcess
+from tests.support.waiting import PATIENCE
 
 from rackwright.api.serve import PASSWORD_FILE, TOKEN_FILE
 from rackwright.lab.lab import Lab, running_lab
@@ -22,9 +21,6 @@ from rackwright.lab.machine import Behaviour, Machine
 
 Database = Callable[[str], contextlib.AbstractContextManager[str]]
 """Makes a database for whatever is called so; gives its address."""
-
-PATIENCE = float(os.environ.get("RACKWRIGHT_TEST_PATIENCE", "120"))
-"""Seconds a page may take to show something, on a machine that does much else at once."""
 
 MOST_TABS = 300
 CHROMIUM = "/usr/bin/chromium"
@@ -46,11 +42,9 @@ class PageServer(ServerProcess):
     """A server with the roles that simulated machines run, and those that try every rule."""
 
     def __init__(self, home: Path, database_url: str, *options: str) -> None:
-        super().__init__(home, database_url, lease=20, heartbeat=20)
+        # A run is not given up, nor a machine held dead, because either is busy for half a minute.
+        super().__init__(home, database_url, lease=120, heartbeat=60)
         self._options += ["--test-barclamp", *options]
-
-    def wait(self) -> None:
-        wait_for(self.ready, "the server is ready")
 
     def secrets(self) -> tuple[str, str]:
         """The administrator's password and token, which the first start left."""
@@ -63,18 +57,11 @@ def serving(home: Path, database_url: str, *options: str) -> Iterator[PageServer
     server = PageServer(home, database_url, *options)
     server.start()
     try:
-        server.wait()
+        server.wait_ready()
         yield server
     finally:
         if server.running:
             server.kill()
-
-
-def wait_for(holds: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
-    deadline = time.monotonic() + patience
-    while not holds():
-        assert time.monotonic() < deadline, f"it did not come to be within {patience:g} s: {what}"
-        time.sleep(0.05)
 
 
 class Machines:

@@ -7,12 +7,12 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 from sqlalchemy import make_url
+from tests.support.waiting import PATIENCE, wait_until
 
 from rackwright.store.embedded import EmbeddedPostgres, database_url
 
@@ -65,26 +65,25 @@ def _running_cluster(folder: Path, become: list[str]) -> Iterator[str]:
         server = subprocess.Popen(postgres, stdout=log, stderr=log, cwd=folder)
     try:
         url = database_url(folder)
-        administer(url, "CREATE DATABASE rackwright", wait=20.0)
+        wait_until(lambda: _answers(url), "PostgreSQL answers")
+        administer(url, "CREATE DATABASE rackwright")
         yield url
     finally:
         server.send_signal(signal.SIGINT)
-        server.wait(30)
+        server.wait(PATIENCE)
 
 
-def administer(url: str, *statements: str, wait: float = 0.0) -> None:
+def administer(url: str, *statements: str) -> None:
     """Run statements in the `postgres` database of the server at `url`, outside of any transaction."""
-    deadline = time.monotonic() + wait
-    while True:
-        try:
-            with psycopg.connect(plain(url), dbname="postgres", autocommit=True) as connection:
-                for statement in statements:
-                    connection.execute(statement.encode())
-                return
-        except psycopg.OperationalError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
+    with psycopg.connect(plain(url), dbname="postgres", autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+def _answers(url: str) -> bool:
+    with contextlib.suppress(psycopg.OperationalError), psycopg.connect(plain(url), dbname="postgres"):
+        return True
+    return False
 
 
 def plain(url: str) -> str:

@@ -1,28 +1,11 @@
-"""Looking at processes from outside, and waiting for what becomes true."""
+"""Looking at processes from outside."""
 
-import asyncio
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 
 AS_NOBODY = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
 """To be put before a command; only root can."""
-
-
-def wait_until(holds: Callable[[], bool], what: str, deadline: float = 60.0) -> None:
-    end = time.monotonic() + deadline
-    while not holds():
-        assert time.monotonic() < end, f"not within {deadline:g} s: {what}"
-        time.sleep(0.01)
-
-
-async def until(holds: Callable[[], bool], deadline: float = 60.0) -> None:
-    """`wait_until` for what becomes true only while the event loop runs."""
-    async with asyncio.timeout(deadline):
-        while not holds():  # noqa: ASYNC110 - it comes from other processes, which set no event
-            await asyncio.sleep(0.01)
 
 
 def is_alive(pid: int) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from tests.support.netns import network
 from tests.support.networks import ADMIN_NETWORK
 from tests.support.rack import Rack
+from tests.support.waiting import PATIENCE, until
 
 from rackwright.api.context import Server
 from rackwright.api.serve import Options, running
@@ -23,8 +24,6 @@ from rackwright.store.session import Session
 T = TypeVar("T")
 
 CLIENT = Path(__file__).with_name("dhcp_client.py")
-PATIENCE = 300.0
-"""Seconds until what must happen by itself must have happened; much more than it takes."""
 
 
 class Provider:
@@ -46,7 +45,8 @@ class Provider:
 
     async def ask(self, mac: str, *more: str) -> Any:
         """What a machine with that MAC is given by DHCP."""
-        return await run_json(self.wires.command("client", [sys.executable, str(CLIENT), "eth0", mac, *more]))
+        words = [sys.executable, str(CLIENT), "eth0", mac, "--seconds", str(PATIENCE), *more]
+        return await run_json(self.wires.command("client", words))
 
     # --- Kea
 
@@ -82,20 +82,13 @@ class Provider:
             )
             return not (calls or runs or todo or behind)
 
-        await eventually(settled, "the providers caught up")
+        await until(settled, "the providers caught up")
 
 
 def program_of(pid: int) -> str:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text().strip()
     return ""
-
-
-async def eventually(holds: Callable[[], Awaitable[bool]], what: str, deadline: float = PATIENCE) -> None:
-    end = asyncio.get_running_loop().time() + deadline
-    while not await holds():
-        assert asyncio.get_running_loop().time() < end, f"not within {deadline:g} s: {what}"
-        await asyncio.sleep(0.05)
 
 
 async def run_json(command: Sequence[str]) -> Any:

@@ -207,6 +207,11 @@ class Rack:
         async with self.store.read() as session:
             return [tuple(row) for row in await session.rows(query, **values)]
 
+    async def somebody_waits_for_a_lock(self) -> bool:
+        """Whether a transaction of this database cannot go on before another one ends."""
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        return bool(await self.rows(waiting))
+
     async def everything(self, tables: Sequence[str] = TABLES) -> dict[str, list[str]]:
         """All rows of all tables, to prove that something changed nothing."""
         found = {}

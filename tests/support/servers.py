@@ -7,12 +7,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
 import httpx
+from tests.support.waiting import PATIENCE, wait_until
 
 DIES_WITH_US = ["setpriv", "--pdeathsig", "KILL"]
 RACKWRIGHT = Path(sys.executable).with_name("rackwright")
@@ -58,14 +58,17 @@ class ServerProcess:
 
     def ready(self) -> bool:
         with contextlib.suppress(httpx.HTTPError):
-            return httpx.get(f"{self.address}/healthz", timeout=10, trust_env=False).status_code == 200
+            return httpx.get(f"{self.address}/healthz", timeout=PATIENCE, trust_env=False).status_code == 200
         assert self.running, f"the server ended by itself:\n{self.log.read_text()[-4000:]}"
         return False
+
+    def wait_ready(self) -> None:
+        wait_until(self.ready, lambda: f"the server at {self.address} is ready; it said:\n{self.said()[-4000:]}")
 
     def kill(self) -> None:
         assert self._process is not None
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(PATIENCE)
 
     def pause(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
@@ -113,11 +116,8 @@ def servers(
     try:
         for one in made:
             one.start()
-        deadline = time.monotonic() + 300
         for one in made:
-            while not one.ready():
-                assert time.monotonic() < deadline, f"not ready:\n{one.said()[-4000:]}"
-                time.sleep(0.05)
+            one.wait_ready()
         yield made
     finally:
         for one in made:

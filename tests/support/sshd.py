@@ -6,7 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rackwright.mesh.fleet import wait_until
+from tests.support.programs import make_ssh_key
+from tests.support.waiting import wait_until
+
 from rackwright.mesh.namespaces import Network
 
 CONFIG = """
@@ -45,8 +47,7 @@ class Sshd:
 def sshd(folder: Path, wires: Network, server: str) -> Iterator[Sshd]:
     folder.mkdir(parents=True)
     for kind in ("ed25519", "rsa"):
-        keygen = ["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", str(folder / f"host_{kind}")]
-        subprocess.run(keygen, check=True)
+        make_ssh_key(folder / f"host_{kind}", kind)
     (folder / "authorized_keys").touch()
     (folder / "sshd_config").write_text(CONFIG.format(folder=folder))
     Path("/run/sshd").mkdir(exist_ok=True)
@@ -55,7 +56,7 @@ def sshd(folder: Path, wires: Network, server: str) -> Iterator[Sshd]:
         process = subprocess.Popen(wires.command(server, command), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         log_file = folder / "sshd.log"
-        wait_until(lambda: "Server listening" in log_file.read_text(), 60, f"sshd of {server} does not listen")
+        wait_until(lambda: "Server listening" in log_file.read_text(), f"sshd of {server} listens")
         yield Sshd(folder)
     finally:
         process.kill()

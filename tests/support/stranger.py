@@ -5,6 +5,8 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.waiting import PATIENCE
+
 from rackwright.mesh import http
 from rackwright.mesh.address import Address
 from rackwright.mesh.identity import IdentityFiles
@@ -24,10 +26,10 @@ class Stream:
         size = len(payload) if length is None else length
         self.writer.write(bytes([kind]) + size.to_bytes(HEADER - 1, "big") + payload)
 
-    async def ended(self, seconds: float = 10.0) -> bool:
+    async def ended(self) -> bool:
         """Whether the other side ends it in time. What it sends until then is not looked at."""
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(PATIENCE):
                 while await self.reader.read(65536):
                     pass
         except TimeoutError:
@@ -47,7 +49,7 @@ async def request(address: Address, context: ssl.SSLContext, sent: bytes) -> byt
     )
     try:
         writer.write(sent)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             return await reader.read()
     finally:
         writer.transport.abort()
@@ -60,7 +62,7 @@ async def as_member(folder: Path, address: Address) -> Stream:
         address.host, address.port, ssl=context, server_hostname=address.host
     )
     writer.write(http.upgrade_request("mesh"))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         head = await reader.readuntil(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 101 "):
         writer.transport.abort()

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.support.waiting import PATIENCE
 
 from rackwright.cli import main as cli
 
@@ -29,7 +30,7 @@ def test_a_run_across_servers_starts_without_what_other_commands_need() -> None:
         "except SystemExit as end: print(end.code)\n"
         "print([name for name in ('typer', 'rich', 'pydantic', 'asyncio', 'cryptography') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert done.stdout.splitlines() == ["1", "[]"]
     assert "'none' is no mode" in done.stderr
 

@@ -110,7 +110,7 @@ def heal() -> None:
                 fleet.resume(server)
             except NotRunning:
                 fleet.start(server)
-        fleet.wait_agree(dict.fromkeys(SERVERS, "alive"), seconds=60)
+        fleet.wait_agree(dict.fromkeys(SERVERS, "alive"))
         _look(fleet)
 
 

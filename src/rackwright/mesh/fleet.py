@@ -40,10 +40,16 @@ class Fleet:
         *,
         die_with_me: bool,
         datastore: DatastoreConfig | None = None,
+        swim: Mapping[str, Any] | None = None,
+        patience: float = 60.0,
     ) -> None:
-        """Without `datastore` none of them runs one."""
+        """Without `datastore` none of them runs one. `swim`: protocol settings that differ from the defaults.
+        `patience`: seconds after which a wait for anything here is given up.
+        """
         self.folder, self.servers, self.network = folder, list(servers), network
         self.datastore = datastore or DatastoreConfig(eligible=False)
+        self.swim = dict(swim or {})
+        self.patience = patience
         self.die_with_me = die_with_me
         self.environment: dict[str, dict[str, str]] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -64,7 +70,7 @@ class Fleet:
         """Make the cluster on the first server, and let every other one in with a token."""
         first = self.servers[0]
         self.rackwright(first, "mesh", "init", "--name", first, "--advertise", self.address(first), *_flags(options))
-        self.configure(first, datastore=self.datastore)
+        self.configure(first, datastore=self.datastore, swim=self.swim)
         self.start(first)
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(self.admit, self.servers[1:]))
@@ -72,7 +78,7 @@ class Fleet:
     def admit(self, server: str) -> None:
         token = self.ask(self.servers[0], "token", name=server, seconds=600)["token"]
         self.rackwright(server, "mesh", "join", "--token", token, "--advertise", self.address(server))
-        self.configure(server, datastore=self.datastore)
+        self.configure(server, datastore=self.datastore, swim=self.swim)
 
     def start_all(self) -> None:
         for server in self.servers:
@@ -110,7 +116,7 @@ class Fleet:
             self.wait_for_agent(server)
         return process.pid
 
-    def wait_for_agent(self, server: str, seconds: float = 60.0) -> None:
+    def wait_for_agent(self, server: str) -> None:
         def answers() -> bool:
             process = self._processes.get(server)
             if process is not None and process.poll() is not None:
@@ -120,7 +126,7 @@ class Fleet:
                 return True
             return False
 
-        wait_until(answers, seconds, f"the agent of {server} does not answer")
+        self.wait_until(answers, f"the agent of {server} does not answer")
 
     def pid(self, server: str) -> int:
         """The agent's process id, if it is still that agent and not another process that got the number."""
@@ -144,7 +150,7 @@ class Fleet:
         started = self.processes(server)
         self.signal(server, signal.SIGKILL)
         self._reap(server)
-        wait_until(lambda: not any(map(_runs, started)), 20, f"what {server} had started does not end", every=0.01)
+        self.wait_until(lambda: not any(map(_runs, started)), f"what {server} had started does not end", every=0.01)
 
     def processes(self, server: str) -> list[int]:
         """The agent of a server, and what it has started."""
@@ -173,9 +179,9 @@ class Fleet:
     def _reap(self, server: str) -> None:
         process = self._processes.pop(server, None)
         if process is not None:
-            process.wait(20)
+            process.wait(self.patience)
         else:
-            wait_until(lambda: not self.running(server), 20, f"the agent of {server} does not end")
+            self.wait_until(lambda: not self.running(server), f"the agent of {server} does not end")
 
     # Asking
 
@@ -190,13 +196,21 @@ class Fleet:
         """Whether all of them hold exactly this."""
         return all(self.states(server) == dict(wanted) for server in among or self.servers)
 
-    def wait_agree(self, wanted: Mapping[str, str], among: Sequence[str] | None = None, seconds: float = 30.0) -> None:
+    def wait_agree(self, wanted: Mapping[str, str], among: Sequence[str] | None = None) -> None:
         asked = list(among or self.servers)
         try:
-            wait_until(lambda: self.agree(wanted, asked), seconds, "")
+            self.wait_until(lambda: self.agree(wanted, asked), "they do not agree")
         except Unreachable as problem:
             held = {server: self.states(server) for server in asked}
-            raise Unreachable(f"after {seconds:g} s they hold {held}, not {dict(wanted)}") from problem
+            raise Unreachable(f"after {self.patience:g} s they hold {held}, not {dict(wanted)}") from problem
+
+    def wait_until(self, condition: Callable[[], bool], otherwise: str, every: float = 0.05) -> None:
+        """Wait until it holds; `otherwise` is what is said if it does not in time."""
+        deadline = time.monotonic() + self.patience
+        while not condition():
+            if time.monotonic() > deadline:
+                raise Unreachable(f"{otherwise} (waited {self.patience:g} s)")
+            time.sleep(every)
 
     def log(self, server: str) -> list[dict[str, Any]]:
         """What its agent logged; lines that are not its own (of the interpreter) are left out."""
@@ -216,18 +230,10 @@ class Fleet:
         command += ["--dir", str(self.home(server))]
         if self.network:
             command = self.network.command(server, command)
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=self.patience)
         if done.returncode:
             raise Unreachable(f"{' '.join(arguments[:2])} on {server} failed: {(done.stderr or done.stdout).strip()}")
         return done.stdout
-
-
-def wait_until(condition: Callable[[], bool], seconds: float, otherwise: str, every: float = 0.05) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise Unreachable(f"{otherwise} (waited {seconds:g} s)")
-        time.sleep(every)
 
 
 def _runs(process: int) -> bool:

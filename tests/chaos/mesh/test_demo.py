@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from rackwright.mesh.fleet import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.chaos
 
@@ -19,15 +18,18 @@ def test_the_demo_comes_up_can_be_hurt_and_healed_and_leaves_nothing(tmp_path: P
 
     def demo(*arguments: str) -> str:
         command = [sys.executable, "-m", "rackwright", "mesh", "demo", *arguments]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     try:
-        assert "5 of 5 servers alive" in demo("up")
+        # On a busy machine somebody may be suspected at the moment of the look; nobody stays so.
+        assert "of 5 servers alive" in demo("up")
+        wait_until(lambda: "5 of 5 servers alive" in demo("members"), "all are seen alive")
         demo("kill", "3")
-        wait_until(lambda: "4 of 5 servers alive" in demo("members"), 20, "the killed one is not seen dead")
-        assert "5 of 5 servers alive" in demo("heal")
+        wait_until(lambda: "4 of 5 servers alive" in demo("members"), "the killed one is seen dead")
+        assert "of 5 servers alive" in demo("heal")
+        wait_until(lambda: "5 of 5 servers alive" in demo("members"), "all are seen alive again")
     finally:
         demo("down")
     namespaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout

@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 from tests.support.netns import cluster, network
-from tests.support.store import leader, voters, wait_complete, wires
+from tests.support.programs import make_ssh_key
+from tests.support.store import UNHURRIED_STORE, leader, wait_complete, wires
+from tests.support.waiting import PATIENCE, wait_until
 
 from rackwright.mesh import control, run_model, trust
-from rackwright.mesh.datastore_config import DatastoreConfig
 from rackwright.mesh.errors import Unreachable
-from rackwright.mesh.fleet import Fleet, wait_until
+from rackwright.mesh.fleet import Fleet
 from rackwright.mesh.identity import read_certificate
 from rackwright.mesh.run_model import Request, Targets, pack_tree, task_key
 from rackwright.mesh.sealing import key_of, seal
@@ -30,27 +31,21 @@ pytestmark = pytest.mark.chaos
 
 SERVERS = ["s1", "s2", "s3", "s4", "s5"]
 ALIVE = dict.fromkeys(SERVERS, "alive")
-CONFIG = DatastoreConfig(grace=3.0, learner_seconds=12.0, lease_seconds=3)
 STATES = 50
 MIDDLE = 25
-
-
-def new_key(path: Path) -> Path:
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
-    return path
 
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("keys")
     for name in ("operator", "stranger"):
-        new_key(folder / name)
+        make_ssh_key(folder / name)
     return folder
 
 
 @pytest.fixture(scope="module")
 def formed(tmp_path_factory: pytest.TempPathFactory, keys: Path) -> Iterator[Fleet]:
-    with network(SERVERS) as net, cluster(tmp_path_factory.mktemp("runs"), SERVERS, net, CONFIG) as made:
+    with network(SERVERS) as net, cluster(tmp_path_factory.mktemp("runs"), SERVERS, net, UNHURRIED_STORE) as made:
         wait_complete(made, "s1")
         made.rackwright("s1", "mesh", "trust", "add", "ops", str(keys / "operator.pub"))
         yield made
@@ -58,7 +53,7 @@ def formed(tmp_path_factory: pytest.TempPathFactory, keys: Path) -> Iterator[Fle
 
 @pytest.fixture
 def five(formed: Fleet) -> Iterator[Fleet]:
-    formed.wait_agree(ALIVE, seconds=60)
+    formed.wait_agree(ALIVE)
     wait_complete(formed, "s1")
     yield formed
     formed.start_all()
@@ -88,12 +83,11 @@ class MeshRun:
     def outcomes(self) -> dict[str, str]:
         return {event["target"]: event["state"] for event in self.events("task")}
 
-    def wait(self, seconds: float = 180.0) -> int:
+    def wait(self) -> int:
         try:
-            _, trouble = self.process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
+            _, trouble = self.process.communicate(timeout=PATIENCE)
+        finally:
             self.process.kill()
-            raise
         assert "Traceback" not in trouble
         self.trouble = trouble
         return self.process.returncode
@@ -129,13 +123,13 @@ def test_a_run_is_cancelled_by_hand_and_nothing_more_of_it_is_begun(five: Fleet,
     world.mkdir()
     run = MeshRun(five, "s2", keys / "operator", str(fifty(tmp_path / "tree", world)), "--on", "s1,s4,s5")
     targets = ("s1", "s4", "s5")
-    wait_until(lambda: all(len(run.states(one)) >= MIDDLE for one in targets), 120, "they do not come to the middle")
+    wait_until(lambda: all(len(run.states(target)) >= MIDDLE for target in targets), "all have come to the middle")
     id = run.told()[0]["run"]
     said = five.rackwright("s3", "mesh", "cancel", id, "--json")
     assert json.loads(said) == {"cancelled": list(targets)}
     assert run.wait() == 1
     assert run.outcomes() == dict.fromkeys(targets, "cancelled")
-    wait_until(lambda: not mentioned(world), 60, "the servers do not end what they had begun")
+    wait_until(lambda: not mentioned(world), "the servers have ended what they had begun")
     (world / "go").touch()
     assert "ended everywhere" in five.rackwright("s3", "mesh", "cancel", id)
     with pytest.raises(Unreachable, match="there is no run nothing"):
@@ -151,14 +145,12 @@ def test_fifty_states_on_five_servers_with_one_killed_in_the_middle(
     world = tmp_path / "world"
     world.mkdir()
     tree = fifty(tmp_path / "tree", world)
-    plain = sorted(set(SERVERS) - voters(five, "s1"))
+    plain = sorted(set(SERVERS) - wait_complete(five, "s1"))
     victim = {"ansible": leader(five, "s1"), "justdoit": plain[0], "genius": plain[0]}[mode]
     asker = plain[1]
     run = MeshRun(five, asker, keys / "operator", str(tree), "--on", "s*", "--mode", mode)
     before = MIDDLE if mode == "ansible" else STATES - 1
-    wait_until(
-        lambda: all(len(run.states(server)) >= before for server in SERVERS), 120, "they do not come to the middle"
-    )
+    wait_until(lambda: all(len(run.states(server)) >= before for server in SERVERS), "all have come to the middle")
     five.kill(victim)
     (world / "go").touch()
     assert run.wait() == 1, "a server was lost, and that is said"
@@ -171,8 +163,8 @@ def test_fifty_states_on_five_servers_with_one_killed_in_the_middle(
             assert [state["outcome"] for state in run.states(server)] == ["changed"] * STATES
     left = lines_of(world, victim)
     five.start(victim)
-    five.wait_agree(ALIVE, seconds=60)
-    wait_until(lambda: five.ask(asker, "runs")["runs"][-1]["tasks"].get(victim) != "running", 30, "still running")
+    five.wait_agree(ALIVE)
+    wait_until(lambda: five.ask(asker, "runs")["runs"][-1]["tasks"].get(victim) != "running", f"{victim} runs no more")
     # The engine's last command was not killed with its server; apart from that nothing is done any more.
     assert set(left) <= set(lines_of(world, victim)) <= set(left) | {str(MIDDLE)}
 
@@ -252,7 +244,7 @@ def test_targets_are_found_by_fact_and_a_cursor_goes_on_where_it_ended(five: Fle
         return [line for line in told if line["event"].get("run") == name]
 
     # That all of it is over is told after the last target has told its own end.
-    wait_until(lambda: mine_of("s5")[-1]["event"]["kind"] == "run_finished", 60, "the run is not told to be over")
+    wait_until(lambda: mine_of("s5")[-1]["event"]["kind"] == "run_finished", "the run is told to be over")
     mine = mine_of("s5")
     cut = mine[len(mine) // 2]["cursor"]
     assert mine_of("s3", "--cursor", str(cut)) == mine[len(mine) // 2 + 1 :]
@@ -270,7 +262,12 @@ def rogue(five: Fleet) -> Callable[..., None]:
         program = [sys.executable, "-m", "tests.support.rogue", str(five.home("s5")), *url]
         root = Path(__file__).parents[3]
         subprocess.run(
-            wires(five).command("s5", program), input=json.dumps(wish), text=True, check=True, timeout=60, cwd=root
+            wires(five).command("s5", program),
+            input=json.dumps(wish),
+            text=True,
+            check=True,
+            timeout=PATIENCE,
+            cwd=root,
         )
 
     return act
@@ -296,7 +293,7 @@ def refusal(fleet: Fleet, name: str) -> str:
                 found.update(event)
         return bool(found)
 
-    wait_until(ended, 60, f"{name} does not end", every=0.5)
+    wait_until(ended, f"{name} has ended", every=0.5)
     assert found["state"] == "refused", found
     return str(found["why"])
 
@@ -336,8 +333,8 @@ def test_a_run_that_was_run_is_not_run_again_when_its_task_is_put_back(
     (tmp_path / "init.sls").write_text(f"once:\n  cmd.run:\n    - name: echo x >> {proof}\n")
     _, run = forged(five, "once-only", pack_tree(tmp_path), keys / "operator")
     rogue(run=run)
-    wait_until(lambda: proof.exists(), 60, "it was not run")
-    wait_until(lambda: five.ask("s1", "runs")["runs"][-1]["tasks"] == {"s2": "done"}, 60, "it does not end", every=0.2)
+    wait_until(proof.exists, "it was run")
+    wait_until(lambda: five.ask("s1", "runs")["runs"][-1]["tasks"] == {"s2": "done"}, "it has ended", every=0.2)
     base = f"{run_model.RUNS}once-only/"
     rogue(delete=[f"{base}request", task_key("once-only", "s2")], run=run)
     assert "run here before" in refusal(five, "once-only")
@@ -453,11 +450,11 @@ def test_a_sealed_secret_in_another_run_is_refused(
 
 def git(folder: Path, *arguments: str) -> None:
     identity = ["-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", *identity, "-C", str(folder), *arguments], check=True, capture_output=True, timeout=60)
+    subprocess.run(["git", *identity, "-C", str(folder), *arguments], check=True, capture_output=True, timeout=PATIENCE)
 
 
 def wait_for_line(path: Path, line: str) -> None:
-    wait_until(lambda: path.exists() and line in path.read_text().splitlines(), 90, f"{line} is not run", every=0.2)
+    wait_until(lambda: path.exists() and line in path.read_text().splitlines(), f"{line} was run", every=0.2)
 
 
 def test_a_branch_that_moves_is_run_once_by_a_server_with_a_trusted_key(
@@ -484,8 +481,8 @@ def test_a_branch_that_moves_is_run_once_by_a_server_with_a_trusted_key(
 
 
 def test_the_clusters_configuration_counts_on_all_servers(five: Fleet) -> None:
-    shown = five.rackwright("s4", "mesh", "config", "datastore.grace=4", "datastore.event_hours=1")
-    assert "datastore.grace=4.0" in shown
+    shown = five.rackwright("s4", "mesh", "config", "datastore.grace=50", "datastore.event_hours=1")
+    assert "datastore.grace=50.0" in shown
     assert "datastore.event_hours=1.0" in five.rackwright("s2", "mesh", "config")
     with pytest.raises(Unreachable, match="must be 1, 3, 5 or 7"):
         five.rackwright("s2", "mesh", "config", "datastore.count=4")

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 from sqlalchemy import make_url
-from tests.support.page import CHROMIUM, FLAGS, Database, Floor, Person, machines, serving, wait_for
+from tests.support.page import CHROMIUM, FLAGS, Database, Floor, Person, machines, serving
 from tests.support.postgres import administer
+from tests.support.waiting import wait_until
 
 MACHINES = 8
 
@@ -48,10 +49,10 @@ def floor(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Itera
     ):
         floor = Floor(server, lab, *server.secrets())
         lab.power_on()
-        wait_for(lambda: len(waiting(floor)) == MACHINES, "all machines are discovered")
+        wait_until(lambda: len(waiting(floor)) == MACHINES, "all machines are discovered")
         for node in waiting(floor):
             floor.call("POST", f"/nodes/{node}/accept")
-        wait_for(lambda: floor.states("system") == {"active"}, "all machines are managed")
+        wait_until(lambda: floor.states("system") == {"active"}, "all machines are managed")
         yield floor
         floor.api.close()
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
-from tests.support.page import Database, Floor, Person, serving, wait_for
+from tests.support.page import Database, Floor, Person, serving
+from tests.support.waiting import wait_until
 
 from rackwright.lab.machine import PowerState
 
@@ -38,7 +39,7 @@ def test_the_cap_is_set_and_who_saw_the_old_one_is_told_and_shown_the_new_one(pe
 
     mine.fill("5")
     one.page.get_by_role("button", name="Set", exact=True).click()
-    wait_for(lambda: floor.call("GET", "/anneal/cap")["cap"] == 5, "the cap is 5")
+    wait_until(lambda: floor.call("GET", "/anneal/cap")["cap"] == 5, "the cap is 5")
 
     other.page.get_by_role("button", name="Set", exact=True).click()
     expect(refusal(other.page)).to_contain_text(f"Somebody changed the cap since you read it. {STALE}")
@@ -85,7 +86,7 @@ def test_a_server_without_annealer_works_pass_by_pass_as_its_button_is_pressed(
         return CHILD in ran
 
     # A pass does what can be done then: what stands on something waits for the next, and a hook may need one more try.
-    wait_for(one_pass, "the child has run")
+    wait_until(one_pass, "the child has run")
     assert ran.index(PARENT) < ran.index(CHILD)
     assert by_hand.states("by-hand") == {"active"}
     one.close()
@@ -110,14 +111,14 @@ def test_a_machine_is_switched_off_on_and_reset_by_its_controller(person: NewPer
 
     page.get_by_role("button", name="Off…").click()
     dialog.get_by_role("button", name="Power off").click()
-    wait_for(lambda: machine.power is PowerState.OFF, "it is off")
+    wait_until(lambda: machine.power is PowerState.OFF, "it is off")
 
     page.get_by_role("button", name="Power on").click()
-    wait_for(lambda: machine.boot_id != "", "it is on again, and has booted")
+    wait_until(lambda: machine.boot_id != "", "it is on again, and has booted")
     before = machine.boot_id
     page.get_by_role("button", name="Reset…").click()
     dialog.get_by_role("button", name="Reset").click()
-    wait_for(lambda: machine.boot_id not in ("", before), "it has booted once more")
+    wait_until(lambda: machine.boot_id not in ("", before), "it has booted once more")
     expect(page.get_by_role("region", name="Machine")).to_contain_text(machine.boot_id)
     expect(refusal(page)).to_have_count(0)
 
@@ -128,7 +129,7 @@ def test_a_machine_is_reinstalled_only_when_it_is_confirmed(person: NewPerson, f
     floor.call("POST", "/deployments", {"name": "again"})
     floor.call("POST", "/node_roles", {"node": node, "role": INSTALL, "deployment": "again"})
     floor.call("POST", "/deployments/again/commit", {})
-    wait_for(lambda: floor.states("again") == {"active"}, "it is installed")
+    wait_until(lambda: floor.states("again") == {"active"}, "it is installed")
     assert floor.lab.installs(number) == 1
     one = person()
     one.log_in(f"/nodes/{node}")
@@ -142,8 +143,8 @@ def test_a_machine_is_reinstalled_only_when_it_is_confirmed(person: NewPerson, f
 
     page.get_by_role("button", name="Reinstall…").click()
     dialog.get_by_role("button", name="Reinstall").click()
-    wait_for(lambda: floor.lab.installs(number) == 2, "it is installed anew")
-    wait_for(lambda: floor.states("again") == {"active"}, "all that stood on it is done again")
+    wait_until(lambda: floor.lab.installs(number) == 2, "it is installed anew")
+    wait_until(lambda: floor.states("again") == {"active"}, "all that stood on it is done again")
     expect(page.get_by_role("progressbar", name="Install progress")).to_have_attribute("value", "100")
 
 
@@ -169,7 +170,7 @@ def test_a_user_is_made_given_a_role_and_a_deployment_and_removed(person: NewPer
 
     role = row.get_by_label("Role of eve")
     role.select_option("operator")
-    wait_for(lambda: floor.call("GET", "/users/eve")["role"] == "operator", "eve is an operator")
+    wait_until(lambda: floor.call("GET", "/users/eve")["role"] == "operator", "eve is an operator")
     expect(role).to_have_value("operator")
     row.get_by_role("button", name="Add a deployment for eve").click()
     dialog.get_by_label("Deployment, and all below it").select_option("hers")
@@ -221,7 +222,7 @@ def test_inputs_are_shown_with_the_noderole_and_the_node_they_come_from_and_foll
     parent = floor.call("POST", "/node_roles", {"node": there, "role": "test-parent", "deployment": "takes"})["id"]
     wanting = floor.call("POST", "/node_roles", {"node": here, "role": "test-wanting", "deployment": "takes"})["id"]
     floor.call("POST", "/deployments/takes/commit", {})
-    wait_for(lambda: floor.states("takes") == {"active"}, "both are done")
+    wait_until(lambda: floor.states("takes") == {"active"}, "both are done")
     one = person()
     one.log_in(f"/noderoles/{wanting}")
     page = one.page

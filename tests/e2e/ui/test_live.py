@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from tests.support.page import Floor, Person, wait_for
+from tests.support.page import Floor, Person
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.browser
 
@@ -99,9 +100,9 @@ def test_the_page_recovers_when_the_server_is_killed_and_shows_what_happened_sin
     expect(one.page.locator("[data-live='away']")).to_be_attached()
     expect(one.page.get_by_role("alert").get_by_text("The server is away")).to_be_visible()
     floor.server.start()
-    floor.server.wait()
+    floor.server.wait_ready()
     floor.call("POST", "/deployments/survives/commit", {})
-    wait_for(lambda: floor.states("survives") == {"active"}, "it runs after the restart")
+    wait_until(lambda: floor.states("survives") == {"active"}, "it runs after the restart")
 
     expect(one.page.locator("[data-live='live']")).to_be_attached()
     expect(light(one.page, ROLE, node, "ACTIVE")).to_be_visible()

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.support.page import Floor, Person, wait_for
+from tests.support.page import Floor, Person
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.browser
 
@@ -46,7 +47,7 @@ def places(floor: Floor) -> dict[str, object]:
     wanting = {"node": first, "role": "test-wanting", "deployment": "shown"}
     taker = floor.call("POST", "/node_roles", wanting)["id"]
     floor.call("POST", "/deployments/shown/commit", {})
-    wait_for(lambda: floor.states("shown") == {"active"}, "it is committed")
+    wait_until(lambda: floor.states("shown") == {"active"}, "it is committed")
     floor.call("POST", "/deployments/shown/propose")
     floor.call("POST", "/node_roles", {"node": third, "role": "lab-web", "deployment": "shown"})
     (noderole,) = floor.all("/node_roles", node=first, role="ssh-access")

@@ -7,13 +7,14 @@ import pytest
 from tests.support.hooked import Hooked
 from tests.support.rack import Rack
 from tests.support.site import Site, running_site
+from tests.support.waiting import PATIENCE
 
 from rackwright.annealer.hooks import HookPace
 
 
 @pytest.fixture
 async def hooked(rack: Rack, tmp_path: Path) -> AsyncIterator[Hooked]:
-    made = Hooked(rack, tmp_path, HookPace(tries=3, back_off=0.02, lease=5, tick=1))
+    made = Hooked(rack, tmp_path, HookPace(tries=3, back_off=0.02, lease=2 * PATIENCE, tick=1))
     yield made
     await made.workers.close()
 

@@ -4,9 +4,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.support.hooked import Hooked, until
+from tests.support.hooked import Hooked
 from tests.support.networks import STORAGE
 from tests.support.rack import Rack, refused
+from tests.support.waiting import until
 
 from rackwright.annealer.hooks import HookDispatcher, HookPace
 from rackwright.domain.errors import Rule
@@ -282,7 +283,7 @@ async def test_all_effects_of_a_call_are_applied_or_none(hooked: Hooked) -> None
     await rack.deploy("web", ("n1", "hooked-child"))
     await rack.anneal()
     async with hooked.running():
-        await until(lambda: _given_up(hooked))
+        await until(lambda: _given_up(hooked), "the call is given up")
     assert hooked.noted_names() == ["on_active"] * 3
     async with rack.store.read() as session:
         assert (await get_node(session, N1)).bootenv == ""
@@ -315,7 +316,7 @@ async def test_what_was_given_up_can_be_tried_again_and_is_forgotten_when_it_wor
     await rack.deploy("web", ("n1", "hooked-parent"))
     await rack.anneal()
     async with hooked.running():
-        await until(lambda: _given_up(hooked))
+        await until(lambda: _given_up(hooked), "the call is given up")
         async with rack.store.read() as session:
             [call] = await failing_calls(session)
         assert "LookupError: not mended yet" in call.error
@@ -323,7 +324,7 @@ async def test_what_was_given_up_can_be_tried_again_and_is_forgotten_when_it_wor
         assert "looking for it" in call.error
         hooked.notes.with_name("mended").touch()
         await rack.do(lambda session: retry_call(session, call.id))
-        await until(lambda: _no_failing(hooked))
+        await until(lambda: _no_failing(hooked), "the call is no longer shown as failing")
     assert hooked.noted_names() == ["on_active"]
 
 

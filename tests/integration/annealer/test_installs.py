@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 from tests.support.rack import ADMIN, refused, unbroken
 from tests.support.site import DATABASE, DISCOVERED, INSTALL, INSTALLED, OS, HandMachine, Site
+from tests.support.waiting import until
 
 from rackwright.annealer.installs import Installs
 from rackwright.api.serve import NO_NODE
@@ -531,8 +532,8 @@ async def test_two_servers_that_look_at_once_begin_no_more_than_max_installs(sit
         await attempts.advance(session, 1)
         looking = asyncio.create_task(other.advance())
         await site.step()
-        await asyncio.wait([looking], timeout=0.2)
-        assert not looking.done(), "it must wait for whoever counts"
+        await until(site.rack.somebody_waits_for_a_lock, "the other server waits for the one that counts")
+        assert not looking.done()
         waiting.append(looking)
 
     waiting: list[asyncio.Task[object]] = []

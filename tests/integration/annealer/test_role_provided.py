@@ -1,10 +1,12 @@
 """The role-provided jig: `do_transition` in a worker process, with the run's log, deadline and end."""
 
 import asyncio
-import os
 from dataclasses import replace
 
-from tests.support.hooked import Hooked, until
+from tests.support.clock import pass_time
+from tests.support.hooked import Hooked
+from tests.support.processes import is_alive
+from tests.support.waiting import until
 
 from rackwright.annealer.transitions import RoleTransitions
 from rackwright.domain.runs import Answer, Run
@@ -62,25 +64,18 @@ async def test_past_its_deadline_or_cancelled_its_process_is_gone(hooked: Hooked
     jig, run = await _run_of(hooked)
     hooked.notes.with_name("hang").touch()
     output: list[str] = []
-    outcome = await jig.run(replace(run, deadline=1.0), output.append)
-    assert outcome.error == "own-work: not finished within 1 s"
-    assert not _alive("".join(output))
+    late = asyncio.create_task(jig.run(replace(run, deadline=3600.0), output.append))
+    await until(lambda: "\n" in "".join(output), "the transition is at work")
+    pass_time(3600)
+    assert (await late).error == "own-work: not finished within 3600 s"
+    await until(lambda: not is_alive(_pid_told(output)), "the late one is gone")
     output.clear()
-    task = asyncio.create_task(jig.run(run, output.append))
-    await until(lambda: _said("I am", output))
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    assert not _alive("".join(output))
+    cancelled = asyncio.create_task(jig.run(replace(run, deadline=3600.0), output.append))
+    await until(lambda: "\n" in "".join(output), "the transition is at work again")
+    cancelled.cancel()
+    await asyncio.gather(cancelled, return_exceptions=True)
+    await until(lambda: not is_alive(_pid_told(output)), "the cancelled one is gone")
 
 
-async def _said(text: str, output: list[str]) -> bool:
-    return text in "".join(output)
-
-
-def _alive(output: str) -> bool:
-    pid = int(output.split()[2])
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+def _pid_told(output: list[str]) -> int:
+    return int("".join(output).split()[2])

@@ -31,6 +31,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 from tests.support.site import Site, running_site
+from tests.support.waiting import PATIENCE
 
 from rackwright.annealer.installs import Reach
 from rackwright.api.app import create_app
@@ -50,8 +51,6 @@ CHECKS = [
 FITTING, UNFITTING = 6, 4
 """Requests for each operation that fit the document, and that do not."""
 SEED = 20
-PATIENCE = 300
-"""Seconds for an answer, on a machine that does much else at once."""
 
 NODE, SPARE = "n1.rack.example", "spare.rack.example"
 PASSWORD = "correct horse battery"

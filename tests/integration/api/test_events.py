@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 from tests.support.people import EventStream, House, house, ok, refused
-from tests.support.processes import until
 from tests.support.servers import ManualServer
+from tests.support.waiting import PATIENCE, until
 
 from rackwright.api.app import PREFIX
 from rackwright.api.feed import Feed
@@ -19,8 +19,6 @@ from rackwright.api.serve import TOKEN_FILE, listening
 from rackwright.store.database import open_database
 from rackwright.store.events import Cursor, EventFilter, emit, forget_events, newest, read_events
 from rackwright.store.session import Session, Store
-
-PATIENCE = 120
 
 
 @pytest.fixture
@@ -76,8 +74,7 @@ async def test_a_long_poll_answers_when_something_happens(home: House) -> None:
     now = (await ok(home.admin.get("/events?since=now")))["next"]
     asked = {"since": now, "wait": 60, "kind": "test.*"}
     poll = asyncio.create_task(ok(home.admin.get("/events", params=asked, timeout=PATIENCE)))
-    while home.app.state.feed._subscribers == 0:  # noqa: ASYNC110 - it sets no event
-        await asyncio.sleep(0.01)
+    await until(lambda: home.app.state.feed._subscribers > 0, "the poll waits")
     await happen(home, 1, kind="other.happened")
     await happen(home, 2)
     async with asyncio.timeout(PATIENCE):
@@ -236,7 +233,7 @@ async def test_the_reader_rests_when_nobody_listens(home: House) -> None:
             await happen(home, 1)
             assert await stream.next()
         feed = home.app.state.feed
-        await until(lambda: feed._reader is None, PATIENCE)
+        await until(lambda: feed._reader is None, "the reader rests")
         assert home.store.watchers == set()
 
 
@@ -265,7 +262,7 @@ async def test_a_reader_that_is_let_go_ends_its_question_and_leaves_the_next_one
     async with asyncio.timeout(PATIENCE):
         leaving = asyncio.create_task(watch())
         await asking.wait()
-        await until(lambda: feed._reader is None, PATIENCE)
+        await until(lambda: feed._reader is None, "the reader rests")
         leaving.cancel()  # as a stream is when its client hangs up
         with contextlib.suppress(asyncio.CancelledError):
             await leaving
@@ -360,7 +357,7 @@ async def test_ten_thousand_events_reach_everybody_once_through_reconnects_and_a
         async def serve() -> ManualServer:
             server = ManualServer(tmp_path, migrated_url)
             stack.callback(server.kill)
-            await until(lambda: server.address is not None, PATIENCE)
+            await until(lambda: server.address is not None, "the server listens")
             place["address"] = server.address or ""
             return server
 
@@ -378,7 +375,7 @@ async def test_ten_thousand_events_reach_everybody_once_through_reconnects_and_a
             for reader in readers:
                 group.create_task(reader.run())
             writing = group.create_task(write(range(TOTAL // 2)))
-            await until(lambda: all(reader.seen for reader in readers), PATIENCE)
+            await until(lambda: all(reader.seen for reader in readers), "every reader has seen something")
             first.kill()
             await writing
             writing = group.create_task(write(range(TOTAL // 2, TOTAL)))

@@ -1,6 +1,5 @@
 """Every route of the application, found by walking it: who gets in and who does not. A new one is in here by itself."""
 
-import asyncio
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,9 +8,11 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from tests.support.api import Site, ok
+from tests.support.waiting import until
 
 from rackwright.api.app import create_app
 from rackwright.domain.people import UserRole
+from rackwright.domain.runs import Run
 from rackwright.store.machines import token_hash
 from rackwright.store.session import Session
 
@@ -236,14 +237,16 @@ async def _things(site: Site) -> Things:
 
 async def _run_of(site: Site, noderole: int) -> int:
     """It runs, and does not end by itself."""
-    async with asyncio.timeout(60):
-        while True:
-            await site.server.hooks.deliver_all()
-            runs = await site.rack.claim()
-            await site.rack.finish(*(run for run in runs if run.node_role_id != noderole))
-            for run in runs:
-                if run.node_role_id == noderole:
-                    return run.id
+
+    async def claimed() -> Run | None:
+        await site.server.hooks.deliver_all()
+        runs = await site.rack.claim()
+        await site.rack.finish(*(run for run in runs if run.node_role_id != noderole))
+        return next((run for run in runs if run.node_role_id == noderole), None)
+
+    run = await until(claimed, "the noderole runs")
+    assert run is not None
+    return run.id
 
 
 async def _failed_hook(site: Site) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.support.api import Api, Site, ok, refused
 from tests.support.ipmi import PASSWORD, USER, SimulatedBmc, simulated_bmc
+from tests.support.waiting import PATIENCE
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.hammers import ipmi
@@ -20,7 +21,7 @@ NODE = "n1.rack.example"
 @pytest.fixture
 async def bmc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SimulatedBmc]:
     monkeypatch.setattr(ipmi, "PAUSE", 60)  # a busy machine answers late; nothing is to be sent twice for that
-    monkeypatch.setattr(ipmi, "DEADLINE", 300.0)
+    monkeypatch.setattr(ipmi, "DEADLINE", PATIENCE)
     async with simulated_bmc(tmp_path / "bmc") as made:
         yield made
 

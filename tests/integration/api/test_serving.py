@@ -12,14 +12,13 @@ from pathlib import Path
 
 import httpx
 from fastapi import FastAPI
-from tests.support.processes import is_alive, keeper_of, postmaster_of, wait_until
+from tests.support.processes import is_alive, keeper_of, postmaster_of
 from tests.support.servers import DIES_WITH_US, RACKWRIGHT
+from tests.support.waiting import PATIENCE, until, wait_until
 
 from rackwright.api.serve import listening
 from rackwright.api.settings import Options
 from rackwright.api.tls import certificate_of, keep_fresh, self_made
-
-PATIENCE = 120
 
 
 def free_port() -> int:
@@ -54,17 +53,17 @@ def said(home: Path) -> str:
 def test_https_with_a_self_made_certificate_that_can_be_trusted_by_its_file(tmp_path: Path, migrated_url: str) -> None:
     home, port = tmp_path / "home", free_port()
     with server(home, "--tls", "--manual", "--port", str(port), RACKWRIGHT_DATABASE_URL=migrated_url):
-        wait_until(lambda: "Rackwright on" in said(home), "the server is up", PATIENCE)
+        wait_until(lambda: "Rackwright on" in said(home), "the server is up")
         assert f"https://127.0.0.1:{port}" in said(home)
         context = ssl.create_default_context(cafile=str(home / "tls" / "certificate.pem"))
         client = httpx.Client(base_url=f"https://localhost:{port}", verify=context, trust_env=False, timeout=PATIENCE)
-        wait_until(lambda: _answers(client), "it answers", PATIENCE)
+        wait_until(lambda: _answers(client), "it answers")
         password = (home / "admin-password").read_text().strip()
         assert f"Log in as admin with {password}" in said(home)
         login = client.post("/api/v2/sessions", json={"name": "admin", "password": password})
         assert "; Secure" in login.headers["set-cookie"]
         assert client.get("/api/v2/me").json()["name"] == "admin"
-        with httpx.Client(trust_env=False) as stranger:
+        with httpx.Client(trust_env=False, timeout=PATIENCE) as stranger:
             try:
                 stranger.get(f"https://localhost:{port}/healthz")
                 raise AssertionError("a certificate nobody vouched for was accepted")
@@ -109,14 +108,14 @@ def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
 def test_the_server_ends_with_its_embedded_database_and_says_why(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with server(home, "--port", "0", "--tick", "1") as process:
-        wait_until(lambda: "Rackwright on" in said(home), "the server is up", PATIENCE)
+        wait_until(lambda: "Rackwright on" in said(home), "the server is up")
         postmaster = postmaster_of(home)
         os.kill(keeper_of(home), signal.SIGKILL)
         assert process.wait(PATIENCE) == 1
     assert "The embedded PostgreSQL in" in said(home)
     assert "start the server again" in said(home)
     assert "Traceback" not in said(home)
-    wait_until(lambda: not is_alive(postmaster), "the database ends with its keeper", PATIENCE)
+    wait_until(lambda: not is_alive(postmaster), "the database ends with its keeper")
 
 
 async def test_a_renewed_certificate_is_taken_up_without_a_restart(tmp_path: Path) -> None:
@@ -139,9 +138,11 @@ async def test_a_renewed_certificate_is_taken_up_without_a_restart(tmp_path: Pat
         fresh = asyncio.create_task(keep_fresh(context, options, "rack.example", every=0.02))
         try:
             certificate.certificate.unlink()
-            async with asyncio.timeout(PATIENCE):
-                while await seen(address) == first:  # noqa: ASYNC110 - the file system sets no event
-                    await asyncio.sleep(0.02)
+
+            async def is_renewed() -> bool:
+                return await seen(address) != first
+
+            await until(is_renewed, "the new certificate is shown")
         finally:
             fresh.cancel()
         assert self_made(tmp_path, ["rack.example"]).certificate.exists()

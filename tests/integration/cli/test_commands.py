@@ -11,6 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from tests.support.cli import Cli, served
+from tests.support.waiting import PATIENCE
 
 from rackwright.api.machines import registration_message
 from rackwright.cli.exits import Exit
@@ -207,7 +208,7 @@ def test_a_node_is_shown_with_where_its_cables_lead(cli: Cli) -> None:
     answer = httpx.post(
         f"{cli.url}/api/v2/nodes/register",
         json={**said, "signature": base64.b64encode(signature).decode()},
-        timeout=60,
+        timeout=PATIENCE,
         trust_env=False,
     )
     assert answer.status_code == 201, answer.text

@@ -11,7 +11,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.processes import processes_naming, wait_until
+from tests.support.processes import processes_naming
+from tests.support.waiting import PATIENCE, wait_until
 
 RACKWRIGHT = Path(sys.executable).with_name("rackwright")
 
@@ -28,7 +29,7 @@ def _start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def test_machines_go_from_discovery_to_an_installed_workload(tmp_path: Path) -> None:
     with _start(tmp_path, "--machines", "3", "--until-active") as demo:
-        out, err = demo.communicate(timeout=240)
+        out, err = demo.communicate(timeout=2 * PATIENCE)
     assert (demo.returncode, err) == (0, "")
     assert "3 of 3 machines discovered" in out
     assert "3 machines to install" in out
@@ -66,12 +67,12 @@ def test_a_new_barclamp_converges_on_the_demos_machines_as_it_was_written(tmp_pa
             assert (states["greeter-base"], states["greeter-server"]) == ("active", "active")
         finally:
             demo.send_signal(signal.SIGINT)
-            demo.communicate(timeout=120)
+            demo.communicate(timeout=PATIENCE)
 
 
 def _run(environment: dict[str, str], *words: str) -> str:
     ended = subprocess.run(
-        [RACKWRIGHT, *words], env=environment, capture_output=True, text=True, timeout=240, check=False
+        [RACKWRIGHT, *words], env=environment, capture_output=True, text=True, timeout=2 * PATIENCE, check=False
     )
     assert ended.returncode == 0, f"{words}: {ended.stdout}{ended.stderr}"
     return ended.stdout
@@ -86,9 +87,9 @@ def test_it_runs_until_it_is_stopped_and_leaves_nothing_behind(tmp_path: Path, n
     with _start(tmp_path, "--machines", "1") as demo:
         assert demo.stdout is not None
         address = demo.stdout.readline().split()[2].rstrip(";")
-        assert httpx.get(f"{address}/healthz", timeout=30).status_code == 200
+        assert httpx.get(f"{address}/healthz", timeout=PATIENCE).status_code == 200
         demo.send_signal(number)
-        out, err = demo.communicate(timeout=120)
+        out, err = demo.communicate(timeout=PATIENCE)
     assert (demo.returncode, err) == (0, "")
     assert "Stopped." in out
     assert list(tmp_path.iterdir()) == []
@@ -97,7 +98,7 @@ def test_it_runs_until_it_is_stopped_and_leaves_nothing_behind(tmp_path: Path, n
 
 def test_a_wrong_number_of_machines_is_refused_with_the_range(tmp_path: Path) -> None:
     with _start(tmp_path, "--machines", "0") as demo:
-        _, err = demo.communicate(timeout=60)
+        _, err = demo.communicate(timeout=PATIENCE)
     assert demo.returncode == 2
     assert "1" in err
     assert "Traceback" not in err

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from tests.support.cli import Cli, served
-from tests.support.processes import wait_until
 from tests.support.servers import RACKWRIGHT
+from tests.support.waiting import wait_until
 
 
 class Terminal:
@@ -32,9 +32,14 @@ class Terminal:
     def press(self, *keys: str) -> None:
         subprocess.run([*self._tmux, "send-keys", *keys], check=True)
 
-    def wait_for(self, text: str) -> str:
-        wait_until(lambda: text in self.screen(), f"{text!r} on the screen", 120)
-        return self.screen()
+    def wait_for(self, *texts: str) -> str:
+        """The first screen that shows all of the texts."""
+
+        def shown() -> str | None:
+            screen = self.screen()
+            return screen if all(text in screen for text in texts) else None
+
+        return wait_until(shown, f"{' and '.join(texts)} on the screen") or ""
 
     def end(self) -> None:
         subprocess.run([*self._tmux, "kill-server"], check=False, capture_output=True)
@@ -71,9 +76,7 @@ def test_anneal_watch_follows_the_work_to_its_end(cli: Cli) -> None:
 
 def test_top_shows_the_whole_system_and_ends_on_request(cli: Cli) -> None:
     with terminal(cli, "top") as seen:
-        screen = seen.wait_for("deployments")
-        assert "noderoles" in screen
-        assert "system" in screen
+        seen.wait_for("deployments", "noderoles", "system")
         seen.press("C-c")
         seen.wait_for("ended 0")
 
@@ -117,7 +120,7 @@ def test_the_shell_completes_nouns_verbs_and_live_names(cli: Cli) -> None:
     assert complete("no").split() == ["node", "noderole"]
     assert complete("node", "re").split() == ["reinstall"]
     # It waits two seconds for the server and then is silent; a person presses the key again.
-    wait_until(lambda: complete("node", "show", "n1").split() == ["n1.rack.example"], "the name is completed", 60)
+    wait_until(lambda: complete("node", "show", "n1").split() == ["n1.rack.example"], "the name is completed")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.support.ipmi_bmc import OPERATOR, StrongBmc, strong_bmc
+from tests.support.waiting import PATIENCE
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.hammers import ipmi
@@ -20,7 +21,7 @@ VALID, BY_UEFI, PXE, DISK = 0x80, 0x20, 0x04, 0x08
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine answers late: nothing is to be sent twice, or given up, for that."""
     monkeypatch.setattr(ipmi, "PAUSE", 60)
-    monkeypatch.setattr(ipmi, "DEADLINE", 300.0)
+    monkeypatch.setattr(ipmi, "DEADLINE", PATIENCE)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import asyncssh
 import pytest
+from tests.support.waiting import PATIENCE
 
 from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power
 from rackwright.hammers.ssh import LOOK, SshHammer
@@ -60,7 +61,7 @@ async def machine() -> AsyncIterator[tuple[Machine, SshHammer]]:
     )
     pinned = host_key.export_public_key().decode().strip()
     made.target = Target("127.0.0.1", port=listener.get_port(), host_key=pinned)
-    connections = Connections(server_key, HostKeyWatch(_ignore, differs))
+    connections = Connections(server_key, HostKeyWatch(_ignore, differs), deadline=PATIENCE)
     try:
         yield made, SshHammer(connections, made.reached)
     finally:

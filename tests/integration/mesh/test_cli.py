@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from tests.support.netns import cluster
+from tests.support.waiting import PATIENCE, wait_until
 
 from rackwright.mesh import control
 from rackwright.mesh.errors import Unreachable
-from rackwright.mesh.fleet import Fleet, wait_until
+from rackwright.mesh.fleet import Fleet
 
 SERVERS = ["s1", "s2", "s3"]
 
@@ -24,7 +25,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 def fails(*arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "rackwright", *arguments], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-m", "rackwright", *arguments], capture_output=True, text=True, check=False, timeout=PATIENCE
     )
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
@@ -33,18 +34,18 @@ def fails(*arguments: str) -> str:
 
 
 def test_members_come_as_json_for_scripts(three: Fleet) -> None:
-    members = json.loads(three.rackwright("s2", "mesh", "members", "--json"))["members"]
-    assert [(member["name"], member["state"], member["self"]) for member in members] == [
-        ("s1", "alive", False),
-        ("s2", "alive", True),
-        ("s3", "alive", False),
-    ]
+    def told() -> list[tuple[str, str, bool]]:
+        members = json.loads(three.rackwright("s2", "mesh", "members", "--json"))["members"]
+        return [(member["name"], member["state"], member["self"]) for member in members]
+
+    # On a busy machine somebody may be suspected for a while.
+    expected = [("s1", "alive", False), ("s2", "alive", True), ("s3", "alive", False)]
+    wait_until(lambda: told() == expected, "all are told to be alive")
 
 
 def test_members_come_as_a_table_for_people(three: Fleet) -> None:
-    shown = three.rackwright("s2", "mesh", "members")
-    assert "3 of 3 servers alive" in shown
-    assert "s2 (here)" in shown
+    wait_until(lambda: "3 of 3 servers alive" in three.rackwright("s2", "mesh", "members"), "all are shown alive")
+    assert "s2 (here)" in three.rackwright("s2", "mesh", "members")
 
 
 def test_status_names_the_ca_and_who_holds_it(three: Fleet) -> None:
@@ -59,8 +60,8 @@ def test_a_watcher_sees_a_death_as_it_happens(three: Fleet) -> None:
     told = control.listen(three.home("s1"), "watch")
     assert len(next(told)["members"]) == 3
     three.kill("s3")
-    event = next(part for part in told if part.get("event") == "dead")
-    assert event["member"]["name"] == "s3"
+    dead = (part["member"]["name"] for part in told if part.get("event") == "dead")
+    assert next(dead) == "s3"
     three.start("s3")
     three.wait_agree(dict.fromkeys(SERVERS, "alive"))
 
@@ -117,9 +118,8 @@ def test_a_bad_setting_is_named_when_the_agent_starts(three: Fleet, tmp_path: Pa
 
 
 def test_metrics_are_served_to_a_local_scraper(three: Fleet) -> None:
-    text = three.ask("s1", "metrics")["text"]
-    assert 'rackwright_mesh_members{state="alive"} 3.0' in text
-    assert "rackwright_mesh_swim_probes_total" in text
+    wait_until(lambda: three.metric("s1", 'rackwright_mesh_members{state="alive"}') == 3, "all are counted as alive")
+    assert "rackwright_mesh_swim_probes_total" in three.ask("s1", "metrics")["text"]
 
 
 def test_leaving_ends_the_agent_and_is_known_to_the_others(three: Fleet) -> None:
@@ -132,7 +132,7 @@ def test_leaving_ends_the_agent_and_is_known_to_the_others(three: Fleet) -> None
 def test_a_removed_server_ends_its_agent_and_comes_back_with_a_new_token(three: Fleet) -> None:
     three.rackwright("s1", "mesh", "remove", "s3")
     three.wait_agree({"s1": "alive", "s2": "alive"}, ["s1", "s2"])
-    wait_until(lambda: not three.running("s3"), 20, "the removed one still runs")
+    wait_until(lambda: not three.running("s3"), "the agent of the removed server has ended")
     assert any(line["event"] == "removed_from_cluster" for line in three.log("s3"))
     token = three.ask("s1", "token", name="s3")["token"]
     three.rackwright("s3", "mesh", "join", "--again", "--token", token, "--advertise", three.address("s3"))

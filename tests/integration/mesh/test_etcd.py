@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.etcd import one_etcd
+from tests.support.etcd import PatientEtcd, one_etcd
+from tests.support.waiting import PATIENCE
 
 from rackwright.mesh.errors import Fenced, NoDatastore, Rejected
 from rackwright.mesh.etcd import Etcd, Item, delete_op
@@ -16,7 +17,8 @@ from rackwright.mesh.run_batch import pack
 from rackwright.mesh.run_model import EVENTS, Task, TaskState, state_key, task_key
 from rackwright.mesh.run_store import RunStore
 
-WAIT_SECONDS = 30.0
+LEASE = 3600
+"""Seconds: nobody loses a lock here because a machine is slow."""
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +29,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 async def etcd(url: str) -> AsyncIterator[Etcd]:
-    made = Etcd(lambda: ["http://127.0.0.1:1", url], None)
-    await made.get("/ready", WAIT_SECONDS)
+    made = PatientEtcd(lambda: ["http://127.0.0.1:1", url], None)
+    await made.get("/ready")
     yield made
     await made.close()
 
@@ -56,7 +58,7 @@ async def test_a_write_on_top_of_something_older_is_not_done(etcd: Etcd) -> None
     assert await etcd.replace("/b", b"3", await etcd.get("/b"))
 
 
-class Repeating(Etcd):
+class Repeating(PatientEtcd):
     """Sends each transaction twice and tells of the second answer only: the first was lost on its way back."""
 
     async def call_counted(self, path: str, body: dict[str, object], deadline: float) -> tuple[dict[str, object], int]:
@@ -71,8 +73,7 @@ class Repeating(Etcd):
 
 
 async def test_a_write_whose_answer_was_lost_is_known_to_be_done_although_others_wrote_since(url: str) -> None:
-    other = Etcd(lambda: [url], None)
-    await other.get("/ready", WAIT_SECONDS)
+    other = PatientEtcd(lambda: [url], None)
     await other.put("/c", b"before")
     retrying = Repeating(lambda: [url], None)
 
@@ -94,7 +95,7 @@ async def test_a_watch_tells_each_change_once_from_where_it_was_asked(etcd: Etcd
     assert first is not None
     await etcd.put("/d/2", b"2")
     seen: list[tuple[str, bool]] = []
-    async with asyncio.timeout(WAIT_SECONDS):
+    async with asyncio.timeout(PATIENCE):
         async for changes in etcd.watch("/d/", first.modified + 1):
             seen += [(change.item.key, change.deleted) for change in changes]
             if len(seen) == 1:
@@ -105,7 +106,7 @@ async def test_a_watch_tells_each_change_once_from_where_it_was_asked(etcd: Etcd
 
 
 async def test_a_lock_has_one_holder_and_the_next_when_it_is_given_back(etcd: Etcd) -> None:
-    first, second = Lock(etcd, "/lock/a", "first", 5), Lock(etcd, "/lock/a", "second", 5)
+    first, second = Lock(etcd, "/lock/a", "first", LEASE), Lock(etcd, "/lock/a", "second", LEASE)
     assert await first.hold()
     assert not await second.hold()
     assert await first.owner_now() == "first"
@@ -116,7 +117,7 @@ async def test_a_lock_has_one_holder_and_the_next_when_it_is_given_back(etcd: Et
 
 
 async def test_a_holder_whose_lease_is_gone_is_fenced_although_its_clock_says_otherwise(etcd: Etcd) -> None:
-    lock, other = Lock(etcd, "/lock/b", "slept", 5), Lock(etcd, "/lock/b", "other", 5)
+    lock, other = Lock(etcd, "/lock/b", "slept", LEASE), Lock(etcd, "/lock/b", "other", LEASE)
     assert await lock.hold()
     await etcd.revoke(lock._lease)
     assert await other.hold()

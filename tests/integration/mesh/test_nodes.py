@@ -16,7 +16,8 @@ from sqlalchemy import make_url
 from tests.support.netns import cluster, network
 from tests.support.postgres import administer, execute
 from tests.support.servers import ServerProcess, servers
-from tests.support.store import datastore, wait_complete, wires
+from tests.support.store import UNHURRIED_STORE, datastore, takeover_soon, wait_complete, wires
+from tests.support.waiting import PATIENCE, wait_until
 
 from rackwright.barclamps.loader import load_folder
 from rackwright.domain.catalogue import JsonObject
@@ -24,16 +25,13 @@ from rackwright.domain.runs import Answer, Run
 from rackwright.jigs.heard import Heard
 from rackwright.jigs.state_mesh import Job, MeshWay
 from rackwright.mesh.client import MeshClient
-from rackwright.mesh.datastore_config import DatastoreConfig
 from rackwright.mesh.errors import MeshError
-from rackwright.mesh.fleet import Fleet, wait_until
+from rackwright.mesh.fleet import Fleet
 from rackwright.store.barclamps import import_barclamps
 from rackwright.store.database import open_database
 from rackwright.store.session import Store
 
 SERVERS = ["s1", "s2", "s3", "s4"]
-CONFIG = DatastoreConfig(grace=4.0, learner_seconds=60.0, lease_seconds=3)
-PATIENCE = 300.0
 
 
 class Plane:
@@ -95,7 +93,7 @@ class Plane:
         return listed
 
     def until_state(self, noderole: int, state: str) -> dict[str, Any]:
-        self.until(lambda: self.get(f"/node_roles/{noderole}")["state"] == state, f"it does not become {state}")
+        self.until(lambda: self.get(f"/node_roles/{noderole}")["state"] == state, f"it becomes {state}")
         found: dict[str, Any] = self.get(f"/node_roles/{noderole}")
         return found
 
@@ -103,10 +101,7 @@ class Plane:
         return self.api.get(f"/runs/{run}/log").text
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        try:
-            wait_until(condition, PATIENCE, what, every=0.2)
-        except MeshError as problem:
-            raise AssertionError(f"{problem}; the server said:\n{self.process.said()[-3000:]}") from problem
+        wait_until(condition, lambda: f"{what}; the server said:\n{self.process.said()[-3000:]}", every=0.2)
 
 
 BARCLAMP = """
@@ -202,10 +197,10 @@ def plane(tmp_path_factory: pytest.TempPathFactory, postgres_server: str, starte
     administer(postgres_server, f"CREATE DATABASE mesh_nodes TEMPLATE {started_template} STRATEGY file_copy")
     url = make_url(postgres_server).set(database="mesh_nodes").render_as_string(hide_password=False)
     try:
-        with network(SERVERS) as net, cluster(folder / "mesh", SERVERS, net, CONFIG) as fleet:
-            wait_complete(fleet, "s1", seconds=PATIENCE)
+        with network(SERVERS) as net, cluster(folder / "mesh", SERVERS, net, UNHURRIED_STORE) as fleet:
+            wait_complete(fleet, "s1")
             more = ["--mesh-folder", str(fleet.home("s1"))]
-            with servers(home, url, 1, lease=60, heartbeat=10, more=more) as [process]:
+            with servers(home, url, 1, lease=60, heartbeat=60, more=more) as [process]:
                 import_trial(folder, url)
                 trust(fleet, home)
                 made = Plane(fleet, process)
@@ -216,32 +211,36 @@ def plane(tmp_path_factory: pytest.TempPathFactory, postgres_server: str, starte
 
 
 def test_members_show_as_nodes_with_their_role(plane: Plane) -> None:
-    plane.until(lambda: set(plane.nodes()) == set(SERVERS), "not every member is a node")
+    plane.until(lambda: set(plane.nodes()) == set(SERVERS), "every member is a node")
     node = plane.nodes()["s2"]
-    assert (node["name"], node["alive"]) == ("s2.mesh.internal", True)
-    assert node["discovery"]["mesh"]["state"] == "alive"
-    plane.until(lambda: plane.holders("mesh-member") == dict.fromkeys(SERVERS, "active"), "no role says so")
+    assert node["name"] == "s2.mesh.internal"
+    plane.until(lambda: plane.nodes()["s2"]["alive"] is True, "its node is alive")
+    plane.until(lambda: plane.nodes()["s2"]["discovery"]["mesh"]["state"] == "alive", "its node says that it is alive")
+    plane.until(
+        lambda: plane.holders("mesh-member") == dict.fromkeys(SERVERS, "active"), "each has the role of a member"
+    )
 
 
 def test_the_datastore_shows_as_a_noderole_and_moves_when_another_server_takes_over(plane: Plane) -> None:
     fleet = plane.fleet
-    wait_complete(fleet, "s1", seconds=PATIENCE)
-    plane.until(plane.datastore_shows, "who holds the datastore does not show")
+    wait_complete(fleet, "s1")
+    plane.until(plane.datastore_shows, "it shows who holds the datastore")
     victim = min(plane.holders("mesh-datastore").keys() - {"s1"})
     fleet.kill(victim)
     try:
-        plane.until(lambda: plane.nodes()[victim]["discovery"]["mesh"]["state"] == "dead", "its death does not show")
-        plane.until(lambda: plane.datastore_shows(without=victim), "it did not move")
-        assert not plane.nodes()[victim]["alive"]
+        plane.until(lambda: plane.nodes()[victim]["discovery"]["mesh"]["state"] == "dead", "its death shows")
+        with takeover_soon(fleet, "s1"):
+            plane.until(lambda: plane.datastore_shows(without=victim), "it shows that another has taken over")
+        plane.until(lambda: not plane.nodes()[victim]["alive"], "the node is not alive")
         assert victim in plane.holders("mesh-member")
     finally:
         fleet.start(victim)
-    plane.until(lambda: bool(plane.nodes()[victim]["alive"]), "its return does not show")
+    plane.until(lambda: bool(plane.nodes()[victim]["alive"]), "its return shows")
     assert set(plane.nodes()) == set(SERVERS)
 
 
 def test_states_go_through_the_mesh_and_what_they_say_comes_back(plane: Plane) -> None:
-    plane.until(lambda: set(plane.nodes()) == set(SERVERS), "not every member is a node")
+    plane.until(lambda: set(plane.nodes()) == set(SERVERS), "every member is a node")
     noderole = plane.bind("s4", "trial-say")
     wall = plane.until_state(noderole, "active")["wall"]
     assert wall["states"]["say"]["stdout"].startswith("hello from")
@@ -271,32 +270,36 @@ async def test_a_secret_is_sealed_on_its_way_and_masked_on_its_way_back(plane: P
 def test_a_run_is_taken_over_from_a_server_that_died_and_ended_when_it_is_cancelled(
     plane: Plane, waiting: Waiting
 ) -> None:
-    plane.until(lambda: set(plane.nodes()) == set(SERVERS), "not every member is a node")
+    plane.until(lambda: set(plane.nodes()) == set(SERVERS), "every member is a node")
     noderole = plane.bind("s3", "trial-wait")
-    plane.until(lambda: bool(waiting.running()), "it does not run")
+    plane.until(lambda: bool(waiting.running()), "it runs")
     first = waiting.running()[0]
     plane.process.kill()
     # So that nobody has to wait for it to run out.
     execute(plane.process.database_url, "UPDATE runs SET lease_until = now() WHERE state = 'running'")
     plane.process.start()
-    plane.until(plane.process.ready, "the server does not come back")
-    plane.until(lambda: bool(waiting.running()) and first not in waiting.running(), "it was not taken over")
+    plane.process.wait_ready()
+    plane.until(lambda: bool(waiting.running()) and first not in waiting.running(), "it is taken over")
     assert plane.runs(noderole)[-1]["state"] == "lost"
     plane.post(f"/runs/{plane.runs(noderole)[0]['id']}/cancel")
-    plane.until(lambda: not waiting.running(), "it still runs on the node")
+    plane.until(lambda: not waiting.running(), "it runs on the node no more")
     plane.until_state(noderole, "error")
-    ended = [set(run["tasks"].values()) for run in plane.fleet.ask("s1", "runs")["runs"] if run["targets"] == ["s3"]]
-    assert len(ended) >= 2
-    assert set.union(*ended) == {"cancelled"}
+
+    def ends() -> list[set[str]]:
+        runs = plane.fleet.ask("s1", "runs")["runs"]
+        return [set(run["tasks"].values()) for run in runs if run["targets"] == ["s3"]]
+
+    assert len(ends()) >= 2
+    plane.until(lambda: set.union(*ends()) == {"cancelled"}, "both runs of it are cancelled")
 
 
 def test_a_node_that_is_lost_in_the_middle_fails_the_run_and_says_so(plane: Plane, waiting: Waiting) -> None:
-    plane.until(lambda: set(plane.nodes()) == set(SERVERS), "not every member is a node")
-    plane.until(plane.datastore_shows, "who holds the datastore does not show")
+    plane.until(lambda: set(plane.nodes()) == set(SERVERS), "every member is a node")
+    plane.until(plane.datastore_shows, "it shows who holds the datastore")
     # No datastore server: this is about the run alone.
     server = min(set(SERVERS) - plane.holders("mesh-datastore").keys() - {"s1"}, default="s4")
     noderole = plane.bind(server, "trial-wait")
-    plane.until(lambda: bool(waiting.running()), "it does not run")
+    plane.until(lambda: bool(waiting.running()), "it runs")
     plane.fleet.kill(server)
     try:
         error = plane.until_state(noderole, "error")["error"]

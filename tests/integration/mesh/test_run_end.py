@@ -4,15 +4,12 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
 import pytest
-from tests.support.etcd import one_etcd
+from tests.support.etcd import PatientEtcd, one_etcd
 
 from rackwright.mesh.errors import Fenced
-from rackwright.mesh.etcd import Etcd
 from rackwright.mesh.run_end import Superseded, cancel, pass_fence
 from rackwright.mesh.run_model import Request, Targets, TaskState
 from rackwright.mesh.run_store import RunStore, Signed
-
-WAIT_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +20,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 async def store(url: str) -> AsyncIterator[RunStore]:
-    etcd = Etcd(lambda: [url], None)
-    await etcd.get("/ready", WAIT_SECONDS)
+    etcd = PatientEtcd(lambda: [url], None)
+    await etcd.get("/ready")
     yield RunStore(etcd)
     await etcd.close()
 

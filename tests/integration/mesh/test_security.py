@@ -9,17 +9,19 @@ from pathlib import Path
 import pytest
 from tests.support.netns import cluster
 from tests.support.stranger import Stream, as_member, message, nameless, request
+from tests.support.waiting import PATIENCE, until, wait_until
 
 from rackwright.mesh import founding, http, join
 from rackwright.mesh.address import Address, parse_address
 from rackwright.mesh.errors import BadToken
-from rackwright.mesh.fleet import Fleet, wait_until
+from rackwright.mesh.fleet import Fleet
 from rackwright.mesh.identity import IdentityFiles
 from rackwright.mesh.link import MAX_MESSAGE, Kind
 from rackwright.mesh.messages import Alive, Dead, Gossip, Ping
 from rackwright.mesh.revocation import Revocations, Revoked, sign
 from rackwright.mesh.swim import MemberRecord
 from rackwright.mesh.tls import Contexts
+from rackwright.mesh.transport import DEFAULTS
 
 SERVERS = ["s1", "s2"]
 ALIVE = dict.fromkeys(SERVERS, "alive")
@@ -73,7 +75,7 @@ class Refused:
     def __exit__(self, kind: type[BaseException] | None, problem: object, trace: object) -> None:
         if kind is not None:
             return
-        wait_until(lambda: refusals(self.pair, self.reason) > self.before, 60, f"nothing was counted as {self.reason}")
+        wait_until(lambda: refusals(self.pair, self.reason) > self.before, f"a refusal is counted as {self.reason}")
         lines = [line for line in self.pair.log("s1") if line["event"] == "refused"]
         assert any(line["reason"] == self.reason for line in lines)
         assert self.state() == self.members
@@ -167,7 +169,7 @@ async def test_a_rogue_member_cannot_declare_a_living_one_dead(pair: Fleet, stre
         accused = next(member for member in pair.ask("s1", "members")["members"] if member["name"] == "s2")
         return bool(accused["state"] == "alive" and accused["incarnation"] > 1)
 
-    wait_until(refuted, 60, "s2 was not believed")
+    wait_until(refuted, "s2 is believed to live")
 
 
 async def test_a_used_token_is_refused_to_another_key(pair: Fleet, tmp_path: Path) -> None:
@@ -195,17 +197,24 @@ def test_a_text_that_is_no_token_is_named_as_such() -> None:
 
 
 async def test_strangers_that_say_nothing_are_bounded(pair: Fleet) -> None:
-    silent = [await asyncio.open_connection(*address(pair)) for _ in range(8)]
+    before = refusals(pair, "too_many")
+    silent: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    async def one_more_is_refused() -> bool:
+        silent.append(await asyncio.open_connection(*address(pair)))
+        return refusals(pair, "too_many") > before
+
     try:
         with Refused(pair, "too_many"):
-            reader, writer = await asyncio.open_connection(*address(pair))
-            async with asyncio.timeout(60):
-                assert await reader.read() == b""
-            writer.close()
+            # Each is given up after some seconds, so on a busy machine more than the bound and one may be needed.
+            await until(one_more_is_refused, "one stranger is too many")
+            assert len(silent) > DEFAULTS.strangers_from_one
+            async with asyncio.timeout(PATIENCE):
+                assert await silent[-1][0].read() == b""
     finally:
         for _, writer in silent:
             writer.transport.abort()
-    assert {server: pair.states(server)["s1"] for server in SERVERS} == {"s1": "alive", "s2": "alive"}
+    wait_until(lambda: {pair.states(server)["s1"] for server in SERVERS} == {"alive"}, "s1 is alive to both")
 
 
 async def test_a_removed_member_is_cut_off_by_all_and_stays_out(pair: Fleet, tmp_path: Path) -> None:
@@ -213,7 +222,7 @@ async def test_a_removed_member_is_cut_off_by_all_and_stays_out(pair: Fleet, tmp
     links = [await as_member(tmp_path, address(pair, server)) for server in SERVERS]
     before = {server: refusals(pair, "revoked", server) for server in SERVERS}
     pair.rackwright("s1", "mesh", "remove", "eve")
-    assert all([await link.ended(5.0) for link in links])
+    assert all([await link.ended() for link in links])
     for server in SERVERS:
         with pytest.raises(ConnectionRefusedError, match="403"):
             await as_member(tmp_path, address(pair, server))
@@ -228,6 +237,8 @@ async def test_a_removed_member_is_cut_off_by_all_and_stays_out(pair: Fleet, tmp
 async def test_a_removed_name_may_come_back_with_a_new_certificate(pair: Fleet, tmp_path: Path) -> None:
     await enter(pair, tmp_path / "old", "carol")
     pair.rackwright("s1", "mesh", "remove", "carol")
+    revocations = pair.ask("s1", "status")["revocations"]
+    wait_until(lambda: pair.ask("s2", "status")["revocations"] == revocations, "s2 has heard of the removal")
     await enter(pair, tmp_path / "new", "carol")
     for server in SERVERS:
         (await as_member(tmp_path / "new", address(pair, server))).close()

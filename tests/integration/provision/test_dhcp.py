@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from tests.support.processes import is_alive
-from tests.support.provider import Provider, eventually, providing
+from tests.support.provider import Provider, providing
 from tests.support.rack import refused
+from tests.support.waiting import until
 
 from rackwright.domain.errors import Rule
 from rackwright.store.boot import set_bootenv
@@ -87,7 +88,7 @@ async def test_kea_that_cannot_start_is_shown_and_served_by_as_soon_as_it_can(
         )
         return bool(rows)
 
-    await eventually(shown, "the failed run is shown")
+    await until(shown, "the failed run is shown")
     provider.put_kea_back()
     await provider.caught_up()
     assert (await provider.ask(M2))["address"] == "10.77.0.21"

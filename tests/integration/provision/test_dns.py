@@ -16,7 +16,8 @@ import dns.update
 import psutil
 import pytest
 from tests.support.networks import ADMIN_NETWORK, STORAGE
-from tests.support.provider import Provider, eventually
+from tests.support.provider import Provider
+from tests.support.waiting import PATIENCE, until
 
 from rackwright.api.serve import Options, running
 from rackwright.domain.dns import Record, Type
@@ -37,7 +38,7 @@ class Names(Provider):
         assert self.options.dns_address is not None
         return self.options.dns_address
 
-    async def ask(self, name: str, kind: str, seconds: float = 20) -> list[str]:  # type: ignore[override]
+    async def ask(self, name: str, kind: str, seconds: float = PATIENCE) -> list[str]:  # type: ignore[override]
         """What the server says, or the reason that it says nothing."""
         query = dns.message.make_query(name, kind)
         answer = await dns.asyncquery.udp(query, self.address, seconds, PORT)
@@ -116,7 +117,7 @@ async def test_only_who_has_the_key_may_read_a_zone_whole_or_change_it(names: Na
         await stranger.records("rack.example")
     unsigned = dns.update.UpdateMessage("rack.example")
     unsigned.add("evil", 60, "A", "10.0.0.1")
-    answer = await dns.asyncquery.tcp(unsigned, names.address, 20, PORT)
+    answer = await dns.asyncquery.tcp(unsigned, names.address, PATIENCE, PORT)
     assert dns.rcode.to_text(answer.rcode()) in ("NOTAUTH", "REFUSED")
     assert await names.ask("evil.rack.example", "A") == ["NXDOMAIN"]
 
@@ -146,8 +147,8 @@ async def test_a_server_that_starts_again_has_its_names_again(migrated_url: str,
 
         async def answers() -> bool:
             try:
-                return await again.ask(N1, "A", 1) == ["10.77.0.20"]
+                return await again.ask(N1, "A", 5) == ["10.77.0.20"]  # what was asked too early is lost
             except (OSError, dns.exception.DNSException):
                 return False
 
-        await eventually(answers, "the name is served again")
+        await until(answers, "the name is served again")

@@ -14,9 +14,10 @@ import pytest
 from tests.support.netns import network
 from tests.support.networks import ADMIN_NETWORK
 from tests.support.processes import is_alive
-from tests.support.provider import CLIENT, eventually, program_of, run_json
+from tests.support.provider import CLIENT, program_of, run_json
 from tests.support.rack import Rack
 from tests.support.servers import DIES_WITH_US
+from tests.support.waiting import PATIENCE, until
 
 from rackwright.barclamps.loader import built_in
 from rackwright.mesh.namespaces import Network as Wires
@@ -51,20 +52,13 @@ class Hosts:
         async def none_lags() -> bool:
             return not await self.lagging(node_id, generation)
 
-        await eventually(none_lags, f"{bootenv} is published", 600)
+        await until(none_lags, f"{bootenv} is published", 2 * PATIENCE)
 
     async def offers(self, mac: str, servers: int) -> list[Any]:
         """What a machine is offered, once so many servers offer something."""
-        found: list[Any] = []
-
-        async def enough() -> bool:
-            nonlocal found
-            command = [sys.executable, str(CLIENT), "eth0", mac, "--offers", "--seconds", "3"]
-            found = await run_json(self.wires.command("client", command))
-            return len(found) >= servers
-
-        await eventually(enough, f"{servers} servers offer something to {mac}")
-        return found
+        command = [sys.executable, str(CLIENT), "eth0", mac, "--offers", str(servers), "--seconds", str(PATIENCE)]
+        offers: list[Any] = await run_json(self.wires.command("client", command))
+        return offers
 
     def kea_pids(self, host: str) -> list[int]:
         return [pid for pid in self.wires.processes(host) if program_of(pid) == "kea-dhcp4"]
@@ -124,11 +118,7 @@ async def test_both_serve_what_is_published_and_one_alone_goes_on_when_the_other
 
     [kea] = hosts.kea_pids("a1")
     os.kill(hosts.processes["a1"].pid, signal.SIGKILL)
-
-    async def gone() -> bool:
-        return not is_alive(kea)
-
-    await eventually(gone, "the Kea of the killed server is gone")
+    await until(lambda: not is_alive(kea), "the Kea of the killed server is gone")
     second = await hosts.node("n2.rack.example", M2)
     await hosts.published(second, "debian-12-install")
     [offer] = await hosts.offers(M2, 1)

@@ -6,7 +6,6 @@ waits for it, or is through.
 
 import asyncio
 import random
-import time
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
@@ -15,6 +14,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 from tests.support.rack import Rack, refused, unbroken
+from tests.support.waiting import PATIENCE, until
 
 from rackwright.domain.barclamp import parse_barclamp
 from rackwright.domain.errors import Conflict, Rule
@@ -32,8 +32,6 @@ from rackwright.store.snapshots import propose
 
 T = TypeVar("T")
 Work = Callable[[Session], Awaitable[T]]
-
-DEADLINE = 120.0
 
 
 class Gate:
@@ -53,7 +51,7 @@ class Gate:
 
     async def stop(self) -> None:
         self.reached.set()
-        await asyncio.wait_for(self.opened.wait(), DEADLINE)
+        await asyncio.wait_for(self.opened.wait(), PATIENCE)
 
 
 async def overtake(
@@ -65,20 +63,20 @@ async def overtake(
     """
     stop = gate or Gate()
     one = asyncio.create_task(rack.store.change(first if gate else stop.behind(first), graph=graph))
-    await asyncio.wait_for(stop.reached.wait(), DEADLINE)
+    await asyncio.wait_for(stop.reached.wait(), PATIENCE)
     two = asyncio.create_task(rack.store.change(second, graph=graph))
     await blocked_or_done(rack, two)
     stop.opened.set()
-    return await asyncio.wait_for(asyncio.gather(one, two, return_exceptions=True), DEADLINE)
+    return await asyncio.wait_for(asyncio.gather(one, two, return_exceptions=True), PATIENCE)
 
 
 async def blocked_or_done(rack: Rack, task: "asyncio.Task[Any]") -> None:
     """Until somebody in this database waits for a lock, or the task is over."""
-    end = time.monotonic() + DEADLINE
-    waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    while not task.done() and not await rack.rows(waiting):
-        assert time.monotonic() < end, "nobody waits and nobody is through"
-        await asyncio.sleep(0.01)
+
+    async def holds() -> bool:
+        return task.done() or await rack.somebody_waits_for_a_lock()
+
+    await until(holds, "somebody waits for a lock, or is through")
 
 
 # --- bind against settle
@@ -255,7 +253,7 @@ async def test_event_of_a_transaction_that_stays_open_is_not_lost(rack: Rack) ->
     await reader.read()
     gate = Gate()
     late = asyncio.create_task(rack.store.change(gate.behind(lambda session: emit(session, "late"))))
-    await asyncio.wait_for(gate.reached.wait(), DEADLINE)
+    await asyncio.wait_for(gate.reached.wait(), PATIENCE)
     await rack.store.change(lambda session: emit(session, "early"))
     # The late one has the lower number. Whoever showed the early one now could not come back for it.
     assert await reader.read() == []
@@ -321,12 +319,12 @@ async def crossed(rack: Rack, lock: Callable[[Session, int], Awaitable[object]])
             attempts[mine] += 1
             await session.run("SELECT FROM nodes WHERE id = :id FOR UPDATE", id=nodes[mine])
             holding[mine].set()
-            await asyncio.wait_for(holding[1 - mine].wait(), DEADLINE)
+            await asyncio.wait_for(holding[1 - mine].wait(), PATIENCE)
             await lock(session, nodes[1 - mine])
 
         return work
 
-    await asyncio.wait_for(asyncio.gather(*(rack.store.change(locking(mine)) for mine in (0, 1))), DEADLINE)
+    await asyncio.wait_for(asyncio.gather(*(rack.store.change(locking(mine)) for mine in (0, 1))), PATIENCE)
     return sorted(attempts)
 
 
@@ -408,9 +406,10 @@ async def killed_at(rack: Rack, work: Work[object], statement: int | None) -> in
     pid = 0
 
     def kill() -> None:
+        milliseconds = round(PATIENCE * 1000)
         url = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
         with psycopg.connect(url) as connection:
-            assert connection.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,)).fetchone() == (True,)
+            assert connection.execute("SELECT pg_terminate_backend(%s, %s)", (pid, milliseconds)).fetchone() == (True,)
 
     def counted(*_: object) -> None:
         nonlocal count

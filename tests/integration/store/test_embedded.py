@@ -12,7 +12,8 @@ import psutil
 import pytest
 from tests.support.holder import Holder
 from tests.support.postgres import NO_SYNC, ask, execute, sockets_of
-from tests.support.processes import AS_NOBODY, is_alive, keeper_of, postmaster_of, processes_naming, wait_until
+from tests.support.processes import AS_NOBODY, is_alive, keeper_of, postmaster_of, processes_naming
+from tests.support.waiting import until, wait_until
 
 from rackwright.store.embedded import EmbeddedPostgres
 from rackwright.store.unusable import EmbeddedPostgresFailed
@@ -140,8 +141,7 @@ async def test_users_that_come_while_the_last_one_leaves_always_get_a_server(hom
 
 async def test_a_cancelled_start_holds_nothing(home: Path) -> None:
     starting = asyncio.create_task(EmbeddedPostgres(home, NO_SYNC).start())
-    wait_for_keeper = asyncio.to_thread(wait_until, (home / "postgres/18/runtime").exists, "the keeper has begun")
-    await wait_for_keeper
+    await until((home / "postgres/18/runtime").exists, "the keeper has begun")
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting

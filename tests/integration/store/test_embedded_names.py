@@ -11,7 +11,8 @@ import psutil
 import pytest
 from tests.support.holder import Holder, HolderRefused
 from tests.support.postgres import ask, execute, sockets_of
-from tests.support.processes import AS_NOBODY, is_alive, postmaster_of, wait_until
+from tests.support.processes import AS_NOBODY, is_alive, postmaster_of
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 

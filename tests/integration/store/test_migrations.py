@@ -3,14 +3,17 @@
 import asyncio
 import shutil
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic import command
-from sqlalchemy import NullPool, create_engine, make_url, text
+from sqlalchemy import Engine, NullPool, create_engine, make_url, text
 from sqlalchemy.exc import DataError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from tests.support.waiting import PATIENCE
 
 from rackwright.store.migrate import MIGRATIONS, alembic_config, current_revision, migrate, revisions
 from rackwright.store.tables import metadata
@@ -108,17 +111,26 @@ asyncio.run(migrate(create_async_engine(sys.argv[1]), scripts=Path(sys.argv[2]))
 """
 
 
+def waiting_sql(condition: str) -> str:
+    """A statement that waits for a condition, and fails if it does not come about."""
+    return (
+        f"DO $$ BEGIN FOR pass IN 1..{PATIENCE / 0.02:.0f} LOOP IF {condition} THEN RETURN; END IF;"
+        " PERFORM pg_sleep(0.02); END LOOP; RAISE EXCEPTION 'waited in vain'; END $$"
+    )
+
+
 async def test_of_several_servers_starting_at_once_one_migrates_and_the_others_wait(
     engine: AsyncEngine, postgres_url: str, tmp_path: Path
 ) -> None:
-    # The sleep is in the revision: it keeps the one that migrates busy while the others come.
-    scripts = write_revisions(tmp_path / "scripts", "CREATE TABLE once (id int); SELECT pg_sleep(1.5)")
+    # The one that migrates is at it until both others wait for their turn.
+    others = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    scripts = write_revisions(tmp_path / "scripts", "CREATE TABLE once (id int)", waiting_sql(f"({others}) = 2"))
     starters = [
         await asyncio.create_subprocess_exec(sys.executable, "-c", MIGRATE, postgres_url, str(scripts))
         for _ in range(3)
     ]
     assert [await starter.wait() for starter in starters] == [0, 0, 0]
-    assert await current_revision(engine) == "0001"
+    assert await current_revision(engine) == "0002"
 
 
 async def test_a_failing_revision_leaves_nothing_of_those_before_it(engine: AsyncEngine, tmp_path: Path) -> None:
@@ -129,7 +141,17 @@ async def test_a_failing_revision_leaves_nothing_of_those_before_it(engine: Asyn
     assert (await schema_of(engine))["columns"] == set()
 
 
-async def test_two_databases_of_one_process_migrate_at_the_same_time(postgres_url: str, tmp_path: Path) -> None:
+async def test_two_databases_of_one_process_migrate_at_the_same_time(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = threading.Barrier(2, timeout=PATIENCE)
+
+    def create_together(*arguments: Any, **options: Any) -> Engine:
+        begun.wait()
+        return create_engine(*arguments, **options)
+
+    monkeypatch.setattr("rackwright.store.migrate.create_engine", create_together)
+    # The sleep only leaves time for one to get into the other's way; nothing has to happen within it.
     scripts = write_revisions(tmp_path / "scripts", "SELECT pg_sleep(0.5)", "CREATE TABLE anything (id int)")
     other_url = make_url(postgres_url).set(database="postgres")
     engines = [create_async_engine(postgres_url), create_async_engine(other_url)]

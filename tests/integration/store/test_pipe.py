@@ -8,8 +8,8 @@ from collections import Counter
 
 import psycopg
 import pytest
-from tests.support.processes import until
 from tests.support.rack import Rack
+from tests.support.waiting import until
 
 from rackwright.store.session import UNREACHABLE, Session
 
@@ -19,6 +19,11 @@ ASKED = 5
 async def _answered(session: Session) -> list[int]:
     found = await session.batch(*[("SELECT CAST(:number AS int)", {"number": number}) for number in range(ASKED)])
     return [rows[0][0] for rows in found]
+
+
+async def _sleeps(rack: Rack, backend: list[int]) -> bool:
+    asleep = "SELECT 1 FROM pg_stat_activity WHERE pid = ANY (:backend) AND wait_event = 'PgSleep'"
+    return bool(await rack.rows(asleep, backend=backend))
 
 
 @pytest.mark.parametrize("unread", [1, ASKED])
@@ -35,7 +40,7 @@ async def test_a_lost_connection_is_said_once_and_the_next_change_has_another(
 
     with caplog.at_level(logging.ERROR):
         sleeping = asyncio.create_task(rack.store.change(work))
-        await until(lambda: bool(backend))
+        await until(lambda: _sleeps(rack, backend), "the server is at the first statement")
         async with rack.store.read() as session:
             assert await session.value("SELECT pg_terminate_backend(:pid)", pid=backend[0])
         with pytest.raises(UNREACHABLE):

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from tests.support.waiting import PATIENCE
+
 from rackwright.jigs.daemon import Daemon
 
 REFUSES = '[ ! -e "$0/own.pid" ] || exit 1; echo $$ >"$0/own.pid"; : >"$0/ready"; exec sleep 3600'
@@ -17,7 +19,7 @@ async def test_what_a_killed_one_left_does_not_keep_the_next_from_starting(tmp_p
     async def ready() -> bool:
         return (folder / "ready").exists()
 
-    daemon = Daemon(["sh", "-c", REFUSES, str(folder)], folder, folder / "socket", ready, patience=300)
+    daemon = Daemon(["sh", "-c", REFUSES, str(folder)], folder, folder / "socket", ready, patience=PATIENCE)
     try:
         await daemon.ensure()
         assert daemon.process is not None

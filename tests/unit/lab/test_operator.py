@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 from fastapi import FastAPI, Request, Response
+from tests.support.waiting import PATIENCE
 
 from rackwright.api.serve import listening
 from rackwright.lab.operator import Operator, Refused
@@ -29,7 +30,7 @@ class House:
 
 @asynccontextmanager
 async def _person(address: str) -> AsyncIterator[Operator]:
-    async with httpx.AsyncClient(base_url=address, timeout=60, trust_env=False) as api:
+    async with httpx.AsyncClient(base_url=address, timeout=PATIENCE, trust_env=False) as api:
         yield Operator(api, lambda _: None, pause=0.01)
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.waiting import PATIENCE
 
 from rackwright.mesh.engines import Engine, Engines
-
-SECONDS = 120.0
 
 
 @pytest.fixture
@@ -32,7 +31,7 @@ def job(folder: Path, text: str) -> dict[str, Any]:
 async def told(engine: Engine, work: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
     """The exit status and all that an engine says of a job."""
     said: list[dict[str, Any]] = []
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE):
         await engine.say(work)
         async for lines in engine.lines():
             for one in map(json.loads, lines):
@@ -97,7 +96,7 @@ async def test_a_state_that_takes_its_time_is_told_when_it_starts(engines: Engin
     engine = await engines.take()
     kinds: list[str] = []
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE):
             await engine.say(job(tmp_path, f"a:\n  cmd.run:\n    - name: cat {go}\n"))
             async for lines in engine.lines():
                 for one in map(json.loads, lines):

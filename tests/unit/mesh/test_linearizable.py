@@ -77,3 +77,12 @@ def test_a_long_history_of_one_register_passes_and_its_corruption_does_not(seed:
     stale = next(operation.value for operation in history[:20] if operation.kind is Kind.WRITE and operation.known)
     corrupted = [*history[:place], replace(history[place], value=stale), *history[place + 1 :]]
     assert first_problem(corrupted) is not None
+
+
+def test_a_lost_write_is_found_however_many_outcomes_nobody_knows() -> None:
+    unknown = [write(f"unknown-{number}", number) for number in range(200)]
+    history = [write("a", 0, 1), write("b", 2, 3), *unknown]
+    assert first_problem([*history, read("b", 300, 301)]) is None
+    assert first_problem([*history, read("a", 300, 301)]) is not None
+    failed = [swap("b", f"c-{number}", 300 + number, 300.5 + number, swapped=False) for number in range(3)]
+    assert first_problem([*history, *failed]) is None, "one that nobody met may have come before"

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.programs import make_ssh_key
+from tests.support.waiting import PATIENCE
 
 from rackwright.states import extensions
 
@@ -63,7 +65,7 @@ def run(work: dict[str, Any], modules: dict[str, Any]) -> tuple[int, list[dict[s
             process.stdin.write(json.dumps({"answer": event["ask"], "value": value}) + "\n")
             process.stdin.flush()
     process.stdin.close()
-    return process.wait(60), events
+    return process.wait(PATIENCE), events
 
 
 def ends(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -136,8 +138,7 @@ def web(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 
 def signed_module(folder: Path, trusted: Path) -> None:
     """The module in a web folder, signed by a key that the engine is told to trust."""
-    key = trusted.parent / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    key = make_ssh_key(trusted.parent / "key")
     trusted.write_text(f"ops {Path(f'{key}.pub').read_text()}")
     (folder / "greeter.py").write_bytes(MODULE)
     (folder / "greeter.py.manifest").write_text(extensions.sign(MODULE, "greeter", "1.0", key).dump())
@@ -152,7 +153,7 @@ def test_a_module_of_a_web_folder_is_used_if_it_is_signed(tmp_path: Path, web: t
     work = {**job(tmp_path, GREET), "modules_from": [web[1]], "do": do, "facts": {"s1": {"id": "s1"}}, "modules": {}}
     if do == "check":
         done = subprocess.run(
-            engine(work), input=json.dumps(work), capture_output=True, text=True, timeout=120, check=True
+            engine(work), input=json.dumps(work), capture_output=True, text=True, timeout=PATIENCE, check=True
         )
         assert json.loads(done.stdout) == {"states": {"s1": 2}}
         return

@@ -6,10 +6,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import PATIENCE, wait_until
 
 from rackwright.cli import state
 from rackwright.states.bundle import build
@@ -116,16 +116,15 @@ def test_a_secret_is_not_shown_when_a_run_is_refused(write: Write, capsys: pytes
 
 
 def test_interrupted_leaves_no_process_behind(write: Write, tmp_path: Path) -> None:
-    text = f"a:\n  cmd.run:\n    - name: echo $$ > {tmp_path}/pid; exec sleep 60\n"
+    text = f"a:\n  cmd.run:\n    - name: echo $$ > {tmp_path}/pid; exec sleep {PATIENCE}\n"
     command = [sys.executable, "-m", "rackwright", "state", "apply", str(write(init=text))]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and not ((tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip()):
-        time.sleep(0.01)
+    pid = tmp_path / "pid"
+    wait_until(lambda: pid.exists() and pid.read_text().strip(), "the command runs")
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == 130
+    assert process.wait(PATIENCE) == 130
     with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()), 0)
+        os.kill(int(pid.read_text()), 0)
 
 
 # The zipapp

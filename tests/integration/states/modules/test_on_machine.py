@@ -4,13 +4,13 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.package_repositories import Deb, apt_repository
+from tests.support.waiting import wait_until
 from tests.throwaway_machine import Machine, machine
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces and overlays are root's")
@@ -27,13 +27,6 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def host(repository: Path) -> Iterator[Machine]:
     with machine(repository) as started:
         yield started
-
-
-def wait_for(reached: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
 
 
 def apply(host: Machine, text: str) -> dict[str, dict[str, Any]]:
@@ -53,7 +46,8 @@ unit:
     - contents: |
         [Service]
         Environment=GENERATION={generation}
-        ExecStart=/bin/sh -c 'trap "echo reload >> /run/{name}.log" HUP; while :; do sleep 0.1; done'
+        StandardOutput=append:/run/{name}.log
+        ExecStart=/bin/sh -c 'trap "echo reload" HUP; echo up; while :; do sleep 0.1; done'
         ExecReload=/bin/kill -HUP $MAINPID
         [Install]
         WantedBy=multi-user.target
@@ -65,6 +59,11 @@ service:
     - watch:
       - file: unit
 """
+
+
+def said(host: Machine, name: str) -> str:
+    """What the service of that name has written."""
+    return host.run("sh", "-c", f"cat /run/{name}.log || true")
 
 
 def prop(host: Machine, name: str, wanted: str) -> str:
@@ -95,11 +94,12 @@ def test_systemd_service_is_started_enabled_and_restarted_with_its_new_unit(host
 def test_systemd_service_reloads_instead_if_asked(host: Machine) -> None:
     name = "rackwright-two"
     apply(host, UNIT.format(name=name, generation=1, reload="true"))
+    wait_until(lambda: "up" in said(host, name), "the service listens to signals")
     process = prop(host, name, "MainPID")
     changed = apply(host, UNIT.format(name=name, generation=2, reload="true"))
     assert "reloaded" in changed["service"]["comment"]
     assert prop(host, name, "MainPID") == process
-    wait_for(lambda: "reload" in host.run("sh", "-c", f"cat /run/{name}.log || true"))
+    wait_until(lambda: "reload" in said(host, name), "the service is reloaded")
 
 
 def test_systemd_service_that_falls_over_or_is_masked_or_unknown_fails_with_the_reason(host: Machine) -> None:

@@ -4,13 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.state_functions import Run
+from tests.support.waiting import PATIENCE, wait_until
 
 from rackwright.states.module import StateError
 
@@ -33,13 +33,6 @@ while True:
 """
 
 
-def wait_for(reached: Callable[[], bool], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
-
-
 class Daemon:
     """A real daemon that writes down what happens to it."""
 
@@ -51,10 +44,14 @@ class Daemon:
             "name": name,
             "command": [sys.executable, str(self.script), str(self.log)],
             "pidfile": str(self.pidfile),
+            "timeout": PATIENCE,
         }
 
     def words(self) -> list[str]:
         return [line.split()[0] for line in self.log.read_text().splitlines()] if self.log.exists() else []
+
+    def wait_for(self, *words: str) -> None:
+        wait_until(lambda: self.words() == list(words), lambda: f"{' '.join(words)}, but {' '.join(self.words())}")
 
     def pid(self) -> int:
         return int(self.pidfile.read_text().split()[0])
@@ -79,7 +76,7 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 def test_a_process_is_started_once_and_outlives_the_run(daemon: Daemon) -> None:
     run = Run()
     assert run.apply("service.running", **daemon.arguments).changes == {daemon.arguments["name"]: True}
-    wait_for(lambda: daemon.words() == ["start"])
+    daemon.wait_for("start")
     assert run.apply("service.running", **daemon.arguments).changes == {}
     assert os.getsid(daemon.pid()) != os.getsid(0)
 
@@ -92,11 +89,11 @@ def test_a_dry_run_starts_nothing(daemon: Daemon) -> None:
 def test_a_killed_process_is_started_again(daemon: Daemon) -> None:
     run = Run()
     run.apply("service.running", **daemon.arguments)
-    wait_for(lambda: daemon.words() == ["start"])
+    daemon.wait_for("start")
     os.kill(daemon.pid(), signal.SIGKILL)
-    wait_for(lambda: bool(run.check("service.running", **daemon.arguments).changes))
+    wait_until(lambda: run.check("service.running", **daemon.arguments).changes, "it is seen that it was killed")
     assert run.apply("service.running", **daemon.arguments).changes
-    wait_for(lambda: daemon.words() == ["start", "start"])
+    daemon.wait_for("start", "start")
 
 
 def test_a_pidfile_whose_number_is_now_another_process_is_not_believed(daemon: Daemon) -> None:
@@ -109,7 +106,7 @@ def test_a_pidfile_whose_number_is_now_another_process_is_not_believed(daemon: D
 def test_dead_stops_the_process(daemon: Daemon) -> None:
     run = Run()
     run.apply("service.running", **daemon.arguments)
-    wait_for(lambda: daemon.words() == ["start"])
+    daemon.wait_for("start")
     assert run.apply("service.dead", **daemon.arguments).changes == {daemon.arguments["name"]: True}
     assert daemon.words() == ["start", "stop"]
     assert run.apply("service.dead", **daemon.arguments).changes == {}
@@ -118,17 +115,20 @@ def test_dead_stops_the_process(daemon: Daemon) -> None:
 def test_watch_restarts_or_reloads(daemon: Daemon) -> None:
     run = Run()
     run.apply("service.running", **daemon.arguments)
-    wait_for(lambda: daemon.words() == ["start"])
+    daemon.wait_for("start")
     first = daemon.pid()
     assert "reloaded" in run.watch("service.running", reload=True, **daemon.arguments).comment
-    wait_for(lambda: daemon.words() == ["start", "reload"])
+    daemon.wait_for("start", "reload")
     assert daemon.pid() == first
     assert "restarted" in run.watch("service.running", **daemon.arguments).comment
-    wait_for(lambda: daemon.words() == ["start", "reload", "stop", "start"])
+    daemon.wait_for("start", "reload", "stop", "start")
     assert daemon.pid() != first
 
 
-def test_a_command_that_ends_at_once_fails_and_says_how_to_look(daemon: Daemon) -> None:
+def test_a_command_that_ends_at_once_fails_and_says_how_to_look(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rackwright.states.support.services.process.SURVIVE_SECONDS", PATIENCE)
     for command in ("false", "/nonexistent/daemon --flag"):
         with pytest.raises(StateError, match="ended as soon as it was started; run it by hand"):
             Run().apply("service.running", **{**daemon.arguments, "command": command})
@@ -146,7 +146,7 @@ SCRIPT = """#!/bin/sh
 RUN="start-stop-daemon --pidfile {pidfile}"
 case "$1" in
     start) $RUN --start --make-pidfile --background --exec {python} -- {script} {log} ;;
-    stop) $RUN --stop --retry TERM/5/KILL/5 --remove-pidfile ;;
+    stop) $RUN --stop --retry TERM/{patience:.0f}/KILL/5 --remove-pidfile ;;
     restart) "$0" stop; "$0" start ;;
     reload) $RUN --stop --signal HUP ;;
     status) $RUN --status ;;
@@ -161,7 +161,9 @@ def sysv(daemon: Daemon) -> Iterator[Daemon]:
     script = Path("/etc/init.d") / name
     try:
         python = os.path.realpath(sys.executable)
-        text = SCRIPT.format(name=name, pidfile=daemon.pidfile, python=python, script=daemon.script, log=daemon.log)
+        text = SCRIPT.format(
+            name=name, pidfile=daemon.pidfile, python=python, script=daemon.script, log=daemon.log, patience=PATIENCE
+        )
         script.write_text(text)
         script.chmod(0o755)
         yield daemon
@@ -174,24 +176,25 @@ def test_system_v_script_is_started_enabled_reloaded_and_stopped(sysv: Daemon) -
     run = Run()
     name = sysv.arguments["name"]
     common = {"name": name, "provider": "sysv"}
-    assert run.apply("service.running", enable=True, **common).changes == {"enabled": True, name: True}
-    wait_for(lambda: sysv.words() == ["start"])
+    patient = {**common, "timeout": PATIENCE}
+    assert run.apply("service.running", enable=True, **patient).changes == {"enabled": True, name: True}
+    sysv.wait_for("start")
     assert list(Path("/etc").glob(f"rc2.d/S??{name}"))
-    run.watch("service.running", reload=True, **common)
-    wait_for(lambda: sysv.words() == ["start", "reload"])
-    run.watch("service.running", **common)
-    wait_for(lambda: sysv.words() == ["start", "reload", "stop", "start"])
-    assert run.apply("service.dead", enable=False, **common).changes == {"enabled": False, name: True}
+    run.watch("service.running", reload=True, **patient)
+    sysv.wait_for("start", "reload")
+    run.watch("service.running", **patient)
+    sysv.wait_for("start", "reload", "stop", "start")
+    assert run.apply("service.dead", enable=False, **patient).changes == {"enabled": False, name: True}
     assert not list(Path("/etc").glob(f"rc2.d/S??{name}"))
     assert run.apply("service.enabled", **common).changes == {name: True}
     assert run.apply("service.disabled", **common).changes == {name: False}
 
 
 def test_sig_finds_a_service_by_its_command_line(sysv: Daemon) -> None:
-    common = {"name": sysv.arguments["name"], "provider": "sysv", "sig": str(sysv.script)}
+    common = {"name": sysv.arguments["name"], "provider": "sysv", "sig": str(sysv.script), "timeout": PATIENCE}
     assert Run().check("service.running", **common).changes
     Run().apply("service.running", **common)
-    wait_for(lambda: sysv.words() == ["start"])
+    sysv.wait_for("start")
     assert Run().check("service.running", **common).changes == {}
 
 

@@ -1,0 +1,13 @@
+"""Hammers that give nothing up because this machine is busy."""
+
+import pytest
+from tests.support.waiting import PATIENCE
+
+from rackwright.hammers import qemu, redfish, ssh
+
+
+@pytest.fixture(autouse=True)
+def patient_hammers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssh, "SECONDS", PATIENCE)
+    monkeypatch.setattr(qemu, "SECONDS", PATIENCE)
+    monkeypatch.setattr(redfish, "DEADLINE", PATIENCE)
