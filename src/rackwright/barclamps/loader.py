@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -39,7 +40,13 @@ def built_in(test: bool = False, lab: bool = False) -> list[Barclamp]:
     left_out = {name for name, wanted in (("test", test), ("lab", lab)) if not wanted}
     names = sorted(folder.parent.name for folder in HERE.glob(f"*/{FILE}"))
     names.sort(key=lambda name: name != "core")
-    return [load_folder(HERE / name) for name in names if name not in left_out]
+    return [_load_built_in(name) for name in names if name not in left_out]
+
+
+@cache
+def _load_built_in(name: str) -> Barclamp:
+    """Read once a process: these files come with the program that runs, and looking at their code starts another."""
+    return load_folder(HERE / name)
 
 
 def load_folder(path: Path) -> Barclamp:
