@@ -33,9 +33,9 @@ from rackwright.store.session import UNREACHABLE, Session, Store
 from rackwright.store.settings import write_setting
 
 SEED = 20261115
-LEASE = 40.0
-"""Seconds. A server that is busy for half a minute is not taken for dead, and what a dead one asked of a machine, such
-as a reset, comes before another does its work again."""
+LEASE = 12.0
+"""Seconds. What a dead server asked of a machine, such as a reset, comes before another does its work again. A server
+that stands still for 8 seconds may be taken for dead: its runs are lost and done again, which nothing here forbids."""
 HEARTBEAT = 60.0
 """Seconds between two signs of life of a machine, as the servers expect it: machines that are busy are not dead."""
 BEHAVIOUR = Behaviour(boot=0.05, install=0.1, heartbeat=8.0)
@@ -262,9 +262,9 @@ class Floor:
 
 
 @contextlib.asynccontextmanager
-async def floor(home: Path, url: str, machines: int, count: int) -> AsyncIterator[Floor]:
+async def floor(home: Path, url: str, machines: int, count: int, lease: float = LEASE) -> AsyncIterator[Floor]:
     """Servers and machines on a fresh database."""
     async with await open_database(url, home) as database:
-        with servers(home, url, count, lease=LEASE, heartbeat=HEARTBEAT) as running:
+        with servers(home, url, count, lease=lease, heartbeat=HEARTBEAT) as running:
             async with running_lab([one.address for one in running], machines, BEHAVIOUR, SEED) as lab:
                 yield Floor(Store(database.engine), lab, running)

@@ -16,14 +16,15 @@ from rackwright.mesh.fleet import Fleet
 from rackwright.mesh.namespaces import Network, sweep
 
 UNHURRIED: Mapping[str, Any] = {
-    "suspicion_multiplier": 40,
+    "suspicion_multiplier": 15,
     "suspicion_max_multiplier": 1,
     "dial_timeout": 10.0,
     "dial_rounds": 10,
     "pause_threshold": 3600.0,
 }
-"""Protocol settings with which no server is held dead because the machine of the test is busy: a suspect has 40 seconds
-to speak up. A killed agent is known to be dead at once even so: its refusals prove it, and not its silence.
+"""Protocol settings with which no server is held dead because the machine of the test is busy: a suspect has 15 seconds
+to speak up, and a process may get no processor for ten. A killed agent is known to be dead at once even so: its
+refusals prove it, and not its silence.
 """
 
 AS_SHIPPED: Mapping[str, Any] = {}

@@ -13,6 +13,7 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.runs import Outcome, Run
+from rackwright.jigs.conversation import LAST_WORDS_SECONDS
 from rackwright.jigs.script import ScriptJig
 from rackwright.jigs.ssh import Connections, HostKeyWatch, Target
 
@@ -29,6 +30,7 @@ class Trial:
         keepalive: float = PATIENCE,
         closing: float = PATIENCE,
         stopping: float = PATIENCE,
+        last_words: float = LAST_WORDS_SECONDS,
     ) -> None:
         self.target = target
         self.deadline = PATIENCE
@@ -46,6 +48,7 @@ class Trial:
             lambda run: self.deadline,
             closing=closing,
             stopping=stopping,
+            last_words=last_words,
         )
 
     def scripts(self, **scripts: str) -> None:
@@ -79,8 +82,9 @@ async def trial(
     keepalive: float = PATIENCE,
     closing: float = PATIENCE,
     stopping: float = PATIENCE,
+    last_words: float = LAST_WORDS_SECONDS,
 ) -> AsyncIterator[Trial]:
-    made = Trial(folder, key, target, keepalive=keepalive, closing=closing, stopping=stopping)
+    made = Trial(folder, key, target, keepalive=keepalive, closing=closing, stopping=stopping, last_words=last_words)
     try:
         yield made
     finally:

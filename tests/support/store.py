@@ -75,7 +75,7 @@ def configure_store(fleet: Fleet, asked: str, *settings: str) -> None:
             return False  # an election goes on
         return True
 
-    wait_until(is_set, f"the datastore takes {' '.join(settings)}")
+    wait_until(is_set, f"the datastore takes {' '.join(settings)}", every=1.0)
 
 
 def leader(fleet: Fleet, asked: str) -> str:
@@ -83,7 +83,7 @@ def leader(fleet: Fleet, asked: str) -> str:
         found = [member["server"] for member in datastore(fleet, asked)["members"] if member["leader"]]
         return found if len(found) == 1 else []
 
-    return wait_until(leaders, "etcd has a leader")[0]
+    return wait_until(leaders, "etcd has a leader", every=0.2)[0]
 
 
 def freeze(fleet: Fleet, server: str) -> list[int]:
@@ -149,7 +149,7 @@ class Client:
         )
 
     def wait_writes(self, count: int, since: float = 0.0) -> None:
-        wait_until(lambda: self.writes(since) >= count, f"{count} writes were acknowledged", every=0.1)
+        wait_until(lambda: self.writes(since) >= count, f"{count} writes were acknowledged", every=0.2)
 
     def tries(self, since: float) -> int:
         """How many operations that began after `since` have no known outcome."""

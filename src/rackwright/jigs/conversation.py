@@ -77,7 +77,7 @@ class Answer:
 class Conversation:
     """One run's exchange with its node."""
 
-    def __init__(self, nonce: str, log: Log) -> None:
+    def __init__(self, nonce: str, log: Log, last_words: float = LAST_WORDS_SECONDS) -> None:
         self.output = Output(log)
         self.started = False
         """Whether a script may have run."""
@@ -86,6 +86,7 @@ class Conversation:
         self.answer: Answer | None = None
         self.written = bytearray()
         self.lost: Exception | None = None
+        self._last_words_seconds = last_words
         self._mark = f"@{nonce} ".encode()
         self._rest = b""
         self._over = False
@@ -126,7 +127,8 @@ class Conversation:
 
     def exited(self) -> None:
         """The wrapper is gone; what it said last may still be under way. Its scripts may live on if it was killed."""
-        asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS, self._lose, ConnectionError("the wrapper was killed"))
+        killed = ConnectionError("the wrapper was killed")
+        asyncio.get_running_loop().call_later(self._last_words_seconds, self._lose, killed)
 
     def _lose(self, error: Exception) -> None:
         if not self._finished.is_set():

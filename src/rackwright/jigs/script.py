@@ -18,7 +18,7 @@ from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import DEFAULT_DEADLINE, Outcome, Run
 from rackwright.jigs.attribute_lines import BadAttribute, wall_from
 from rackwright.jigs.base import JigNode, Log
-from rackwright.jigs.conversation import CLOSING_SECONDS, Conversation, Verdict
+from rackwright.jigs.conversation import CLOSING_SECONDS, LAST_WORDS_SECONDS, Conversation, Verdict
 from rackwright.jigs.local import start_here
 from rackwright.jigs.parcel import BadParcel, Parcel, Places, pack
 from rackwright.jigs.ssh import Connections, Target, Unreachable
@@ -41,7 +41,8 @@ class Line(Protocol):
 class ScriptJig:
     """`scripts` finds the files of a role, `targets` a node; `deadline` is a run's, in seconds.
 
-    Seconds, too: `closing` for the rest of a finished run's output, `stopping` for the end of one that is to end.
+    Seconds, too: `closing` for the rest of a finished run's output, `stopping` for the end of one that is to end, and
+    `last_words` for what a wrapper that is gone said last.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class ScriptJig:
         *,
         closing: float = CLOSING_SECONDS,
         stopping: float = STOPPING_SECONDS,
+        last_words: float = LAST_WORDS_SECONDS,
     ) -> None:
         self._scripts = scripts
         self._targets = targets
@@ -60,6 +62,7 @@ class ScriptJig:
         self._deadline = deadline
         self._closing_seconds = closing
         self._stopping_seconds = stopping
+        self._last_words_seconds = last_words
         self._stopping: set[asyncio.Task[bool]] = set()
 
     async def node_create(self, node: JigNode) -> None:
@@ -97,7 +100,7 @@ class ScriptJig:
         try:
             target = await self._targets(run.node_id)
             parcel = packed(target.places, secrets.token_hex(8))
-            talk = Conversation(parcel.nonce, log)
+            talk = Conversation(parcel.nonce, log, self._last_words_seconds)
             async with self._line(run, target, parcel, talk) as line:
                 with contextlib.suppress(OSError):  # a line that broke already says so in the conversation
                     line.write(parcel.archive)

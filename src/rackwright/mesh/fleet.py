@@ -145,12 +145,15 @@ class Fleet:
     def signal(self, server: str, number: signal.Signals) -> None:
         os.kill(self.pid(server), number)
 
-    def kill(self, server: str) -> None:
-        """Kill the agent, and wait until what dies with it (its etcd) is dead too."""
-        started = self.processes(server)
-        self.signal(server, signal.SIGKILL)
-        self._reap(server)
-        self.wait_until(lambda: not any(map(_runs, started)), f"what {server} had started does not end", every=0.01)
+    def kill(self, *servers: str) -> None:
+        """Kill agents, all at once, and wait until what dies with them (their etcd) is dead too."""
+        started = [process for server in servers for process in self.processes(server)]
+        for server in servers:
+            self.signal(server, signal.SIGKILL)
+        for server in servers:
+            self._reap(server)
+        names = ", ".join(servers)
+        self.wait_until(lambda: not any(map(_runs, started)), f"what {names} had started does not end", every=0.01)
 
     def processes(self, server: str) -> list[int]:
         """The agent of a server, and what it has started."""
@@ -199,12 +202,12 @@ class Fleet:
     def wait_agree(self, wanted: Mapping[str, str], among: Sequence[str] | None = None) -> None:
         asked = list(among or self.servers)
         try:
-            self.wait_until(lambda: self.agree(wanted, asked), "they do not agree")
+            self.wait_until(lambda: self.agree(wanted, asked), "they do not agree", every=0.2)
         except Unreachable as problem:
             held = {server: self.states(server) for server in asked}
             raise Unreachable(f"after {self.patience:g} s they hold {held}, not {dict(wanted)}") from problem
 
-    def wait_until(self, condition: Callable[[], bool], otherwise: str, every: float = 0.05) -> None:
+    def wait_until(self, condition: Callable[[], bool], otherwise: str, every: float = 0.1) -> None:
         """Wait until it holds; `otherwise` is what is said if it does not in time."""
         deadline = time.monotonic() + self.patience
         while not condition():

@@ -22,6 +22,7 @@ from tests.support.waiting import until
 
 from rackwright.domain.runs import Answer, Outcome
 from rackwright.jigs.base import JigNode
+from rackwright.jigs.conversation import LAST_WORDS_SECONDS
 from rackwright.jigs.script import STOPPING_SECONDS
 
 pytestmark = pytest.mark.chaos
@@ -113,8 +114,8 @@ async def test_a_node_that_reboots_in_the_middle_fails_the_run_with_its_last_lin
 
 async def test_a_cut_wire_fails_the_run_and_a_newer_one_ends_what_still_runs(node: SshNode, tmp_path: Path) -> None:
     """The node cannot know that nobody listens, so the run goes on there until a newer one comes."""
-    # Noticed after 40 s, and not sooner: a node that is slow is not cut off.
-    async with trial(tmp_path / "scripts", KEY, node.target(), keepalive=10) as server:
+    # Noticed after 16 s, and not sooner: a node that is slow is not cut off.
+    async with trial(tmp_path / "scripts", KEY, node.target(), keepalive=4) as server:
         running = await begin(server, 1, ENDLESS)
         node.cut_wire()
         outcome = await running
@@ -215,7 +216,9 @@ async def test_a_killed_wrapper_fails_the_run_and_the_next_one_finds_a_clean_nod
     node: SshNode, tmp_path: Path, words: list[str]
 ) -> None:
     """Without supervisor and guard nobody is left who could end the script: the next run does."""
-    async with trial(tmp_path / "scripts", KEY, node.target(), stopping=STOPPING_SECONDS) as server:
+    # If all of them are killed nobody says anything more, however long one listens.
+    last_words, stopping = (3.0, 3.0) if "guard" in words else (LAST_WORDS_SECONDS, STOPPING_SECONDS)
+    async with trial(tmp_path / "scripts", KEY, node.target(), stopping=stopping, last_words=last_words) as server:
         running = await begin(server, 1, ENDLESS)
         supervisor, guard = await supervisor_and_guard(node)
         [runner] = wrapper_processes(node, "run")

@@ -1,9 +1,9 @@
 """A wall clock that is stepped on one server: nobody dies of it, for the protocol's time is one that nobody can set."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from tests.support.faketime import FakeClock
 from tests.support.netns import cluster
 from tests.support.waiting import wait_until
 
@@ -13,31 +13,22 @@ pytestmark = pytest.mark.chaos
 
 SERVERS = ["s1", "s2", "s3"]
 ALIVE = dict.fromkeys(SERVERS, "alive")
-LIBRARY = next(iter(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")), None)
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """s2 takes its wall clock from a file, as every library in its process does, TLS too."""
-    assert LIBRARY is not None, "libfaketime is missing; run: make packages"
-    folder = tmp_path_factory.mktemp("clock")
-    set_clock(folder, "+0")
-    with cluster(folder, SERVERS) as made:
+def clock(tmp_path_factory: pytest.TempPathFactory) -> FakeClock:
+    return FakeClock(tmp_path_factory.mktemp("time"))
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory, clock: FakeClock) -> Iterator[Fleet]:
+    """s2 takes its wall clock from the test."""
+    with cluster(tmp_path_factory.mktemp("clock"), SERVERS) as made:
         made.stop("s2")
-        made.environment["s2"] = {
-            "LD_PRELOAD": str(LIBRARY),
-            "FAKETIME_TIMESTAMP_FILE": str(folder / "clock"),
-            "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        }
+        made.environment["s2"] = clock.environment
         made.start("s2")
         made.wait_agree(ALIVE)
         yield made
-
-
-def set_clock(folder: Path, offset: str) -> None:
-    (folder / "clock.new").write_text(f"{offset}\n")
-    (folder / "clock.new").replace(folder / "clock")
 
 
 def wall_clock(fleet: Fleet, server: str) -> str:
@@ -50,19 +41,21 @@ def counted(fleet: Fleet, name: str) -> float:
 
 
 @pytest.mark.parametrize("step", ["+3d", "-40m", "+5m", "+0"])
-def test_a_stepped_clock_kills_nobody(three: Fleet, step: str) -> None:
+def test_a_stepped_clock_kills_nobody(three: Fleet, clock: FakeClock, step: str) -> None:
     deaths, probes = counted(three, "deaths"), three.metric("s2", "rackwright_mesh_swim_probes_total")
-    set_clock(three.folder, step)
+    clock.step(step)
     # Long enough for every member to have probed and been probed by the stepped one, several times.
     wait_until(
-        lambda: three.metric("s2", "rackwright_mesh_swim_probes_total") >= probes + 5, "s2 has probed five times more"
+        lambda: three.metric("s2", "rackwright_mesh_swim_probes_total") >= probes + 5,
+        "s2 has probed five times more",
+        every=0.2,
     )
     three.wait_agree(ALIVE)
     assert counted(three, "deaths") == deaths
 
 
-def test_a_server_with_a_wrong_clock_can_still_connect_anew(three: Fleet) -> None:
-    set_clock(three.folder, "+3d")
+def test_a_server_with_a_wrong_clock_can_still_connect_anew(three: Fleet, clock: FakeClock) -> None:
+    clock.step("+3d")
     three.kill("s2")
     three.wait_agree({**ALIVE, "s2": "dead"}, ["s1", "s3"])
     three.start("s2")

@@ -25,11 +25,11 @@ def test_the_demo_comes_up_can_be_hurt_and_healed_and_leaves_nothing(tmp_path: P
     try:
         # On a busy machine somebody may be suspected at the moment of the look; nobody stays so.
         assert "of 5 servers alive" in demo("up")
-        wait_until(lambda: "5 of 5 servers alive" in demo("members"), "all are seen alive")
+        wait_until(lambda: "5 of 5 servers alive" in demo("members"), "all are seen alive", every=1.0)
         demo("kill", "3")
-        wait_until(lambda: "4 of 5 servers alive" in demo("members"), "the killed one is seen dead")
+        wait_until(lambda: "4 of 5 servers alive" in demo("members"), "the killed one is seen dead", every=1.0)
         assert "of 5 servers alive" in demo("heal")
-        wait_until(lambda: "5 of 5 servers alive" in demo("members"), "all are seen alive again")
+        wait_until(lambda: "5 of 5 servers alive" in demo("members"), "all are seen alive again", every=1.0)
     finally:
         demo("down")
     namespaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout

@@ -86,7 +86,9 @@ def test_a_death_is_found_through_a_fifth_of_all_packets_lost_and_all_agree_afte
         wires(five).lose(server, 20)
     five.kill("s3")
     # Through such a network somebody else may be held dead for a while; the dead one must never be held alive.
-    wait_until(lambda: all(five.states(server)["s3"] == "dead" for server in others("s3")), "all hold s3 dead")
+    wait_until(
+        lambda: all(five.states(server)["s3"] == "dead" for server in others("s3")), "all hold s3 dead", every=0.2
+    )
     wires(five).heal()
     five.wait_agree({**ALIVE, "s3": "dead"}, others("s3"))
 

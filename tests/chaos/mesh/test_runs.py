@@ -123,13 +123,15 @@ def test_a_run_is_cancelled_by_hand_and_nothing_more_of_it_is_begun(five: Fleet,
     world.mkdir()
     run = MeshRun(five, "s2", keys / "operator", str(fifty(tmp_path / "tree", world)), "--on", "s1,s4,s5")
     targets = ("s1", "s4", "s5")
-    wait_until(lambda: all(len(run.states(target)) >= MIDDLE for target in targets), "all have come to the middle")
+    wait_until(
+        lambda: all(len(run.states(target)) >= MIDDLE for target in targets), "all have come to the middle", every=0.2
+    )
     id = run.told()[0]["run"]
     said = five.rackwright("s3", "mesh", "cancel", id, "--json")
     assert json.loads(said) == {"cancelled": list(targets)}
     assert run.wait() == 1
     assert run.outcomes() == dict.fromkeys(targets, "cancelled")
-    wait_until(lambda: not mentioned(world), "the servers have ended what they had begun")
+    wait_until(lambda: not mentioned(world), "the servers have ended what they had begun", every=0.2)
     (world / "go").touch()
     assert "ended everywhere" in five.rackwright("s3", "mesh", "cancel", id)
     with pytest.raises(Unreachable, match="there is no run nothing"):
@@ -150,7 +152,9 @@ def test_fifty_states_on_five_servers_with_one_killed_in_the_middle(
     asker = plain[1]
     run = MeshRun(five, asker, keys / "operator", str(tree), "--on", "s*", "--mode", mode)
     before = MIDDLE if mode == "ansible" else STATES - 1
-    wait_until(lambda: all(len(run.states(server)) >= before for server in SERVERS), "all have come to the middle")
+    wait_until(
+        lambda: all(len(run.states(server)) >= before for server in SERVERS), "all have come to the middle", every=0.2
+    )
     five.kill(victim)
     (world / "go").touch()
     assert run.wait() == 1, "a server was lost, and that is said"
@@ -164,7 +168,11 @@ def test_fifty_states_on_five_servers_with_one_killed_in_the_middle(
     left = lines_of(world, victim)
     five.start(victim)
     five.wait_agree(ALIVE)
-    wait_until(lambda: five.ask(asker, "runs")["runs"][-1]["tasks"].get(victim) != "running", f"{victim} runs no more")
+    wait_until(
+        lambda: five.ask(asker, "runs")["runs"][-1]["tasks"].get(victim) != "running",
+        f"{victim} runs no more",
+        every=0.2,
+    )
     # The engine's last command was not killed with its server; apart from that nothing is done any more.
     assert set(left) <= set(lines_of(world, victim)) <= set(left) | {str(MIDDLE)}
 
@@ -244,7 +252,7 @@ def test_targets_are_found_by_fact_and_a_cursor_goes_on_where_it_ended(five: Fle
         return [line for line in told if line["event"].get("run") == name]
 
     # That all of it is over is told after the last target has told its own end.
-    wait_until(lambda: mine_of("s5")[-1]["event"]["kind"] == "run_finished", "the run is told to be over")
+    wait_until(lambda: mine_of("s5")[-1]["event"]["kind"] == "run_finished", "the run is told to be over", every=1.0)
     mine = mine_of("s5")
     cut = mine[len(mine) // 2]["cursor"]
     assert mine_of("s3", "--cursor", str(cut)) == mine[len(mine) // 2 + 1 :]

@@ -64,7 +64,7 @@ def known(fleet: Fleet, server: str, status: str) -> None:
     def all_say_so() -> bool:
         return all(held(fleet, asked, server) == status for asked in SERVERS)
 
-    wait_until(all_say_so, f"all hold the web server of {server} to be {status}")
+    wait_until(all_say_so, f"all hold the web server of {server} to be {status}", every=0.2)
 
 
 def held(fleet: Fleet, asked: str, server: str) -> str | None:
@@ -89,6 +89,7 @@ def test_all_know_of_a_hanging_service_and_of_its_return(five: Fleet, service: S
     wait_until(
         lambda: held(five, "s1", "s4") == "failing" and five.states("s1")["s4"] == "alive",
         "the server is well, and its software is not",
+        every=0.2,
     )
     service.process.send_signal(signal.SIGCONT)
     known(five, "s4", "passing")

@@ -2,7 +2,8 @@
 come back to full strength by itself; without a quorum it must do nothing.
 
 Nobody is replaced before it was gone for 40 seconds, so that a busy machine replaces nobody; only once somebody was
-hurt is it a second, and then a server more that is replaced changes nothing of what is asserted.
+hurt is it a second, and then a server more that is replaced changes nothing of what is asserted. One test has a
+grace of its own, `GRACE`.
 """
 
 import json
@@ -40,6 +41,8 @@ pytestmark = pytest.mark.chaos
 
 SERVERS = ["s1", "s2", "s3", "s4", "s5"]
 ALIVE = dict.fromkeys(SERVERS, "alive")
+GRACE = 10
+"""Seconds after which one that is gone is replaced where a test waits to see that nobody is."""
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +80,11 @@ def using(five: Fleet, tmp_path: Path) -> Iterator[Callable[[str], Client]]:
 
     try:
         yield use
-        wait_until(lambda: any(writes_before(read, history()) for read in history()), "what was written has been read")
+        wait_until(
+            lambda: any(writes_before(read, history()) for read in history()),
+            "what was written has been read",
+            every=0.2,
+        )
     finally:
         for made in clients:
             made.end()
@@ -163,7 +170,7 @@ def learner(fleet: Fleet, before: int) -> str:
         lines = [line for server in SERVERS for line in told(fleet, server, "datastore_learner_added")]
         return [line["member"] for line in sorted(lines, key=logged_at)][before:]
 
-    return wait_until(added, "somebody was made a learner", every=0.1)[0]
+    return wait_until(added, "somebody was made a learner", every=0.2)[0]
 
 
 def begin_a_takeover_that_hangs(fleet: Fleet) -> tuple[str, str, str]:
@@ -200,7 +207,7 @@ def test_a_learner_that_never_catches_up_is_given_up(five: Fleet) -> None:
 
     assert not given_up()
     configure_store(five, second, "datastore.learner_seconds=1")
-    wait_until(given_up, f"{first} is given up because it does not learn")
+    wait_until(given_up, f"{first} is given up because it does not learn", every=0.2)
     assert five.running(first), "it was given up because it did not learn, not because it died"
     # On a busy machine nobody learns in a second. So that the second has all the time, the first is not tried again.
     five.kill(first)
@@ -219,8 +226,10 @@ def test_the_small_side_of_a_partition_neither_answers_nor_acts(five: Fleet, usi
         cut, cut_at = time.monotonic(), time.time()
         wait_complete(five, large[0], without=[lone])
         outside.wait_writes(5, since=cut)
-        wait_until(lambda: inside.tries(since=cut) >= 3, "the client on the small side has tried in vain")
-        wait_until(lambda: datastore(five, lone)["quorum"] is False, "the small side knows that it has no quorum")
+        wait_until(lambda: inside.tries(since=cut) >= 3, "the client on the small side has tried in vain", every=0.2)
+        wait_until(
+            lambda: datastore(five, lone)["quorum"] is False, "the small side knows that it has no quorum", every=0.2
+        )
         removals = [line for server in (lone, plain[0]) for line in told(five, server, "datastore_member_removed")]
         assert [line for line in removals if logged_at(line) > cut_at] == []
     healing = time.monotonic()
@@ -246,7 +255,7 @@ def freeze_conductor(fleet: Fleet, asked: str) -> tuple[str, list[int]]:
         thaw(frozen)
         return []
 
-    return wait_until(asleep_with_its_lease, "the one who conducts sleeps")[0]
+    return wait_until(asleep_with_its_lease, "the one who conducts sleeps", every=0.2)[0]
 
 
 def test_a_leader_that_slept_past_its_lease_does_not_act_when_it_wakes(
@@ -262,7 +271,9 @@ def test_a_leader_that_slept_past_its_lease_does_not_act_when_it_wakes(
         with takeover_soon(five, watcher):
             wait_complete(five, watcher, without=[sleeper])
             writer.wait_writes(5, since=asleep)
-            wait_until(lambda: conductor(five, watcher) not in ("", sleeper), "somebody else has taken the lease")
+            wait_until(
+                lambda: conductor(five, watcher) not in ("", sleeper), "somebody else has taken the lease", every=0.2
+            )
     finally:
         thaw(frozen)
     five.wait_agree(ALIVE)
@@ -280,23 +291,28 @@ def test_without_a_quorum_nothing_is_done_until_a_person_recovers_it_from_a_snap
     kept = writer.operations()
     snapshot = json.loads(five.rackwright(keeper, "mesh", "datastore", "--snapshot", "--json"))["snapshot"]
     removed, lost = count_told(five, "datastore_member_removed"), len(told(five, keeper, "datastore_quorum_lost"))
-    for server in others:
-        five.kill(server)
-    wait_until(lambda: len(told(five, keeper, "datastore_quorum_lost")) > lost, "it is said that the quorum is lost")
+    configure_store(five, keeper, f"datastore.grace={GRACE}")
+    periods = probes(five, keeper) + 2 * GRACE
+    five.kill(*others)  # at once, so that nobody takes over from the one while the other still lives
+    wait_until(
+        lambda: len(told(five, keeper, "datastore_quorum_lost")) > lost, "it is said that the quorum is lost", every=0.2
+    )
     shown = five.rackwright(keeper, "mesh", "datastore")
     assert "quorum lost" in shown
     assert "mesh recover" in " ".join(shown.split())
-    # With a quorum somebody would be replaced by now: a protocol period is a second at the least.
-    periods = probes(five, keeper) + UNHURRIED_STORE.grace
-    wait_until(lambda: probes(five, keeper) > periods, "the time after which a lost server is replaced is over")
+    # With a quorum somebody would be replaced then: a protocol period is a second at the least.
+    wait_until(
+        lambda: probes(five, keeper) > periods, "the time after which a lost server is replaced is over", every=0.2
+    )
     assert count_told(five, "datastore_member_removed") == removed
     five.rackwright(keeper, "mesh", "recover", "--from-snapshot", snapshot, "--yes")
     wait_complete(five, keeper, without=others)
+    configure_store(five, keeper, "datastore.grace=")
     five.start_all()
     for server in others:
         becomes_plain(five, server)
     with client(five, keeper, tmp_path / "after.history") as reader:
-        wait_until(lambda: len(reader.operations()) > 20, "the datastore is used after the recovery")
+        wait_until(lambda: len(reader.operations()) > 20, "the datastore is used after the recovery", every=0.2)
     assert first_problem([*kept, *reader.operations()]) is None, "what the snapshot holds is there"
 
 
@@ -326,9 +342,10 @@ def test_a_removed_server_can_no_longer_use_the_datastore_not_even_over_an_open_
         wait_until(
             lambda: all(etcd_of(formed, server) not in (0, before[server]) for server in voters),
             "each datastore server has begun its etcd anew",
+            every=0.2,
         )
         out = time.monotonic()
         allowed.wait_writes(5, since=out)
-        wait_until(lambda: shut_out.tries(since=out) >= 3, "the removed server has tried in vain")
+        wait_until(lambda: shut_out.tries(since=out) >= 3, "the removed server has tried in vain", every=0.2)
         assert shut_out.writes(since=out) == 0
         assert shut_out.process.poll() is None, "it tries, and is not let in"

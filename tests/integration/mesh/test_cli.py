@@ -40,11 +40,13 @@ def test_members_come_as_json_for_scripts(three: Fleet) -> None:
 
     # On a busy machine somebody may be suspected for a while.
     expected = [("s1", "alive", False), ("s2", "alive", True), ("s3", "alive", False)]
-    wait_until(lambda: told() == expected, "all are told to be alive")
+    wait_until(lambda: told() == expected, "all are told to be alive", every=1.0)
 
 
 def test_members_come_as_a_table_for_people(three: Fleet) -> None:
-    wait_until(lambda: "3 of 3 servers alive" in three.rackwright("s2", "mesh", "members"), "all are shown alive")
+    wait_until(
+        lambda: "3 of 3 servers alive" in three.rackwright("s2", "mesh", "members"), "all are shown alive", every=1.0
+    )
     assert "s2 (here)" in three.rackwright("s2", "mesh", "members")
 
 
@@ -118,7 +120,9 @@ def test_a_bad_setting_is_named_when_the_agent_starts(three: Fleet, tmp_path: Pa
 
 
 def test_metrics_are_served_to_a_local_scraper(three: Fleet) -> None:
-    wait_until(lambda: three.metric("s1", 'rackwright_mesh_members{state="alive"}') == 3, "all are counted as alive")
+    wait_until(
+        lambda: three.metric("s1", 'rackwright_mesh_members{state="alive"}') == 3, "all are counted as alive", every=0.2
+    )
     assert "rackwright_mesh_swim_probes_total" in three.ask("s1", "metrics")["text"]
 
 

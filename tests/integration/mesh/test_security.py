@@ -169,7 +169,7 @@ async def test_a_rogue_member_cannot_declare_a_living_one_dead(pair: Fleet, stre
         accused = next(member for member in pair.ask("s1", "members")["members"] if member["name"] == "s2")
         return bool(accused["state"] == "alive" and accused["incarnation"] > 1)
 
-    wait_until(refuted, "s2 is believed to live")
+    wait_until(refuted, "s2 is believed to live", every=0.2)
 
 
 async def test_a_used_token_is_refused_to_another_key(pair: Fleet, tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ async def test_strangers_that_say_nothing_are_bounded(pair: Fleet) -> None:
     finally:
         for _, writer in silent:
             writer.transport.abort()
-    wait_until(lambda: {pair.states(server)["s1"] for server in SERVERS} == {"alive"}, "s1 is alive to both")
+    wait_until(lambda: {pair.states(server)["s1"] for server in SERVERS} == {"alive"}, "s1 is alive to both", every=0.2)
 
 
 async def test_a_removed_member_is_cut_off_by_all_and_stays_out(pair: Fleet, tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ async def test_a_removed_name_may_come_back_with_a_new_certificate(pair: Fleet, 
     await enter(pair, tmp_path / "old", "carol")
     pair.rackwright("s1", "mesh", "remove", "carol")
     revocations = pair.ask("s1", "status")["revocations"]
-    wait_until(lambda: pair.ask("s2", "status")["revocations"] == revocations, "s2 has heard of the removal")
+    wait_until(lambda: pair.ask("s2", "status")["revocations"] == revocations, "s2 has heard of the removal", every=0.2)
     await enter(pair, tmp_path / "new", "carol")
     for server in SERVERS:
         (await as_member(tmp_path / "new", address(pair, server))).close()

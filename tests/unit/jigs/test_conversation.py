@@ -40,6 +40,13 @@ async def test_a_line_with_another_nonce_is_not_the_wrapper() -> None:
     assert log == ["@m ended 0"]
 
 
+async def test_a_wrapper_that_is_gone_without_a_last_word_was_killed() -> None:
+    talk = Conversation("n", lambda line: None, last_words=0.0)
+    talk.exited()
+    await talk.wait_finished()
+    assert str(talk.lost) == "the wrapper was killed"
+
+
 def test_output_beyond_the_limit_is_left_out_but_its_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversation, "OUTPUT_LIMIT", 2**20)
     log: list[str] = []
