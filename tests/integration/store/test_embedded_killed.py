@@ -81,6 +81,7 @@ async def test_a_start_waits_for_a_server_that_is_slow_to_follow_its_killed_keep
     postmaster.suspend()
     try:
         keeper.kill()
+        await until(lambda: not is_alive(keeper.pid), "the killed keeper is gone")
         starting = asyncio.create_task(other.start())
         waiting = await until(lambda: keeper_at_the_lock(home), "a new keeper has come to the lock of the data")
         assert waiting is not None
@@ -159,14 +160,21 @@ def begin_initdb(home: Path) -> Holder:
 
 
 def keepers(home: Path) -> list[int]:
-    return [pid for pid in processes_naming(str(home)) if "rackwright.store.keeper" in psutil.Process(pid).cmdline()]
+    found = []
+    for pid in processes_naming(str(home)):
+        with contextlib.suppress(psutil.NoSuchProcess):  # others come and go meanwhile
+            if "rackwright.store.keeper" in psutil.Process(pid).cmdline():
+                found.append(pid)
+    return found
 
 
 def keeper_at_the_lock(home: Path) -> psutil.Process | None:
     """The keeper that has opened the lock of the data; the old server holds that lock, and is no keeper."""
-    for keeper in map(psutil.Process, keepers(home)):
-        if any(file.path.endswith("/data.lock") for file in keeper.open_files()):
-            return keeper
+    for pid in keepers(home):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            keeper = psutil.Process(pid)
+            if any(file.path.endswith("/data.lock") for file in keeper.open_files()):
+                return keeper
     return None
 
 
