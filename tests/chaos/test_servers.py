@@ -21,7 +21,7 @@ from rackwright.store.embedded import EmbeddedPostgres, database_url
 from rackwright.store.noderoles import retry
 from rackwright.store.session import Session
 
-pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("server-processes")]
+pytestmark = pytest.mark.chaos
 
 
 # --- (a) killed

@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 LEASE = 40.0
 """Seconds. So many machines keep the servers busy for longer than those of the small test."""
 
-pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("server-processes")]
+pytestmark = pytest.mark.chaos
 
 
 async def test_servers_killed_at_random_while_200_machines_converge(migrated_url: str, tmp_path: Path) -> None:

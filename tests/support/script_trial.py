@@ -74,17 +74,9 @@ class Trial:
 
 
 @asynccontextmanager
-async def trial(
-    folder: Path,
-    key: asyncssh.SSHKey,
-    target: Target,
-    *,
-    keepalive: float = PATIENCE,
-    closing: float = PATIENCE,
-    stopping: float = PATIENCE,
-    last_words: float = LAST_WORDS_SECONDS,
-) -> AsyncIterator[Trial]:
-    made = Trial(folder, key, target, keepalive=keepalive, closing=closing, stopping=stopping, last_words=last_words)
+async def trial(folder: Path, key: asyncssh.SSHKey, target: Target, **seconds: float) -> AsyncIterator[Trial]:
+    """A `Trial` that is closed after the block; `seconds` are its times that differ from the patient ones."""
+    made = Trial(folder, key, target, **seconds)
     try:
         yield made
     finally:

@@ -38,7 +38,7 @@ class Names(Provider):
         assert self.options.dns_address is not None
         return self.options.dns_address
 
-    async def ask(self, name: str, kind: str, seconds: float = PATIENCE) -> list[str]:  # type: ignore[override]
+    async def records_of(self, name: str, kind: str, seconds: float = PATIENCE) -> list[str]:
         """What the server says, or the reason that it says nothing."""
         query = dns.message.make_query(name, kind)
         answer = await dns.asyncquery.udp(query, self.address, seconds, PORT)
@@ -47,7 +47,7 @@ class Names(Provider):
         return sorted(str(data) for one in answer.answer for data in one)
 
     async def look_up(self, address: str) -> list[str]:
-        return await self.ask(ip_address(address).reverse_pointer, "PTR")
+        return await self.records_of(ip_address(address).reverse_pointer, "PTR")
 
     async def caught_up(self, role: str = "dns-database") -> None:
         await super().caught_up(role)
@@ -82,18 +82,18 @@ async def test_a_node_is_found_by_name_and_address_and_gone_when_it_goes(names: 
     await names.caught_up()
     await names.change(lambda session: ensure_addresses(session, "storage", id))
     await names.caught_up()
-    assert await names.ask(N1, "A") == ["10.77.0.20"]
-    assert await names.ask(N1, "AAAA") == ["fd77::20"]
+    assert await names.records_of(N1, "A") == ["10.77.0.20"]
+    assert await names.records_of(N1, "AAAA") == ["fd77::20"]
     for address in ("10.77.0.20", "fd77::20", "10.78.0.20"):
         assert await names.look_up(address) == [f"{N1}."]
     await names.node("n2.rack.example")
     await names.caught_up()
     await names.change(lambda session: delete_node(session, id))
     await names.caught_up()
-    assert await names.ask(N1, "A") == ["NXDOMAIN"]
+    assert await names.records_of(N1, "A") == ["NXDOMAIN"]
     for address in ("10.77.0.20", "fd77::20", "10.78.0.20"):
         assert await names.look_up(address) == ["NXDOMAIN"]
-    assert await names.ask("n2.rack.example", "A") == ["10.77.0.21"]
+    assert await names.records_of("n2.rack.example", "A") == ["10.77.0.21"]
 
 
 async def test_what_somebody_else_put_there_goes_with_the_next_look(names: Names) -> None:
@@ -101,10 +101,10 @@ async def test_what_somebody_else_put_there_goes_with_the_next_look(names: Names
     await names.caught_up()
     stale = Record("old.rack.example", Type.A, "10.77.0.99")
     await names.client().update("rack.example", [], [stale])
-    assert await names.ask("old.rack.example", "A") == ["10.77.0.99"]
+    assert await names.records_of("old.rack.example", "A") == ["10.77.0.99"]
     await names.node("n2.rack.example")
     await names.caught_up()
-    assert await names.ask("old.rack.example", "A") == ["NXDOMAIN"]
+    assert await names.records_of("old.rack.example", "A") == ["NXDOMAIN"]
 
 
 async def test_only_who_has_the_key_may_read_a_zone_whole_or_change_it(names: Names) -> None:
@@ -119,7 +119,7 @@ async def test_only_who_has_the_key_may_read_a_zone_whole_or_change_it(names: Na
     unsigned.add("evil", 60, "A", "10.0.0.1")
     answer = await dns.asyncquery.tcp(unsigned, names.address, PATIENCE, PORT)
     assert dns.rcode.to_text(answer.rcode()) in ("NOTAUTH", "REFUSED")
-    assert await names.ask("evil.rack.example", "A") == ["NXDOMAIN"]
+    assert await names.records_of("evil.rack.example", "A") == ["NXDOMAIN"]
 
 
 async def test_knot_killed_while_nodes_change_comes_back_and_catches_up_by_itself(names: Names) -> None:
@@ -130,10 +130,10 @@ async def test_knot_killed_while_nodes_change_comes_back_and_catches_up_by_itsel
     await names.node("n2.rack.example")
     await names.change(lambda session: delete_node(session, id))
     await names.caught_up()
-    [address] = await names.ask("n2.rack.example", "A")
+    [address] = await names.records_of("n2.rack.example", "A")
     assert address in ("10.77.0.20", "10.77.0.21")  # the first one's may have been free already
     assert await names.look_up(address) == ["n2.rack.example."]
-    assert await names.ask(N1, "A") == ["NXDOMAIN"]
+    assert await names.records_of(N1, "A") == ["NXDOMAIN"]
     assert names.pid() != first
 
 
@@ -147,7 +147,7 @@ async def test_a_server_that_starts_again_has_its_names_again(migrated_url: str,
 
         async def answers() -> bool:
             try:
-                return await again.ask(N1, "A", 5) == ["10.77.0.20"]  # what was asked too early is lost
+                return await again.records_of(N1, "A", 5) == ["10.77.0.20"]  # what was asked too early is lost
             except (OSError, dns.exception.DNSException):
                 return False
 
