@@ -62,6 +62,10 @@ ANSWER_SECONDS = 30.0
 LIMITS = httpx.Limits(keepalive_expiry=2.0)
 """A machine of the lab keeps an idle connection for longer; else it would be closed just when it is used again."""
 BACKLOG = 2048
+KEEP_ALIVE_SECONDS = 75
+"""How long a connection is kept that nobody uses. Longer than clients keep one (httpx: 5 s, ours of the lab: 2 s;
+browsers ask again by themselves): one that is closed just when it is used again is an error, and nobody knows whether
+the request was taken."""
 TOKEN_FILE = "admin-token"  # noqa: S105  # the file's name, not a secret
 PASSWORD_FILE = "admin-password"  # noqa: S105  # likewise
 
@@ -330,7 +334,14 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
 
 
 def _config(app: FastAPI, tls: ssl.SSLContext | None, patience: int) -> _Config:
-    config = _Config(app, log_level="warning", lifespan="off", backlog=BACKLOG, timeout_graceful_shutdown=patience)
+    config = _Config(
+        app,
+        log_level="warning",
+        lifespan="off",
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=patience,
+    )
     config.context = tls
     return config
 

@@ -146,3 +146,18 @@ async def test_a_renewed_certificate_is_taken_up_without_a_restart(tmp_path: Pat
         finally:
             fresh.cancel()
         assert self_made(tmp_path, ["rack.example"]).certificate.exists()
+
+
+async def test_a_connection_that_nobody_uses_is_kept_longer_than_clients_keep_theirs() -> None:
+    """Or it is closed just when a client uses it again, which then cannot know whether its request was taken."""
+    kept_by_clients = httpx.Limits().keepalive_expiry
+    assert kept_by_clients is not None
+    async with listening(FastAPI()) as address:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(address.rpartition(":")[2]))
+        for pause in (kept_by_clients + 1, 0):
+            writer.write(b"GET /nothing HTTP/1.1\r\nHost: here\r\n\r\n")
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 404 ")
+            await reader.readexactly(len(b'{"detail":"Not Found"}'))
+            await asyncio.sleep(pause)
+        writer.close()
