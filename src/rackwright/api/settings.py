@@ -53,6 +53,13 @@ class Options(BaseSettings):
     tls_key: Path | None = Field(None, description="The PEM file of its key.")
     tls_names: list[str] = Field(default_factory=list, description="More names and addresses for a self-made one.")
     insecure_http: bool = Field(False, description="Serve plain HTTP on other addresses than loopback too.")
+    trusted_proxies: list[Network] = Field(
+        default_factory=list, description="Proxies whose X-Forwarded-For and -Proto are believed; nobody's otherwise."
+    )
+    connections: int = Field(0, ge=0, description="Connections a listener has at a time; 0: as many as files allow.")
+    connections_per_source: int = Field(0, ge=0, description="Of these from one address; 0: half.")
+    request_timeout: float = Field(20.0, gt=0, description="Seconds for a handshake, and for a request to come in.")
+    stall_timeout: float = Field(120.0, gt=0, description="Seconds for which a client may take nothing of an answer.")
     session_idle: float = Field(12 * 3600.0, gt=0, description="Seconds without a request after which a login ends.")
     session_absolute: float = Field(7 * 86400.0, gt=0, description="Seconds after which a login ends in any case.")
     event_retention: float = Field(30 * 86400.0, ge=60, description="Seconds for which events are kept.")
