@@ -54,9 +54,9 @@ from rackwright.store.keys import publish_server_key
 from rackwright.store.logins import Lifetime
 from rackwright.store.people import ensure_admin
 from rackwright.store.runs import Claimant
-from rackwright.store.session import Store
+from rackwright.store.session import Session, Store
 from rackwright.store.unusable import EmbeddedPostgresFailed
-from rackwright.store.vault import load_vault
+from rackwright.store.vault_check import open_vault
 
 __all__ = ["PASSWORD_FILE", "TOKEN_FILE", "Options", "listening", "running", "serve"]
 
@@ -75,7 +75,7 @@ PASSWORD_FILE = "admin-password"  # noqa: S105  # likewise
 async def running(options: Options) -> AsyncIterator[Server]:
     """The parts of a server on an open database, past its first start."""
     async with await open_database(options.database_url, options.home) as database, _held(database.embedded):
-        store = Store(database.engine, load_vault(options.home))
+        store = Store(database.engine, await open_vault(Store(database.engine), options.home))
         await first_start(store, built_in(options.test_barclamp, options.lab), host_name())
         passwords = Passwords()
         await _first_admin(store, passwords, options.home)
@@ -128,10 +128,15 @@ async def _first_admin(store: Store, passwords: Passwords, home: Path) -> None:
             return
     password = secrets.token_urlsafe(15)
     hashed = await passwords.hash(password)
-    token = await store.change(lambda session: ensure_admin(session, hashed), actor="first start")
-    if token is not None:
-        keep_secret(home / TOKEN_FILE, token)
-        keep_secret(home / PASSWORD_FILE, password)
+
+    async def work(session: Session) -> None:
+        # The files come before the commit: killed in between, there is no user yet, and the next start makes both anew.
+        token = await ensure_admin(session, hashed)
+        if token is not None:
+            keep_secret(home / TOKEN_FILE, token)
+            keep_secret(home / PASSWORD_FILE, password)
+
+    await store.change(work, actor="first start")
 
 
 @asynccontextmanager
@@ -425,10 +430,17 @@ def _address(host: str, listener: socket.socket, tls: ssl.SSLContext | None) -> 
 def keep_secret(path: Path, secret: str) -> None:
     """Write a file that only its owner can read, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(secret + "\n")
+        file.flush()
+        os.fsync(file.fileno())
     aside.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def host_name() -> str:

@@ -144,6 +144,7 @@ class Shown:
 
 def load_settings(flags: Mapping[str, Any], config: Path | None = None) -> Settings:
     """What a server runs with. `flags`: those that were given; `config`: the file, instead of the usual one."""
+    _check_no_password(flags.get("database_url"))
     environment = _environment()
     home = Path(flags.get("home") or environment.get("home") or default_home()).expanduser().absolute()
     named = config or (Path(found) if (found := os.environ.get(f"{PREFIX}CONFIG")) else None)
@@ -172,6 +173,19 @@ def show_settings(settings: Settings) -> list[Shown]:
         Shown(name, _shown(name, getattr(settings.options, name)), settings.sources[name], field.description or "")
         for name, field in Options.model_fields.items()
     ]
+
+
+def _check_no_password(url: str | None) -> None:
+    """Every user of a host can read the command lines of its processes."""
+    try:
+        password = None if url is None else make_url(url).password
+    except ArgumentError:
+        return  # what is wrong with it is said when it is used
+    if password is not None:
+        raise SettingsInvalid(
+            "--database-url has a password in it, which every user of this host could read from the list of processes. "
+            f"Give the URL as {PREFIX}DATABASE_URL in the environment, or as database_url in the settings file."
+        )
 
 
 def _environment() -> dict[str, Any]:
