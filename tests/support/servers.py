@@ -7,8 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 import httpx
@@ -19,6 +20,11 @@ RACKWRIGHT = Path(sys.executable).with_name("rackwright")
 
 
 class ServerProcess:
+    launcher: Sequence[str] = ()
+    """What it is started by: `prlimit`, say."""
+    settings: Mapping[str, str] = MappingProxyType({})
+    """Its settings in the environment, by name."""
+
     def __init__(
         self, home: Path, database_url: str, *, lease: float, heartbeat: float, more: Sequence[str] = ()
     ) -> None:
@@ -45,11 +51,13 @@ class ServerProcess:
     def _popen(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
         place = ["--home", str(self.home), "--port", str(self.port)]
         return subprocess.Popen(
-            [*DIES_WITH_US, str(RACKWRIGHT), "server", "--lab", *place, *self._options],
+            [*DIES_WITH_US, *self.launcher, str(RACKWRIGHT), "server", "--lab", *place, *self._options],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env=os.environ | {"RACKWRIGHT_DATABASE_URL": self.database_url},
+            env=os.environ
+            | {"RACKWRIGHT_DATABASE_URL": self.database_url}
+            | {f"RACKWRIGHT_{name.upper()}": value for name, value in self.settings.items()},
         )
 
     @property

@@ -1,10 +1,8 @@
 """What the jigs of a server are given: ways to the store, the server's SSH key, and clients."""
 
 import asyncio
-import hashlib
 import logging
 import os
-import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +16,7 @@ from rackwright.domain.dns import DnsState
 from rackwright.domain.errors import NotFound
 from rackwright.domain.install import SLEDGEHAMMER
 from rackwright.domain.runs import Run
+from rackwright.home import short_folder
 from rackwright.images.shelf import ROOT_FILE, NoImage, Shelf
 from rackwright.jigs.boot_server import Look, nothing_served
 from rackwright.jigs.kea import Kea
@@ -69,8 +68,7 @@ def _local_places(home: Path) -> Places:
         return Places(str(home / "jig" / "locks"), str(home / "jig" / "work"))
     except BadParcel:
         # A home whose name the wrapper's shell line cannot hold: a folder of this user's own, named after it.
-        mark = hashlib.sha256(str(home).encode()).hexdigest()[:16]
-        folder = Path(tempfile.gettempdir()) / f"rackwright-{os.getuid()}-{mark}"
+        folder = short_folder(home)
         return Places(str(folder / "locks"), str(folder / "work"))
 
 

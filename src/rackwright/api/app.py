@@ -34,6 +34,7 @@ from rackwright.api import (
     users,
     webhooks,
 )
+from rackwright.api.answer_headers import Uncached
 from rackwright.api.bodies import Bodies
 from rackwright.api.compression import Compressed
 from rackwright.api.context import Server
@@ -83,6 +84,7 @@ def create_app(server: Server | None) -> FastAPI:
     app.add_middleware(Compressed)
     app.add_middleware(Bodies)
     app.add_middleware(Measured, meters=app.state.meters, prefix=PREFIX)
+    app.add_middleware(Uncached)
     app.add_middleware(Traced)
     problems.install(app)
     openapi.install(app)
@@ -99,6 +101,7 @@ def create_machine_app(server: Server) -> FastAPI:
     app.include_router(boot.router)
     app.get("/healthz", include_in_schema=False)(health.healthz)
     app.add_middleware(Bodies)
+    app.add_middleware(Uncached)
     app.add_middleware(Traced)
     problems.install(app)
     return app

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rackwright.api.problems import TooLarge, Unsupported, of_error
 from rackwright.domain.errors import Invalid, RackwrightError
+from rackwright.domain.sealed import SEAL, carries_seal
 
 LARGEST = 1024 * 1024
 DEEPEST = 25
@@ -23,7 +24,8 @@ MERGE_PATCH = "application/merge-patch+json"
 TYPES = {"PATCH": (MERGE_PATCH, JSON_PATCH, JSON)}
 
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# A string that nobody closed goes to the end of the body: so every quote is looked at once, and the time is linear.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _BRACKET = re.compile(rb"[\[\]{}]")
 # Escapes of characters that are none: NUL, which PostgreSQL's text does not have, and halves of surrogate pairs.
 _ODD_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
@@ -92,13 +94,24 @@ def check_json(body: bytes) -> None:
     if _depth(body) > DEEPEST:
         raise Invalid(f"The body is nested more than {DEEPEST} levels deep.")
     try:
-        value = json.loads(body, parse_constant=_no_constant)
+        # Decoded here, because the parser by itself also takes UTF-16 and -32, in which nothing below would be seen.
+        value = json.loads(body.decode(), parse_constant=_no_constant)
     except UnicodeDecodeError:
         raise Invalid("The body is no UTF-8 text.") from None
     except ValueError as error:
         raise Invalid(f"The body is no JSON: {error}") from None
+    if _may_carry_seal(body) and carries_seal(value):
+        raise Invalid(
+            f"The body has an object with the key {SEAL}: sealed values are made by the server alone. "
+            "Send the secret itself, or leave it out."
+        )
     if _ODD_ESCAPE.search(body) and any(not _storable(text) for text in _texts(value)):
         raise Invalid("The body has text with a NUL or half a surrogate pair in it, which is no text.")
+
+
+def _may_carry_seal(body: bytes) -> bool:
+    """Whether the body has to be searched for a seal: it names one, or has escapes that could spell the name."""
+    return SEAL.encode() in body or b"\\u" in body
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -106,10 +119,13 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _depth(body: bytes) -> int:
+    """How deep the brackets go; not counted further than one beyond what is allowed."""
     deepest = depth = 0
     for bracket in _BRACKET.findall(_STRING.sub(b"", body)):
         depth += 1 if bracket in b"[{" else -1
         deepest = max(deepest, depth)
+        if deepest > DEEPEST:
+            break
     return deepest
 
 

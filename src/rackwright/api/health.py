@@ -1,11 +1,14 @@
 """/healthz: the process answers. /readyz: it can do its work. Both say no more than that to a stranger."""
 
 import asyncio
+import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
+from sqlalchemy import text
 
 from rackwright.api.context import Server
 from rackwright.api.limits import Source
@@ -15,6 +18,8 @@ from rackwright.store.session import DATABASE_TROUBLE
 router = APIRouter(tags=["health"], include_in_schema=False)
 
 PATIENCE = 2.0
+LEAST_FREE = 64 * 1024 * 1024
+"""Bytes: four segments of the database's log."""
 STILL = 60.0
 """Seconds without a pass of the annealer after which something is wrong: it passes at every tick."""
 
@@ -41,6 +46,19 @@ class ReadyOut(BaseModel):
     database: bool
     migrations: bool
     annealer: bool
+    disk: bool
+
+
+def has_room(folder: Path) -> bool:
+    """Whether the file system of a folder has room for what is to be written next."""
+    return shutil.disk_usage(folder).free >= LEAST_FREE
+
+
+async def can_commit(server: Server) -> bool:
+    """Whether the database takes writes: a full disk still lets it answer questions. Leaves nothing behind."""
+    async with server.store.engine.begin() as connection:
+        await connection.execute(text("SELECT pg_logical_emit_message(true, 'rackwright', 'ready')"))
+    return True
 
 
 @router.get("/healthz")
@@ -58,12 +76,17 @@ async def readyz(request: Request, response: Response, source: Source) -> ReadyO
     try:
         async with asyncio.timeout(PATIENCE):
             migrations = await current_revision(server.store.engine) == revisions()[-1]
-            database = True
+            database = await can_commit(server)
     except (*DATABASE_TROUBLE, TimeoutError):
         pass  # that is the answer
     annealer = readiness.annealing(server)
+    disk = has_room(server.shelf.folder.parent)
     found = ReadyOut(
-        ready=database and migrations and annealer, database=database, migrations=migrations, annealer=annealer
+        ready=database and migrations and annealer and disk,
+        database=database,
+        migrations=migrations,
+        annealer=annealer,
+        disk=disk,
     )
     response.status_code = 200 if found.ready else 503
     return found

@@ -3,6 +3,7 @@
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -52,6 +53,17 @@ class Bucket:
         if source in self._levels:
             level, since = self._levels[source]
             self._levels[source] = (min(self.burst, level + 1), since)
+
+
+def source_network(address: str) -> str:
+    """Whom an address counts for: an IPv4 host, or the IPv6 network of a host, who has all addresses in it."""
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, IPv6Address):
+        return str(parsed.ipv4_mapped or ip_network((parsed, 64), strict=False))
+    return str(parsed)
 
 
 def source_of(request: Request) -> str:

@@ -1,6 +1,8 @@
 """Passwords: hashed with argon2, off the event loop, a few at a time, because each takes memory and a core for a while.
 
-Guessing is made slow twice: an address and a name each have so many failures, and then wait.
+Guessing is made slow twice: a source has so many failures for each name and so many in all, and then waits; and all
+failures for one name slow the next answers down, from wherever they come. Nobody is locked out by what others do: a
+name as such has no limit, because whoever can reach the server could use it up.
 """
 
 import asyncio
@@ -9,12 +11,14 @@ import math
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from rackwright.api.limits import Bucket, TooMany
+from rackwright.api.limits import Bucket, TooMany, source_network
 from rackwright.domain.errors import Invalid
 
 AT_ONCE = 2
 WAITING = 32
 """Logins that may wait for their turn; more are turned away, or a flood of them would keep everybody out for long."""
+SLOWED = 2.0
+"""Seconds a wrong password waits for its answer when there were many for that name lately, from anywhere."""
 SHORTEST = 12
 LONGEST = 256
 
@@ -48,7 +52,10 @@ class Passwords:
         self._waiting = 0
         self._nobody = ""
         self.addresses = Bucket(rate=1 / 10, burst=20)
+        self.pairs = Bucket(rate=1 / 10, burst=10)
+        """By name and source."""
         self.names = Bucket(rate=1 / 10, burst=10)
+        """Never refuses; what it would have refused waits its turn behind others."""
 
     async def hash(self, password: str) -> str:
         async with self._places:
@@ -76,12 +83,22 @@ class Passwords:
 
     def attempt(self, name: str, address: str) -> None:
         """Counts one try; `succeeded` takes it back."""
-        wait = max(self.names.wait(name), self.addresses.wait(address))
+        source = source_network(address)
+        wait = max(self.pairs.wait(_pair(name, source)), self.addresses.wait(source))
         if wait > 0:
             raise LoginLimited(wait)
-        self.names.take(name)
-        self.addresses.take(address)
+        self.pairs.take(_pair(name, source))
+        self.addresses.take(source)
 
     def succeeded(self, name: str, address: str) -> None:
-        self.names.give_back(name)
-        self.addresses.give_back(address)
+        source = source_network(address)
+        self.pairs.give_back(_pair(name, source))
+        self.addresses.give_back(source)
+
+    def slow_down(self, name: str) -> float:
+        """Seconds that the answer to a wrong password for this name is kept back: the more there were, the longer."""
+        return 0.0 if self.names.take(name) else SLOWED
+
+
+def _pair(name: str, source: str) -> str:
+    return f"{source} {name}"

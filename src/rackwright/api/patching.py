@@ -5,6 +5,7 @@ inside the transaction, and the result is checked against the model.
 """
 
 import json
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import jsonpatch
@@ -13,9 +14,10 @@ from jsonpointer import JsonPointerException
 from pydantic import BaseModel, ValidationError
 
 from rackwright.api.bodies import DEEPEST, JSON, JSON_PATCH, LARGEST, MERGE_PATCH, depth_of
-from rackwright.api.problems import faults_of
+from rackwright.api.problems import faults_of, pointer
 from rackwright.domain.catalogue import Json
 from rackwright.domain.errors import Invalid, RackwrightError
+from rackwright.domain.sealed import SEAL, is_sealed
 
 E = TypeVar("E", bound=BaseModel)
 
@@ -42,6 +44,8 @@ class Patch:
         patched = self._operated(document) if self.media_type == JSON_PATCH else merged(document, self.content)
         if depth_of(patched) > DEEPEST:
             raise Invalid(f"This would nest values more than {DEEPEST} levels deep.")
+        if not set(_secrets(patched)) <= set(_secrets(document)):
+            raise Invalid("A patch cannot copy or move a secret to another place; set it there.")
         try:
             return type(current).model_validate(patched)
         except ValidationError as error:
@@ -64,6 +68,8 @@ class Patch:
 def _operate(document: Json, operation: Json, number: int) -> Json:
     if not isinstance(operation, dict):
         raise Invalid(f"Operation {number} of the patch is no object.", f"/{number}")
+    if any(_names_seal(operation.get(name)) for name in ("path", "from")):
+        raise Invalid(f"Operation {number} of the patch reaches into a sealed value ({SEAL}).", f"/{number}")
     try:
         patched: Json = jsonpatch.JsonPatch([operation]).apply(document)
     except jsonpatch.JsonPatchTestFailed as error:
@@ -74,6 +80,23 @@ def _operate(document: Json, operation: Json, number: int) -> Json:
     if operation.get("op") == "copy" and len(json.dumps(patched)) > LARGEST:
         raise Invalid(f"Operation {number} would make the object larger than {LARGEST} bytes.", f"/{number}")
     return patched
+
+
+def _secrets(value: Json, place: str = "") -> Iterator[tuple[str, str]]:
+    """Every sealed value with the place where it lies; which item of a list it is does not matter."""
+    if isinstance(value, dict):
+        if is_sealed(value):
+            yield place, str(value[SEAL])
+        for key, inner in value.items():
+            yield from _secrets(inner, f"{place}{pointer((key,))}")
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _secrets(inner, f"{place}/-")
+
+
+def _names_seal(path: Json) -> bool:
+    """Whether a JSON pointer leads to or through the key of a seal, whose name has nothing to be escaped."""
+    return isinstance(path, str) and SEAL in path.split("/")
 
 
 def merged(document: Json, patch: Json) -> Json:

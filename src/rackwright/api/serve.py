@@ -4,11 +4,14 @@ import asyncio
 import logging
 import os
 import secrets
+import signal
 import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from functools import partial
 from ipaddress import IPv4Address, ip_address
 from pathlib import Path
 
@@ -28,10 +31,12 @@ from rackwright.annealer.role_workers import RoleWorkers
 from rackwright.annealer.transitions import RoleTransitions
 from rackwright.annealer.watch import Watch
 from rackwright.api.app import create_app
+from rackwright.api.connections import BACKLOG, Acceptor, ConnectionLimits, Gate, Visit
 from rackwright.api.context import Policy, Server
 from rackwright.api.deliveries import Courier, Webhooks
 from rackwright.api.feed import Feed
 from rackwright.api.passwords import Passwords
+from rackwright.api.patience import QUIET, PatientProtocol
 from rackwright.api.provisioning import look_of, reach_of, serving_machines
 from rackwright.api.retention import Retention
 from rackwright.api.settings import Options, SettingsInvalid
@@ -49,9 +54,9 @@ from rackwright.store.keys import publish_server_key
 from rackwright.store.logins import Lifetime
 from rackwright.store.people import ensure_admin
 from rackwright.store.runs import Claimant
-from rackwright.store.session import Store
+from rackwright.store.session import Session, Store
 from rackwright.store.unusable import EmbeddedPostgresFailed
-from rackwright.store.vault import load_vault
+from rackwright.store.vault_check import open_vault
 
 __all__ = ["PASSWORD_FILE", "TOKEN_FILE", "Options", "listening", "running", "serve"]
 
@@ -61,11 +66,11 @@ NO_NODE = 0
 ANSWER_SECONDS = 30.0
 LIMITS = httpx.Limits(keepalive_expiry=2.0)
 """A machine of the lab keeps an idle connection for longer; else it would be closed just when it is used again."""
-BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 75
 """How long a connection is kept that nobody uses. Longer than clients keep one (httpx: 5 s, ours of the lab: 2 s;
 browsers ask again by themselves): one that is closed just when it is used again is an error, and nobody knows whether
 the request was taken."""
+NO_PROXIES = ConnectionLimits()
 TOKEN_FILE = "admin-token"  # noqa: S105  # the file's name, not a secret
 PASSWORD_FILE = "admin-password"  # noqa: S105  # likewise
 
@@ -74,11 +79,12 @@ PASSWORD_FILE = "admin-password"  # noqa: S105  # likewise
 async def running(options: Options) -> AsyncIterator[Server]:
     """The parts of a server on an open database, past its first start."""
     async with await open_database(options.database_url, options.home) as database, _held(database.embedded):
-        store = Store(database.engine, load_vault(options.home))
+        store = Store(database.engine, await open_vault(Store(database.engine), options.home))
         await first_start(store, built_in(options.test_barclamp, options.lab), host_name())
         passwords = Passwords()
         await _first_admin(store, passwords, options.home)
-        async with _parts(store, passwords, options) as server, serving_machines(server, options, listening):
+        machines = partial(listening, limits=replace(limits_of(options), proxies=()))
+        async with _parts(store, passwords, options) as server, serving_machines(server, options, machines):
             if options.manual:
                 yield server
             else:
@@ -126,10 +132,15 @@ async def _first_admin(store: Store, passwords: Passwords, home: Path) -> None:
             return
     password = secrets.token_urlsafe(15)
     hashed = await passwords.hash(password)
-    token = await store.change(lambda session: ensure_admin(session, hashed), actor="first start")
-    if token is not None:
-        keep_secret(home / TOKEN_FILE, token)
-        keep_secret(home / PASSWORD_FILE, password)
+
+    async def work(session: Session) -> None:
+        # The files come before the commit: killed in between, there is no user yet, and the next start makes both anew.
+        token = await ensure_admin(session, hashed)
+        if token is not None:
+            keep_secret(home / TOKEN_FILE, token)
+            keep_secret(home / PASSWORD_FILE, password)
+
+    await store.change(work, actor="first start")
 
 
 @asynccontextmanager
@@ -251,7 +262,29 @@ class _Config(uvicorn.Config):
 
 
 class _Serving(uvicorn.Server):
-    """Ends streams of events before it waits for all answers to end: they never do by themselves."""
+    """Takes connections in through a gate, and ends streams of events before it waits for all answers to end: they
+    never do by themselves. Leaves signals alone: they are for whoever runs the event loop."""
+
+    def __init__(self, config: _Config, limits: ConnectionLimits) -> None:
+        super().__init__(config)
+        self._limits = limits
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        assert sockets is not None
+        logging.getLogger("uvicorn.error").addFilter(QUIET)
+        gate = Gate(self._limits)
+        acceptors = [Acceptor(listener, gate, self._protocol, self.config.ssl) for listener in sockets]
+        for acceptor in acceptors:
+            acceptor.start()
+        self.servers = acceptors  # type: ignore[assignment]  # all that is used of them is how they close
+        self.started = True
+
+    def _protocol(self, visit: Visit) -> asyncio.Protocol:
+        return PatientProtocol(self.config, self.server_state, {}, visit=visit, limits=self._limits)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         feed: Feed | None = getattr(getattr(self.config.app, "state", None), "feed", None)
@@ -262,22 +295,18 @@ class _Serving(uvicorn.Server):
             await feed.rested()
 
 
-class _Listening(_Serving):
-    """Leaves signals alone: they are for whoever runs the event loop."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 @asynccontextmanager
 async def listening(
-    app: FastAPI, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
+    app: FastAPI,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    tls: ssl.SSLContext | None = None,
+    limits: ConnectionLimits = NO_PROXIES,
 ) -> AsyncIterator[str]:
     """Serve an application beside what else this event loop does; gives its address. Port 0: any that is free."""
     with _bound(host, port) as listener:
         listener.listen(BACKLOG)  # from here on callers wait for their answer instead of being refused
-        server = _Listening(_config(app, tls, patience=2))
+        server = _Serving(_config(app, tls, limits, patience=2), limits)
         task = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             yield _address(host, listener, tls)
@@ -287,7 +316,16 @@ async def listening(
 
 
 async def serve(options: Options) -> None:
-    """Serve until told to stop."""
+    """Serve until SIGTERM or SIGINT, then end in order: answers first, then what runs is handed back."""
+    with _Stopping() as stopping:
+        try:
+            await _serve(options, stopping)
+        except asyncio.CancelledError:
+            if not stopping.asked:
+                raise
+
+
+async def _serve(options: Options, stopping: "_Stopping") -> None:
     # What may be refused comes before anything is started.
     certificate = certificate_of(options, host_name())
     context = None if certificate is None else certificate.context()
@@ -302,7 +340,48 @@ async def serve(options: Options) -> None:
             _say(f"Rackwright on {address}; admin's token in {options.home / TOKEN_FILE}")
             if certificate is not None:
                 _say(f"Its certificate has the SHA-256 fingerprint {certificate.fingerprint}")
-            await _Serving(_config(create_app(server), context, patience=10)).serve(sockets=[listener])
+            limits = limits_of(options)
+            serving = _Serving(_config(create_app(server), context, limits, patience=10), limits)
+            stopping.serving = serving
+            await serving.serve(sockets=[listener])
+
+
+class _Stopping:
+    """What the first SIGTERM or SIGINT does: end what is being started, or stop serving. A second SIGINT no longer
+    waits for answers."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.serving: _Serving | None = None
+        self._task = asyncio.current_task()
+
+    def __enter__(self) -> "_Stopping":
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._stop)
+        loop.add_signal_handler(signal.SIGINT, self._stop, True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+    def _stop(self, in_a_hurry: bool = False) -> None:
+        again, self.asked = self.asked, True
+        if self.serving is not None:
+            self.serving.should_exit = True
+            self.serving.force_exit |= again and in_a_hurry
+        elif not again and self._task is not None:
+            self._task.cancel()
+
+
+def limits_of(options: Options) -> ConnectionLimits:
+    return ConnectionLimits(
+        options.connections,
+        options.connections_per_source,
+        options.request_timeout,
+        options.stall_timeout,
+        options.trusted_proxies,
+    )
 
 
 @asynccontextmanager
@@ -333,14 +412,16 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-def _config(app: FastAPI, tls: ssl.SSLContext | None, patience: int) -> _Config:
+def _config(app: FastAPI, tls: ssl.SSLContext | None, limits: ConnectionLimits, patience: int) -> _Config:
     config = _Config(
         app,
         log_level="warning",
         lifespan="off",
-        backlog=BACKLOG,
+        ws="none",
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=patience,
+        proxy_headers=bool(limits.proxies),
+        forwarded_allow_ips=[str(proxy) for proxy in limits.proxies],
     )
     config.context = tls
     return config
@@ -354,10 +435,17 @@ def _address(host: str, listener: socket.socket, tls: ssl.SSLContext | None) -> 
 def keep_secret(path: Path, secret: str) -> None:
     """Write a file that only its owner can read, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(secret + "\n")
+        file.flush()
+        os.fsync(file.fileno())
     aside.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def host_name() -> str:

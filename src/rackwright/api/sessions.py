@@ -1,5 +1,6 @@
 """/api/v2/sessions: log in and out. The cookie is for browsers; everybody else uses a token."""
 
+import asyncio
 from datetime import datetime
 from typing import Annotated
 
@@ -91,6 +92,7 @@ async def _check(server: Server, body: LoginIn, source: str) -> Credential:
     await server.store.change(
         lambda session: emit(session, "login.failed", data={"name": name, "address": source}), actor=f"login {source}"
     )
+    await asyncio.sleep(server.passwords.slow_down(name))
     raise WrongLogin
 
 

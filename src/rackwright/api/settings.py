@@ -53,6 +53,13 @@ class Options(BaseSettings):
     tls_key: Path | None = Field(None, description="The PEM file of its key.")
     tls_names: list[str] = Field(default_factory=list, description="More names and addresses for a self-made one.")
     insecure_http: bool = Field(False, description="Serve plain HTTP on other addresses than loopback too.")
+    trusted_proxies: list[Network] = Field(
+        default_factory=list, description="Proxies whose X-Forwarded-For and -Proto are believed; nobody's otherwise."
+    )
+    connections: int = Field(0, ge=0, description="Connections a listener has at a time; 0: as many as files allow.")
+    connections_per_source: int = Field(0, ge=0, description="Of these from one address; 0: half.")
+    request_timeout: float = Field(20.0, gt=0, description="Seconds for a handshake, and for a request to come in.")
+    stall_timeout: float = Field(120.0, gt=0, description="Seconds for which a client may take nothing of an answer.")
     session_idle: float = Field(12 * 3600.0, gt=0, description="Seconds without a request after which a login ends.")
     session_absolute: float = Field(7 * 86400.0, gt=0, description="Seconds after which a login ends in any case.")
     event_retention: float = Field(30 * 86400.0, ge=60, description="Seconds for which events are kept.")
@@ -137,6 +144,7 @@ class Shown:
 
 def load_settings(flags: Mapping[str, Any], config: Path | None = None) -> Settings:
     """What a server runs with. `flags`: those that were given; `config`: the file, instead of the usual one."""
+    _check_no_password(flags.get("database_url"))
     environment = _environment()
     home = Path(flags.get("home") or environment.get("home") or default_home()).expanduser().absolute()
     named = config or (Path(found) if (found := os.environ.get(f"{PREFIX}CONFIG")) else None)
@@ -165,6 +173,19 @@ def show_settings(settings: Settings) -> list[Shown]:
         Shown(name, _shown(name, getattr(settings.options, name)), settings.sources[name], field.description or "")
         for name, field in Options.model_fields.items()
     ]
+
+
+def _check_no_password(url: str | None) -> None:
+    """Every user of a host can read the command lines of its processes."""
+    try:
+        password = None if url is None else make_url(url).password
+    except ArgumentError:
+        return  # what is wrong with it is said when it is used
+    if password is not None:
+        raise SettingsInvalid(
+            "--database-url has a password in it, which every user of this host could read from the list of processes. "
+            f"Give the URL as {PREFIX}DATABASE_URL in the environment, or as database_url in the settings file."
+        )
 
 
 def _environment() -> dict[str, Any]:

@@ -97,12 +97,12 @@ async def _import(folder: Path, flags: dict[str, Any]) -> None:
     from rackwright.store.barclamps import import_barclamps
     from rackwright.store.database import open_database
     from rackwright.store.session import Store
-    from rackwright.store.vault import load_vault
+    from rackwright.store.vault_check import open_vault
 
     try:
         options = load_settings(flags).options
         async with await open_database(options.database_url, options.home) as database:
-            store = Store(database.engine, load_vault(options.home))
+            store = Store(database.engine, await open_vault(Store(database.engine), options.home))
             barclamp = load_folder(folder)
             await store.change(
                 lambda session: import_barclamps(session, [barclamp]), actor="barclamp import", graph=True

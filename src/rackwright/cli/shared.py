@@ -61,11 +61,17 @@ def values(given: Iterable[str] | None) -> dict[str, Any]:
     return found
 
 
+COMPLETING_SECONDS = 2.0
+"""Whoever presses Tab does not wait for longer."""
+
+
 def names_of(path: str, *fields: str) -> Callable[[str], list[str]]:
     """What a shell offers for an argument: the names there are on the server now; silence if it does not answer."""
     parts = fields or ("name",)
 
     def complete(incomplete: str) -> list[str]:
+        import ssl
+
         import httpx
 
         profile = current_profile()
@@ -77,10 +83,11 @@ def names_of(path: str, *fields: str) -> Callable[[str], list[str]]:
                 f"{profile.url}/api/v2{path}",
                 params={"fields": ",".join(parts), "limit": 1000},
                 headers=headers,
-                timeout=2,
+                timeout=COMPLETING_SECONDS,
                 trust_env=False,
+                verify=True if profile.ca is None else ssl.create_default_context(cafile=profile.ca),
             )
-        except httpx.TransportError:
+        except (httpx.TransportError, OSError):  # OSError: its CA's file cannot be read
             return []
         if not answer.is_success:
             return []

@@ -14,6 +14,23 @@ def is_sealed(value: object) -> bool:
     return isinstance(value, dict) and set(value) == {SEAL, FINGERPRINT}
 
 
+def carries_seal(value: object) -> bool:
+    """Whether an object with the key of a seal lies anywhere in the value.
+
+    What comes from outside must not: only the vault makes seals, so any other one was made up.
+    """
+    waiting = [value]
+    while waiting:
+        inner = waiting.pop()
+        if isinstance(inner, dict):
+            if SEAL in inner:
+                return True
+            waiting.extend(inner.values())
+        elif isinstance(inner, list | tuple):
+            waiting.extend(inner)
+    return False
+
+
 def masked(value: Json) -> Json:
     """The value as people may see it."""
     if isinstance(value, dict):

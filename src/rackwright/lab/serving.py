@@ -1,6 +1,7 @@
 """How a lab's server runs: in this process, or in one of its own, which can be killed and started again."""
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -10,6 +11,7 @@ import httpx
 
 from rackwright.api.app import create_app
 from rackwright.api.serve import Options, listening, running
+from rackwright.api.settings import PREFIX
 from rackwright.lab.virtual import LabFailed
 from rackwright.store.database import open_database
 from rackwright.store.session import Store
@@ -53,6 +55,7 @@ class ServerProcess:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env=os.environ | _environment(self._options),
             )
         address = f"http://{self._options.host}:{self._options.port}"
         async with asyncio.timeout(STARTING_SECONDS), httpx.AsyncClient(trust_env=False) as http:
@@ -86,10 +89,15 @@ class ServerProcess:
         return self._options.home / "server.log"
 
 
+def _environment(options: Options) -> dict[str, str]:
+    """What is not for the command line, because that is for everybody to read."""
+    return {} if options.database_url is None else {f"{PREFIX}DATABASE_URL": options.database_url}
+
+
 def _flags(options: Options) -> list[str]:
     """The command line that means these options."""
     words = []
-    for name in sorted(options.model_fields_set):
+    for name in sorted(options.model_fields_set - {"database_url"}):
         value = getattr(options, name)
         flag = f"--{FLAGS.get(name, name.replace('_', '-'))}"
         if isinstance(value, bool):

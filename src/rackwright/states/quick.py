@@ -13,8 +13,9 @@ from typing import Any, Callable, List, Optional, Tuple
 from .sls import Map, Seq, plain
 
 _ODD = re.compile("[\t\r\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]|^(?:---|\\.\\.\\.|%)", re.M)
+# The blanks between an unquoted key and its colon are part of `plain`, or they would be looked at again and again.
 _KEY = re.compile(
-    r"""(?:"(?P<double>[^"\\]*)"|'(?P<single>[^']*)'|(?P<plain>[^\s"'?:,\[\]{}#&*!|>%@`-][^#]*?|-[^\s#][^#]*?))\s*:(?:\s+|$)"""
+    r"""(?:"(?P<double>[^"\\]*)"\s*|'(?P<single>[^']*)'\s*|(?P<plain>[^\s"'?:,\[\]{}#&*!|>%@`-][^#]*?|-[^\s#][^#]*?)):(?:\s+|$)"""
 )
 _SPECIAL = frozenset("?:,[]{}#&*!|>%@`\"'")
 _FLOW = re.compile(
@@ -114,7 +115,7 @@ class _Reader:
             if match is None:
                 raise Beyond
             key = (
-                plain(match.group("plain"))
+                plain(match.group("plain").rstrip())
                 if match.group("plain") is not None
                 else match.group("double") or match.group("single") or ""
             )

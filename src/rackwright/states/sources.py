@@ -119,7 +119,8 @@ class Mirror:
         if not repository.url or repository.url.startswith("-"):
             raise SourceRefused(f"{repository.url!r} is no address of a repository")
         if re.match(r"\w+://[^/@:]*:[^/@]*@", repository.url):
-            bare = re.sub(r"//.*@", "//", repository.url)
+            scheme, _, rest = repository.url.partition("//")
+            bare = f"{scheme}//{rest.rpartition('@')[2]}"
             raise SourceRefused(f"the address of {bare} has a password in it; use a key or git's credential helper")
         if Path(repository.subfolder).is_absolute() or ".." in Path(repository.subfolder).parts:
             raise SourceRefused(f"{repository.url}: the subfolder {repository.subfolder!r} leads out of the repository")

@@ -251,7 +251,8 @@ async def _give(
     inside = record.network.range_of(address)
     range_id = None if inside is None else record.range_ids[inside.name]
     if range_id is not None:
-        assert await take(session, range_id, address), "what nobody has is in a gap"
+        taken = await take(session, range_id, address)
+        assert taken, "what nobody has is in a gap"
     return await _write(session, record, taker, address, range_id, node_role_id)
 
 

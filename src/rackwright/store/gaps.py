@@ -20,7 +20,8 @@ async def take_lowest(session: Session, range_id: int) -> Address | None:
     if row is None:
         return None
     address = ip_address(row.first)
-    assert await take(session, range_id, address), "the first address of a gap is free"
+    taken = await take(session, range_id, address)
+    assert taken, "the first address of a gap is free"
     return address
 
 

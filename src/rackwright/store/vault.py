@@ -21,6 +21,8 @@ from rackwright.domain.catalogue import Attrib, Json, JsonObject
 from rackwright.domain.errors import Invalid, RackwrightError
 from rackwright.domain.sealed import FINGERPRINT, SEAL, is_sealed
 
+KEY_FILE = "secret-keys.json"
+
 
 class VaultLocked(RackwrightError):
     """A secret cannot be opened: the key it was sealed with is not in the key file. Restore that file from a backup."""
@@ -95,7 +97,7 @@ class Vault:
 
 def load_vault(home: Path) -> Vault:
     """The vault of a server; made at its first start."""
-    path = home / "secret-keys.json"
+    path = home / KEY_FILE
     try:
         kept = json.loads(path.read_text())
     except FileNotFoundError:
@@ -109,7 +111,7 @@ def load_vault(home: Path) -> Vault:
 def save_vault(vault: Vault, home: Path) -> None:
     """Written aside and linked into place: a first start that comes second keeps what the first one made."""
     home.mkdir(parents=True, exist_ok=True)
-    path = home / "secret-keys.json"
+    path = home / KEY_FILE
     aside = home / f".secret-keys.{os.getpid()}.{secrets.token_hex(4)}"
     encode = base64.b64encode
     text = json.dumps(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.support.people import PASSWORD, House, house, ok, refused
 
+from rackwright.api import passwords
 from rackwright.api.passwords import Passwords
 from rackwright.api.serve import PASSWORD_FILE, TOKEN_FILE
 
@@ -134,15 +135,15 @@ async def test_a_session_can_be_ended_from_elsewhere(home: House) -> None:
 # --- guessing
 
 
-async def test_guessing_a_password_is_slowed_down_by_name_and_by_address(home: House) -> None:
-    passwords: Passwords = home.app.state.server.passwords
-    for bucket in (passwords.names, passwords.addresses):
+async def test_guessing_a_password_is_limited_by_name_and_source_and_by_source(home: House) -> None:
+    limits: Passwords = home.app.state.server.passwords
+    for bucket in (limits.pairs, limits.addresses):
         bucket._clock = lambda: 0.0  # no time passes, however slow the machine
     await home.user("grace")
-    for number in range(10):
-        client = home.client(source=f"192.0.2.{number}")
+    for _ in range(10):
+        client = home.client(source="192.0.2.1")
         refused(await client.post("/sessions", json={"name": "grace", "password": "guess"}), 401, "wrong-login")
-    limited = await home.client(source="192.0.2.99").post("/sessions", json={"name": "grace", "password": PASSWORD})
+    limited = await home.client(source="192.0.2.1").post("/sessions", json={"name": "grace", "password": PASSWORD})
     refused(limited, 429, "too-many-logins")
     assert 1 <= int(limited.headers["Retry-After"]) <= 10
     for number in range(20):
@@ -150,6 +151,19 @@ async def test_guessing_a_password_is_slowed_down_by_name_and_by_address(home: H
         refused(await client.post("/sessions", json={"name": f"n{number}", "password": "guess"}), 401)
     stuffing = await home.client(source="198.51.100.1").post("/sessions", json={"name": "new", "password": "guess"})
     refused(stuffing, 429, "too-many-logins")
+    await home.browser("admin", home.admin_password, source="203.0.113.1")
+
+
+async def test_wrong_passwords_of_others_keep_nobody_out_and_are_answered_ever_more_slowly(
+    home: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passwords, "SLOWED", 0.0)  # how long that is shall not matter here
+    limits: Passwords = home.app.state.server.passwords
+    for number in range(40):
+        client = home.client(source=f"192.0.2.{number}")
+        refused(await client.post("/sessions", json={"name": "admin", "password": "guess"}), 401, "wrong-login")
+    monkeypatch.setattr(passwords, "SLOWED", 7.0)
+    assert limits.slow_down("admin") == 7.0
     await home.browser("admin", home.admin_password, source="203.0.113.1")
 
 

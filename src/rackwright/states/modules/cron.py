@@ -12,7 +12,7 @@ from ..support.plan import Plan, carry_out
 from ..support.process import attempt, last_words
 
 MARK = "RACKWRIGHT_CRON_IDENTIFIER:"
-MARKED = re.compile(r"^# ?(?P<comment>.*?)\s*(?:RACKWRIGHT|SALT)_CRON_IDENTIFIER:(?P<identifier>.*)$")
+MARKED = re.compile(r"^#.*?(?:RACKWRIGHT|SALT)_CRON_IDENTIFIER:(?P<identifier>.*)$")
 """Entries that Salt made are taken over, not doubled."""
 SPECIALS = ("@reboot", "@hourly", "@daily", "@weekly", "@monthly", "@yearly", "@annually", "@midnight")
 FIELDS = ("minute", "hour", "daymonth", "month", "dayweek")

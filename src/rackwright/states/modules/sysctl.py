@@ -70,7 +70,7 @@ def _write(config: str, text: str) -> None:
 
 def _key(line: str) -> str:
     """The parameter a line sets, written one way."""
-    found = re.match(r"\s*-?\s*([^#;\s=]+)\s*=", line)
+    found = re.match(r"\s*(?:-\s*)?([^#;\s=]+)\s*=", line)
     return kernel_path(found.group(1)) if found else ""
 
 

@@ -1,0 +1,258 @@
+"""No regular expression of the product can be made slow from outside.
+
+Every pattern in the source is listed here, by the constant it is or by its text. A new one has to be entered: as one
+that meets what people, machines, members or files of others say, or as internal, with the reason. All of them are
+tried with hostile input, and the time they take may grow no faster than the input does.
+"""
+
+from collections.abc import Callable
+from heapq import nlargest
+from itertools import islice
+
+import pytest
+from tests.support.patterns import Pattern, Text, all_patterns, hostile_inputs, seconds_of
+
+MEETS_OUTSIDE = {
+    "api/bodies.py": (
+        "_BRACKET",
+        "_ODD_ESCAPE",
+        "_STRING",
+    ),
+    "api/boot.py": ("[^A-Za-z0-9._-]",),
+    "api/compression.py": ("_GZIP",),
+    "api/etags.py": ("_TAG",),
+    "api/events.py": ("KIND",),
+    "api/machines.py": (
+        "^[A-Za-z0-9-]+$",
+        "^[a-z0-9][a-z0-9.-]*$",
+    ),
+    "api/power.py": (
+        "^[!-~]*$",
+        r"^[0-9A-Za-z._:\[\]-]{1,253}$",
+    ),
+    "api/runs.py": (r"^\d{1,9}$",),
+    "api/trace.py": (
+        "_REQUEST_ID",
+        "_TRACEPARENT",
+    ),
+    "api/webhooks.py": ("KIND",),
+    "cli/barclamp_template.py": ("[a-z][a-z0-9-]{0,30}[a-z0-9]",),
+    "domain/dhcp.py": (
+        "_BOOTENV",
+        "_INTERFACE",
+    ),
+    "domain/fields.py": (
+        "_NAME",
+        "_STEP",
+    ),
+    "domain/lldp.py": ("_LINK",),
+    "domain/marked.py": (
+        "_FLOAT",
+        "_FORBIDDEN",
+        "_INTEGER",
+        "_NO_NUMBER",
+        "_OTHER_BASE",
+    ),
+    "domain/names.py": (
+        "_FQDN",
+        "_MAC",
+        "_NAME",
+    ),
+    "domain/networks.py": ("_NAME",),
+    "hammers/qemu.py": ("NAME",),
+    "images/host_sources.py": (
+        "FIELD",
+        "ONE_LINE",
+        r"\n[ \t]*\n",
+    ),
+    "images/shelf.py": ("NAME",),
+    "jigs/parcel.py": (
+        "FOLDER",
+        "SCRIPT_NAME",
+    ),
+    "mesh/admission.py": (
+        "HOST_KEY",
+        "[a-z_][a-z0-9_-]{0,31}",
+    ),
+    "mesh/etcd_cluster.py": ("_ACTIVE",),
+    "mesh/health.py": ("_NAME",),
+    "mesh/http.py": (
+        r"(?i)\r\ncontent-length: *([0-9]{1,6})\r\n",
+        r"\r\nAdvertise: ([\x21-\x7e]{1,270})\r\n",
+    ),
+    "mesh/identity.py": ("NAME",),
+    "mesh/member.py": (
+        "_ADDRESS",
+        "_LABEL_KEY",
+        "_LABEL_VALUE",
+        "_NAME",
+    ),
+    "mesh/run_batch.py": ("_ODD",),
+    "mesh/run_worker.py": ("MENTIONED",),
+    "mesh/trust.py": (
+        "KEY",
+        "NAME",
+    ),
+    "provision/ipxe.py": (
+        "_ARGUMENTS",
+        "_BOOTENV",
+        "_HOST",
+        "_MACHINE",
+    ),
+    "states/declare.py": (r"(\.+)(.*)",),
+    "states/extensions.py": (
+        "DIGEST",
+        "NAME",
+        "VERSION",
+    ),
+    "states/modules/cron.py": (
+        "FIELD",
+        "MARKED",
+    ),
+    "states/modules/git.py": (
+        "COMMIT",
+        r"\w+://[^/@:]*:[^/@]*@",
+    ),
+    "states/modules/group.py": ("NAME",),
+    "states/modules/pkg.py": (
+        "NAME",
+        "VERSION",
+    ),
+    "states/modules/pkgrepo/apt.py": (
+        "ONE_LINE",
+        "[^A-Za-z0-9.]+",
+        r"\n\s*\n",
+        r"^([\w-]+):(.*)$",
+        r"^\w+:/*",
+    ),
+    "states/modules/pkgrepo/yum.py": (
+        r"\[([^\]]+)\]",
+        r"^(?=\[)",
+    ),
+    "states/modules/service.py": ("NAME",),
+    "states/modules/sysctl.py": (
+        "NAME",
+        "[./]",
+        r"\s*(?:-\s*)?([^#;\s=]+)\s*=",
+    ),
+    "states/modules/user.py": (
+        "NAME",
+        r"[!*]|\$[0-9a-z]+\$|_|[./0-9A-Za-z]{13}$",
+    ),
+    "states/outputs.py": (
+        "_REFERENCE",
+        "_SHELL",
+    ),
+    "states/quick.py": (
+        "_DOUBLE",
+        "_FLOW",
+        "_KEY",
+        "_ODD",
+        "_SINGLE",
+    ),
+    "states/render.py": ("_MARK",),
+    "states/sls.py": (
+        "_FLOAT",
+        "_INT",
+    ),
+    "states/sources.py": (
+        "COMMIT",
+        r'Good "git" signature for (\S+) with',
+        "REFERENCE",
+        r"\w+://[^/@:]*:[^/@]*@",
+    ),
+    "states/support/content.py": ("[0-9a-fA-F]+",),
+    "states/support/packages/apt.py": (
+        r" (?:   |\*\*\*) (\S+) -?\d+$",
+        "(?:^|, )([^ ,(]+)",
+        r"(?i)(signed-by\s*[=:]\s*)(/\S+?)(?=[\s\],])",
+    ),
+    "states/support/packages/versions.py": (
+        r"(\d+)",
+        r"\d+|[a-zA-Z]+|~|\^",
+    ),
+    "store/inventory.py": ("[^A-Za-z0-9_]",),
+    "store/listing.py": (
+        r"([\\%_])",
+        r"\d{1,18}",
+    ),
+}
+
+INTERNAL = {
+    "api/docs.py: `([^`]+)`": "our own documentation",
+    r"api/docs.py: \*\*([^*]+)\*\*": "our own documentation",
+    "mesh/namespaces.py: NAME": "network namespaces that we named",
+    "store/cluster.py: \\b(ERROR|FATAL|PANIC):": "what the PostgreSQL that we start says",
+    r"store/session.py: (?<![:\w]):(\w+)": "our own SQL",
+}
+
+WRITTEN_BY_OPERATORS = {
+    "states/declare.py: target": "the names a state watches, by whoever wrote the state",
+    "states/environment.py: pattern": "a filter of templates, by whoever wrote the template",
+    "states/modules/file/edit.py: str(arguments['pattern'])": "what a state replaces",
+    "states/modules/file/edit.py: pattern": "what a state replaces",
+    "states/modules/file/tree.py: pattern[2:]": "the files that a state wants",
+    "states/record.py: '|'.join((re.escape(secret) for secret in alternatives))": "a run's secrets, escaped",
+}
+"""Put together at run time, from what somebody wrote who may run anything on the node anyway."""
+
+SCAN = 600
+"""Characters with which the worst input is looked for."""
+SMALL, LARGE = 4_000, 16_000
+GROWTH = 8.0
+"""Four times the input takes four times as long, or sixteen times where it is looked at again and again."""
+NOTICED = 0.005
+"""Seconds; what takes less with the large input harms nobody, and is too short to be compared."""
+
+PATTERNS = {pattern.key: pattern for pattern in all_patterns()}
+
+
+def test_every_pattern_of_the_source_is_listed_with_where_its_input_comes_from() -> None:
+    outside = {f"{module}: {label}" for module, labels in MEETS_OUTSIDE.items() for label in labels}
+    listed = outside | set(INTERNAL) | set(WRITTEN_BY_OPERATORS)
+    assert set(PATTERNS) - listed == set(), (
+        "enter these in a table of this file: what they are, and whose input meets them"
+    )
+    assert listed - set(PATTERNS) == set(), "these are no longer in the source"
+
+
+@pytest.mark.parametrize("key", sorted(set(PATTERNS) - set(WRITTEN_BY_OPERATORS)))
+def test_the_time_a_pattern_takes_grows_no_faster_than_its_input(key: str) -> None:
+    pattern = PATTERNS[key]
+    if pattern.text is None:
+        assert key == "api/webhooks.py: KIND", "its text could not be read from the source"
+        return  # imported from api/events.py, and tried there
+    _assert_never_slow(pattern)
+
+
+def test_a_careless_pattern_is_noticed() -> None:
+    careless = Pattern("here", "careless", r'"(?:[^"\\]|\\.)*"', methods={"sub"})
+    with pytest.raises(AssertionError, match="times as long"):
+        _assert_never_slow(careless)
+
+
+def _assert_never_slow(pattern: Pattern) -> None:
+    for call in pattern.calls():
+        for index in _slowest(pattern, call):
+            small, large = (_hostile(pattern, size, index) for size in (SMALL, LARGE))
+            _assert_linear(call, small, large)
+
+
+def _slowest(pattern: Pattern, call: Callable[[Text], object]) -> list[int]:
+    """Which of the hostile inputs took longest."""
+    assert pattern.text is not None
+    times = [(seconds_of(call, text), index) for index, text in enumerate(hostile_inputs(pattern.text, SCAN))]
+    return [index for _, index in nlargest(3, times)]
+
+
+def _hostile(pattern: Pattern, size: int, index: int) -> Text:
+    assert pattern.text is not None
+    return next(islice(hostile_inputs(pattern.text, size), index, None))
+
+
+def _assert_linear(call: Callable[[Text], object], small: Text, large: Text) -> None:
+    for _ in range(5):  # a busy machine may stretch any of them, but not each time
+        shorter, longer = seconds_of(call, small, tries=3), seconds_of(call, large)
+        if longer < NOTICED or longer < shorter * GROWTH:
+            return
+    raise AssertionError(f"{large[:40]!r}...: four times the input takes {longer / shorter:.0f} times as long")
