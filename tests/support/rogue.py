@@ -13,8 +13,10 @@ from typing import Any
 
 from rackwright.mesh.etcd import Etcd
 from rackwright.mesh.identity import IdentityFiles
+from rackwright.mesh.run_belief import RunBelief
 from rackwright.mesh.run_model import read_request
 from rackwright.mesh.run_store import RunStore, Signed
+from rackwright.mesh.statements import Statements
 from rackwright.mesh.tls import Contexts
 
 
@@ -28,7 +30,9 @@ async def main(folder: Path, endpoints: list[str], wish: dict[str, Any]) -> None
         signed = Signed(run["request"], run["signature"])
         request = read_request(run["request"])
         states = dict.fromkeys(run["targets"], 1)
-        await RunStore(etcd).begin(signed, request, b64decode(run["tree"]), states, "rogue")
+        await RunStore(etcd, RunBelief(Statements(IdentityFiles(folder).load))).begin(
+            signed, request, b64decode(run["tree"]), states, "rogue"
+        )
     await etcd.close()
 
 

@@ -37,7 +37,10 @@ from rackwright.mesh.overseer import Overseer
 from rackwright.mesh.renewal import renewed
 from rackwright.mesh.repositories import Repositories
 from rackwright.mesh.revocation import RevocationFile
+from rackwright.mesh.run_belief import RunBelief
+from rackwright.mesh.run_store import RunStore
 from rackwright.mesh.software import SoftwareWatch
+from rackwright.mesh.statements import Statements
 from rackwright.mesh.swim import Dial, Event, EventKind, MemberRecord, Output, Send, State, Swim, SwimConfig
 from rackwright.mesh.tasks import TaskRunner
 from rackwright.mesh.tls import Contexts, Peer
@@ -71,6 +74,8 @@ class Agent:
         self.transport = Transport(self.name, self.settings.advertise, self.contexts, self, self.log, self.metrics)
         self._sections: dict[Section, bytes] = {}
         self.datastore = Datastore(self)
+        statements = Statements(lambda: self.identity, lambda *shown: self.revocations.current.covers(*shown))
+        self.runs = RunStore(self.datastore.etcd, RunBelief(statements, self._refuse_record))
         self.tasks = TaskRunner(self)
         self.overseer = Overseer(self)
         self.repositories = Repositories(self)
@@ -303,6 +308,9 @@ class Agent:
 
     async def answer(self, request: http.Request) -> http.Response:
         return await self.desk.answer(request)
+
+    def _refuse_record(self, problem: MeshError) -> None:
+        self.refuse(problem.code, source="datastore", why=str(problem))
 
     def refuse(self, reason: str, **fields: str) -> None:
         self.metrics.refused.labels(reason).inc()

@@ -38,6 +38,12 @@ class BadRequest(MeshError):
     code = "bad_request"
 
 
+class Unreadable(MeshError):
+    """What another member wrote cannot be read"""
+
+    code = "unreadable"
+
+
 class NotInvited(MeshError):
     """This name has not been invited"""
 

@@ -15,7 +15,7 @@ from rackwright.mesh import run_batch
 from rackwright.mesh.engines import Engine
 from rackwright.mesh.errors import Fenced, MeshError, NoDatastore
 from rackwright.mesh.etcd import Item, delete_op, put_op, unchanged
-from rackwright.mesh.run_model import MODULES, Request, Task, TaskState, gate_prefix, state_key
+from rackwright.mesh.run_model import CLOCK_SECONDS, MODULES, Request, Task, TaskState, gate_prefix, state_key
 from rackwright.mesh.run_store import RunStore
 from rackwright.mesh.run_view import RunView
 from rackwright.states.module import StateError
@@ -42,7 +42,7 @@ class Performance:
     ) -> None:
         self.agent, self.store, self.request, self.task, self.held = agent, store, request, task, held
         self.lease, self.job = lease, job
-        self.view = RunView(store, request.id)
+        self.view = RunView(store, request.id, request.created - CLOCK_SECONDS)
         self.summary: dict[str, int] = {}
         self.seconds = 0.0
         self.why = ""
@@ -86,6 +86,7 @@ class Performance:
         """Tell what is left to tell together with the end. Raises Fenced if the task was given up meanwhile."""
         async with self._flushing:
             keyed = self._keyed()
+            ended = self.store.belief.signed(ended)
             if len(keyed) > 1:
                 await self._publish(keyed[:-1])
             while True:
@@ -207,7 +208,8 @@ class Performance:
         me = self.agent.name
         if me not in view.passed.get(gate, set()):
             key = f"{gate_prefix(self.request.id, gate)}done/{me}"
-            await self.store.etcd.transact([unchanged(key, 0)], [put_op(key, me.encode())])
+            signed = self.store.belief.statements.sign(key, me.encode())
+            await self.store.etcd.transact([unchanged(key, 0)], [put_op(key, signed)])
             view.passed.setdefault(gate, set()).add(me)
         return view.all_passed(gate, me)
 

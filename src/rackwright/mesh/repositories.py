@@ -20,7 +20,7 @@ from rackwright.mesh.identity import fingerprint
 from rackwright.mesh.lock import Lock
 from rackwright.mesh.orders import Order, read_order
 from rackwright.mesh.run_model import EXPIRES_SECONDS, Request
-from rackwright.mesh.run_store import RunStore, Signed
+from rackwright.mesh.run_store import Signed
 from rackwright.states.refusal import Refused
 from rackwright.states.sources import Repository, SourceRefused, pinned
 from rackwright.states.tree import place
@@ -38,7 +38,7 @@ EVERY_SECONDS = 2.0
 class Repositories:
     def __init__(self, agent: "Agent") -> None:
         self.agent, self.etcd = agent, agent.datastore.etcd
-        self.store = RunStore(self.etcd)
+        self.store = agent.runs
         self.lock = Lock(self.etcd, LOCK_KEY, agent.name, agent.settings.datastore.lease_seconds)
         self._next: dict[str, float] = {}
         self._told: dict[str, str] = {}

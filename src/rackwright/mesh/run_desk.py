@@ -17,7 +17,7 @@ from rackwright.mesh.member import LIVE
 from rackwright.mesh.performance import module, module_names
 from rackwright.mesh.run_end import cancel, pass_fence
 from rackwright.mesh.run_model import EVENTS, FACTS, MODULES, Request, Targets, read_request, read_targets
-from rackwright.mesh.run_store import RunStore, Signed
+from rackwright.mesh.run_store import Signed
 from rackwright.mesh.run_view import STILL_HERE, answer_line, follow
 from rackwright.mesh.sealing import SEALS, certificate_number
 from rackwright.states import extensions
@@ -39,7 +39,7 @@ class RunRefused(MeshError):
 class RunDesk:
     def __init__(self, agent: "Agent") -> None:
         self.agent = agent
-        self.store = RunStore(agent.datastore.etcd)
+        self.store = agent.runs
 
     async def ask(self, verb: str, wish: dict[str, Any]) -> dict[str, Any] | Answers | None:
         """The answer to one of its verbs; None for a verb that is not one."""

@@ -18,8 +18,8 @@ from rackwright.mesh.engines import IDLE_SECONDS, Engines
 from rackwright.mesh.errors import BadRecords, BadRequest, Compacted, MeshError, NoDatastore, Rejected
 from rackwright.mesh.identity import Identity, fingerprint, write_private
 from rackwright.mesh.performance import Performance
-from rackwright.mesh.run_model import FACTS, FINAL, Request, TaskState, pointers
-from rackwright.mesh.run_store import Found, RunStore, Signed
+from rackwright.mesh.run_model import CLOCK_SECONDS, FACTS, FINAL, Request, TaskState, pointers
+from rackwright.mesh.run_store import Found, Signed
 from rackwright.mesh.sealing import BadSeal
 from rackwright.mesh.trust import BadSignature, SignersFile
 from rackwright.states.facts import facts
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 AGAIN_SECONDS = 1.0
 LEASE_SECONDS = 15
 """How long a target may be silent before its task is given up as lost."""
-CLOCK_SECONDS = 300
-"""How far the clock of whoever signed may be ahead of ours."""
 
 
 class NotForUs(MeshError):
@@ -59,7 +57,7 @@ class Ledger:
 class TaskRunner:
     def __init__(self, agent: "Agent") -> None:
         self.agent, self.etcd = agent, agent.datastore.etcd
-        self.store = RunStore(self.etcd)
+        self.store = agent.runs
         self.signers = SignersFile(agent.folder, agent.identity.ca)
         self.ledger = Ledger(agent.folder / "runs.json")
         self.facts = facts(agent.name)
