@@ -189,6 +189,6 @@ def status_of(problem: MeshError) -> int:
 
 def _text(wish: dict[str, Any], key: str) -> str:
     value = wish.get(key)
-    if not isinstance(value, str):
-        raise BadRequest(f"{key} is missing or is not text")
+    if not isinstance(value, str) or not value.isascii():
+        raise BadRequest(f"{key} is missing or is not plain text")
     return value

@@ -183,7 +183,9 @@ class Conductor:
     def _tell(self, what: str, server: str, reason: str) -> None:
         self.reason = f"{what} {server}: {reason}"
         self.agent.log.warning(f"datastore_{what}", member=server, why=reason)
-        self.agent.spawn(self.agent.runs.tell(self.agent.name, f"datastore_{what}", member=server, why=reason))
+        self.agent.spawn(
+            "events", self.agent.runs.tell(self.agent.name, f"datastore_{what}", member=server, why=reason)
+        )
 
 
 def _candidate(entry: Entry) -> Candidate:

@@ -156,6 +156,7 @@ class Desk:
             "awareness": agent.swim.awareness,
             "links": sum(len(held) for held in agent.transport.links.values()),
             "members": {state.name.lower(): states.count(state) for state in State},
+            "failing_parts": agent.failing_parts(),
             "datastore": sorted(record.name for record in self._alive() if hint_of(record).part is Part.VOTER),
         }
 

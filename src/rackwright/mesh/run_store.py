@@ -28,6 +28,7 @@ from rackwright.mesh.run_model import (
     CHUNK,
     CLUSTER_EVENTS,
     FINAL,
+    MAX_TREE,
     OPEN,
     RUNS,
     TRUST,
@@ -147,10 +148,14 @@ class RunStore:
         if 0 < len(first) < CHUNK:
             return first
         parts: list[bytes] = []
+        size = 0
         prefix, after = f"{RUNS}{run}/tree/", ""
         while True:
             page = await self.etcd.page(prefix, after=after, limit=2, deadline=20.0)
             parts += [item.value for item in page.items]
+            size += sum(len(item.value) for item in page.items)
+            if size > MAX_TREE:
+                raise BadRequest(f"the states of run {run} are more than a tree of states may be")
             if not page.more:
                 return b"".join(parts)
             after = page.items[-1].key
