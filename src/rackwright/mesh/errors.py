@@ -56,6 +56,12 @@ class BadToken(MeshError):
     code = "bad_token"
 
 
+class AddressDiffers(MeshError):
+    """The address is not the one that the token was made for"""
+
+    code = "address_differs"
+
+
 class NameTaken(MeshError):
     """Another server holds this name"""
 

@@ -213,8 +213,8 @@ class Performance:
         me = self.agent.name
         if me not in view.passed.get(gate, set()):
             key = f"{gate_prefix(self.request.id, gate)}done/{me}"
-            signed = self.store.belief.statements.sign(key, me.encode())
-            await self.store.etcd.transact([unchanged(key, 0)], [put_op(key, signed)])
+            # Over whatever lies there: it is not ours, and would hold all the others up.
+            await self.store.etcd.put(key, self.store.belief.statements.sign(key, me.encode()))
             view.passed.setdefault(gate, set()).add(me)
         return view.all_passed(gate, me)
 

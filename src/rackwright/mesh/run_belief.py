@@ -42,7 +42,7 @@ class RunBelief:
         if change.deleted or not key.startswith(EVENTS):
             return told(change, after)
         try:
-            value = self._value(key, change.item.value, since)
+            value = self.content(key, change.item.value, since)
         except MeshError as problem:
             self._refuse(problem)
             return []
@@ -70,7 +70,7 @@ class RunBelief:
             return task
         return replace(task, proof=self.statements.prove(task_key(task.run, task.target), task.claim()))
 
-    def _value(self, key: str, value: bytes, since: float) -> bytes:
+    def content(self, key: str, value: bytes, since: float = 0.0) -> bytes:
         """What lies at a key, without its proof. Raises BadStatement for what its server did not sign."""
         if key.startswith(CLUSTER_EVENTS):
             signer, content = self.statements.read(key, value, since)

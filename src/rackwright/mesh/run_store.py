@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rackwright.mesh.errors import BadRequest, Fenced, NoDatastore, Rejected, Unreadable
+from rackwright.mesh.errors import BadRequest, Fenced, MeshError, NoDatastore, Rejected, Unreadable
 from rackwright.mesh.etcd import (
     MAX_OPERATIONS,
     Change,
@@ -224,12 +224,24 @@ class RunStore:
     async def publish(self, fence: Item, events: Sequence[tuple[str, bytes]]) -> None:
         """Write events, signed, under the condition that the task is still ours. Raises Fenced if it is not."""
         for group in _by_size(events):
-            conditions = [unchanged(fence.key, fence.modified), unchanged(group[0][0], 0)]
-            done = await self.etcd.transact(
-                conditions, [self._put_event(*event) for event in group], [get_op(fence.key)], deadline=30.0
-            )
-            if not done.succeeded and (not done.items() or done.items()[0].modified != fence.modified):
+            still_ours, first = unchanged(fence.key, fence.modified), group[0]
+            puts = [self._put_event(*event) for event in group]
+            asked = [get_op(fence.key), get_op(first[0])]
+            done = await self.etcd.transact([still_ours, unchanged(first[0], 0)], puts, asked, deadline=30.0)
+            if done.succeeded:
+                continue
+            if not done.items() or done.items()[0].modified != fence.modified:
                 raise Fenced("the task was given up by the others meanwhile")
+            if not self._was_published(first, done.items(1)):
+                # Somebody else has written there, whom nobody believes.
+                await self.etcd.transact([still_ours], puts, deadline=30.0)
+
+    def _was_published(self, event: tuple[str, bytes], found: list[Item]) -> bool:
+        """Whether an earlier attempt of our own has written it."""
+        try:
+            return any(self.belief.content(item.key, item.value) == event[1] for item in found)
+        except MeshError:
+            return False
 
     def _put_event(self, key: str, value: bytes) -> dict[str, Any]:
         return put_op(key, self.belief.statements.sign(key, value))

@@ -259,3 +259,12 @@ async def test_a_page_of_which_nothing_is_believed_does_not_end_the_reading(etcd
     fence = await running(store, "r7")
     await store.publish(fence, events("r7", range(3, 5)))
     assert (await read_numbers(store, "r7", ""))[0] == [3, 4]
+
+
+async def test_events_are_written_over_what_somebody_else_put_in_their_place(etcd: Etcd, belief: RunBelief) -> None:
+    """Or a member that writes there first would silence another."""
+    store = RunStore(etcd, belief)
+    fence = await running(store, "r8")
+    await etcd.put(state_key("r8", "s1", 0), b"junk")
+    await store.publish(fence, events("r8", range(2)))
+    assert (await read_numbers(store, "r8", ""))[0] == [0, 1]
