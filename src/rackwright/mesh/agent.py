@@ -435,12 +435,14 @@ class Agent:
             if not self.identity.due():
                 continue
             try:
-                self.identity = await renewed(self, new_key())
+                fresh = await renewed(self, new_key())
             except MeshError as problem:
                 left = int((self.identity.expires - datetime.now(UTC)).total_seconds())
                 self.log.error("renewal_failed", why=str(problem), seconds_left=left)
                 continue
-            self.files.save(self.identity)
+            # On disk first: what cannot be kept is not used, and is asked for anew.
+            self.files.save(fresh)
+            self.identity = fresh
             self.contexts.reload()
             self.metrics.certificate.set(self.identity.expires.timestamp())
             self.log.info("renewed", expires=self.identity.expires.isoformat())

@@ -43,6 +43,11 @@ def refusals(fleet: Fleet, server: str, reason: str) -> float:
     return fleet.metric(server, f'rackwright_mesh_refused_total{{reason="{reason}"}}')
 
 
+def wait_for_refusals(fleet: Fleet, server: str, reason: str, count: float) -> None:
+    """Until a server has refused so much for this reason."""
+    wait_until(lambda: refusals(fleet, server, reason) >= count, f"{server} has seen and refused it", every=0.2)
+
+
 class Unharmed:
     """What must hold around an attack: every agent is the same process, no part of it failed, and it goes on."""
 
@@ -57,10 +62,13 @@ class Unharmed:
             return
         probes = {server: self.probes(server) for server in self.before}
         for server, process in self.before.items():
-            wait_until(lambda server=server: self.probes(server) > probes[server] + 3, f"{server} goes on", every=0.2)
+            self.wait_for_probes(server, probes[server] + 3)
             assert self.fleet.pid(server) == process
             assert self.fleet.ask(server, "status")["failing_parts"] == {}
             assert not [line for line in self.fleet.log(server) if line["event"] == "part_failed"]
+
+    def wait_for_probes(self, server: str, count: float) -> None:
+        wait_until(lambda: self.probes(server) > count, f"{server} goes on", every=0.2)
 
     def probes(self, server: str) -> float:
         return self.fleet.metric(server, "rackwright_mesh_swim_probes_total")
@@ -95,7 +103,7 @@ async def test_an_address_that_is_none_ends_nobody(pair: Fleet, mallory: Path) -
             before = refusals(pair, server, "bad_message")
             stream = await as_member(mallory, parse_address(pair.address(server)))
             stream.send(sent)
-            wait_until(lambda server=server, before=before: refusals(pair, server, "bad_message") > before, "refused")
+            wait_for_refusals(pair, server, "bad_message", before + 1)
             stream.close()
 
 
@@ -248,7 +256,7 @@ def test_an_output_forged_in_another_servers_name_or_played_back_is_not_used(
         copy={state_key(earlier.name(), "s2", 1): state_key(name, "s2", 92)},
     )
     # Each of the four twice: by the state that waits for the output, and by who shows the run.
-    wait_until(lambda: refusals(three, "s1", "bad_statement") >= before + 8, "s1 has seen and refused them", every=0.2)
+    wait_for_refusals(three, "s1", "bad_statement", before + 8)
     assert not (world / "used").exists()
     (world / "go").touch()
     assert run.wait() == 0, run.output.read_text()
@@ -286,7 +294,7 @@ def test_nobody_is_waved_through_a_gate_in_another_servers_name(
     before = refusals(three, "s1", "bad_statement")
     rogue(sign={place: b64(b"s2")})
     # Twice: by the state that waits there, and by who shows the run.
-    wait_until(lambda: refusals(three, "s1", "bad_statement") >= before + 2, "s1 has seen and refused it", every=0.2)
+    wait_for_refusals(three, "s1", "bad_statement", before + 2)
     assert not (world / "after-s1").exists()
     (world / "go").touch()
     assert run.wait() == 0, run.output.read_text()
@@ -320,11 +328,7 @@ def test_junk_everywhere_in_the_datastore_ends_no_part_of_any_agent_and_runs_go_
             before = {server: refusals(three, server, "unreadable") for server in PAIR}
             rogue(keys=dict.fromkeys(places_read(), b64(junk)))
             for server, count in before.items():
-                wait_until(
-                    lambda server=server, count=count: refusals(three, server, "unreadable") > count,
-                    f"{server} has seen and refused {junk[:20]!r}",
-                    every=0.2,
-                )
+                wait_for_refusals(three, server, "unreadable", count + 1)
         assert "junk" not in three.rackwright("s1", "mesh", "runs", "--json")
         tree = tree_of(tmp_path, "well:\n  test.nop: []\n")
         (tmp_path / "secrets").write_text("x: secret\n")

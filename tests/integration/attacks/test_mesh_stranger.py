@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -107,7 +108,8 @@ async def test_junk_at_the_join_endpoint_is_refused_and_troubles_no_part_of_the_
 @pytest.mark.parametrize("kind", ["token", "proof", "address"])
 async def test_junk_in_place_of_a_proof_is_refused_too(alone: Fleet, tmp_path: Path, kind: str) -> None:
     wish = {"csr": request_for("joiner", new_key()).decode(), "token": "0", "proof": "0", "address": "x"}
-    for value in ("\ud800", [], {}, None, 9**99):
+    values: tuple[Any, ...] = ("\ud800", [], {}, None, 9**99)
+    for value in values:
         junk = json.dumps({**wish, kind: value}).encode()
         sent = b"POST /mesh/v1/join HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(junk), junk)
         assert b"400 Bad Request" in await request(parse_address(alone.address("s1")), nameless(), sent)
