@@ -1,7 +1,8 @@
 """A member that misuses its access to the datastore, to be run on a server of a fleet: puts there what nobody signed.
 
-`python -m tests.support.rogue FOLDER ENDPOINT` reads one JSON object from standard input: either a `run` (request,
-signature, tree in base64, targets), or `keys` to be written as they are, and `delete`, keys to be taken away first.
+`python -m tests.support.rogue FOLDER ENDPOINT` reads one JSON object from standard input: a `run` (request, signature,
+tree in base64, targets), `keys` to be written as they are, `sign`, keys to be written with its own signature, `copy`,
+keys whose values are to be written at others, and `delete`, keys to be taken away first.
 """
 
 import asyncio
@@ -13,8 +14,10 @@ from typing import Any
 
 from rackwright.mesh.etcd import Etcd
 from rackwright.mesh.identity import IdentityFiles
+from rackwright.mesh.run_belief import RunBelief
 from rackwright.mesh.run_model import read_request
 from rackwright.mesh.run_store import RunStore, Signed
+from rackwright.mesh.statements import Statements
 from rackwright.mesh.tls import Contexts
 
 
@@ -24,11 +27,18 @@ async def main(folder: Path, endpoints: list[str], wish: dict[str, Any]) -> None
         await etcd.delete(key)
     for key, value in wish.get("keys", {}).items():
         await etcd.put(key, b64decode(value))
+    statements = Statements(IdentityFiles(folder).load)
+    for key, value in wish.get("sign", {}).items():
+        await etcd.put(key, statements.sign(key, b64decode(value)))
+    for source, key in wish.get("copy", {}).items():
+        held = await etcd.get(source)
+        assert held is not None, f"there is no {source}"
+        await etcd.put(key, held.value)
     if run := wish.get("run"):
         signed = Signed(run["request"], run["signature"])
         request = read_request(run["request"])
         states = dict.fromkeys(run["targets"], 1)
-        await RunStore(etcd).begin(signed, request, b64decode(run["tree"]), states, "rogue")
+        await RunStore(etcd, RunBelief(statements)).begin(signed, request, b64decode(run["tree"]), states, "rogue")
     await etcd.close()
 
 

@@ -4,8 +4,11 @@ Speaks to this server's agent over its control socket. Tables are for people, `-
 is one sentence with the way out. The demo's verbs are `mesh_demo.py`.
 """
 
+import getpass
 import json
+import os
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +31,13 @@ app.add_typer(mesh_demo.app, name="demo")
 mesh_datastore.add_verbs(app)
 mesh_runs.add_verbs(app)
 mesh_config.add_verbs(app)
+
+TOKEN_VARIABLE = "RACKWRIGHT_MESH_TOKEN"  # noqa: S105 - says where the secret is, and is none
+MAX_TOKEN = 16 * 1024
+TOKEN_SHOWN = (
+    "a token on the command line can be read by everybody on this server, in the list of processes; make a new one and"
+    f" give it with --token-file FILE, with --token-file - when asked for it, or in {TOKEN_VARIABLE}"
+)
 
 Name = Annotated[str | None, typer.Option(help="This server's name in the cluster; its host name if not given.")]
 Bind = Annotated[str | None, typer.Option(help="Address to listen on; the advertised one if not given.")]
@@ -103,17 +113,21 @@ def invite(
 @plain_errors
 def token(
     name: Annotated[str, typer.Argument(help="The name the new server is to have.")],
+    address: Annotated[
+        str, typer.Option(help="The IP address it will have; if not given, it must come from that address itself.")
+    ] = "",
     minutes: Annotated[float, typer.Option(help="How long the token lives; 60 at most.")] = 10.0,
     as_json: AsJson = False,
     folder: Folder = None,
 ) -> None:
     """Make a one-time token for a server that cannot be visited over SSH. Carry it there as you would a password."""
-    told = control.ask(folder or default_folder(), "token", name=name, seconds=int(minutes * 60))
+    told = control.ask(folder or default_folder(), "token", name=name, address=address, seconds=int(minutes * 60))
     if as_json:
         print(json.dumps(told))
         return
-    print(f"On {name}, within {minutes:g} minutes, once:")
-    print(f"rackwright mesh join --token {told['token']}")
+    print(f"On {name}, within {minutes:g} minutes, once:  rackwright mesh join --token-file -")
+    print("and give it this token:")
+    print(told["token"])
 
 
 @app.command("join")
@@ -123,7 +137,11 @@ def join_command(
     ca_fingerprint: Annotated[
         str | None, typer.Option(help="The cluster's CA, SHA256:..., from the join line.")
     ] = None,
-    one_time_token: Annotated[str | None, typer.Option("--token", help="A token instead of an invite.")] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help=f"A file with a token instead of an invite; - to be asked for it. Or set {TOKEN_VARIABLE}."),
+    ] = None,
+    shown_token: Annotated[str | None, typer.Option("--token", hidden=True)] = None,
     name: Name = None,
     bind: Bind = None,
     advertise: Advertise = None,
@@ -140,15 +158,31 @@ def join_command(
     refuse_if_member(home, again=again)
     listen = parse_address(bind) if bind else None
     reached = parse_address(advertise) if advertise else None
+    if shown_token is not None:
+        raise BadRequest(TOKEN_SHOWN)
+    one_time_token = _one_time_token(token_file, wanted=not address)
     if one_time_token:
         given = read_token(one_time_token)
         wish = Wish(given.name, given.address, given.ca, listen, reached, given)
     elif address and ca_fingerprint:
         wish = Wish(name or _host_name(), parse_address(address), ca_fingerprint, listen, reached)
     else:
-        raise BadRequest("say where to and whom to trust: a member's ADDRESS and --ca-fingerprint, or --token")
+        raise BadRequest("say where to and whom to trust: a member's ADDRESS and --ca-fingerprint, or --token-file")
     identity = asyncio.run(join(home, wish))
     print(f"This server is {identity.name} now. Start its agent: systemctl enable --now rackwright-agent")
+
+
+def _one_time_token(file: Path | None, *, wanted: bool) -> str:
+    """The token from where others on this server cannot see it; empty if there is none."""
+    if file is None:
+        return os.environ.get(TOKEN_VARIABLE, "") if wanted else ""
+    if str(file) == "-":
+        return getpass.getpass("Token: ") if sys.stdin.isatty() else sys.stdin.readline(MAX_TOKEN)
+    try:
+        with file.open() as held:
+            return held.read(MAX_TOKEN)
+    except (OSError, ValueError) as problem:
+        raise BadRequest(f"the token in {file} cannot be read: {problem}") from problem
 
 
 @app.command()

@@ -52,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--sls", help="which SLS of the tree, separated by commas")
     add("--var", action="append", metavar="NAME=VALUE", help="a variable; the value is YAML")
     add("--secret", action="append", metavar="NAME=VALUE", help="a variable that is never shown")
+    add("--secret-file", type=Path, metavar="FILE", help="the same as YAML, out of sight of others here; - for stdin")
     add("--modules", action="append", metavar="URL", help="a web folder with signed extension modules")
     add("--git", action="append", metavar="URL", help="take the states from this repository")
     add("--env", default="main", help="with --git: the branch or tag (default: main)")
@@ -69,7 +70,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.key is None:
         raise BadRequest("a run is signed by an operator: name your OpenSSH key with --key")
     chosen = Targets(tuple(split(arguments.on)), pairs(arguments.label), pairs(arguments.fact))
-    variables, hidden = _variables(arguments.var), _variables(arguments.secret)
+    variables = _variables(arguments.var)
+    hidden = {**_secrets_in(arguments.secret_file), **_variables(arguments.secret)}
     cluster = str(control.ask(home, "status")["ca"])
     with tempfile.TemporaryDirectory(prefix="rackwright-run-", dir=home) as scratch:
         packed, named, pins = _packed(arguments.tree, arguments.sls, arguments.git or [], arguments.env)
@@ -128,6 +130,22 @@ def _from_git(
             return run_model.pack_tree(made.root), meant, pins
     except SourceRefused as refused:
         raise BadRequest(str(refused)) from refused
+
+
+def _secrets_in(file: Path | None) -> dict[str, Any]:
+    """The variables in a file: what is given as an argument can be read by everybody on this server."""
+    from rackwright.states.refusal import Refused
+    from rackwright.states.sls import parse
+
+    if file is None:
+        return {}
+    try:
+        content = parse(sys.stdin.read() if str(file) == "-" else file.read_text(), str(file))
+    except (OSError, ValueError, Refused) as problem:
+        raise BadRequest(f"the secrets in {file} cannot be read: {type(problem).__name__}") from problem
+    if not isinstance(content, dict):
+        raise BadRequest(f"{file} must hold a mapping of variables, as YAML")
+    return dict(content)
 
 
 def split(given: list[str] | None) -> list[str]:

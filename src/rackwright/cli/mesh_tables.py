@@ -34,6 +34,8 @@ def status_table(told: dict[str, Any]) -> Table:
         f"certificate until {told['certificate_expires'][:16]}, revocation list {told['revocations']},"
         f" {told['links']} connections, awareness {told['awareness']}\n{_datastore(told['datastore'])}"
     )
+    for part, why in told["failing_parts"].items():
+        table.caption += f"\n[red]the agent's {part} failed and was started again[/]: {escape(why)}"
     return table
 
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from rackwright.mesh.authority import Authority, token_proof
-from rackwright.mesh.errors import BadRequest, BadToken, MeshError, NameTaken, NotInvited, TooMany
+from rackwright.mesh.authority import Authority, is_ip, plain_ip, token_proof
+from rackwright.mesh.errors import AddressDiffers, BadRequest, BadToken, MeshError, NameTaken, NotInvited, TooMany
 from rackwright.mesh.identity import (
     certificate_pem,
     checked_name,
@@ -35,6 +35,7 @@ HOST_KEY = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 TOKEN_SECONDS = 600
 MAX_TOKEN_SECONDS = 3600
 INVITE_SECONDS = 86_400
+MAX_HOST = 255
 TOKEN_PREFIX = "rwj1."  # noqa: S105 - says what follows, and is no secret
 
 
@@ -52,12 +53,15 @@ class Admission:
 
     # For those who want in
 
-    async def admit(self, wish: dict[str, Any]) -> dict[str, Any]:
-        """Answer a join request. With a token the answer holds the certificate; else it was placed over SSH."""
+    async def admit(self, wish: dict[str, Any], source: str) -> dict[str, Any]:
+        """Answer a join request. With a token the answer holds the certificate; else it was placed over SSH.
+
+        `source` is the address from which the joiner was seen to come; empty if another member carried its request.
+        """
         name, key = read_request(_text(wish, "csr").encode())
         if "token" in wish:
-            address = str(wish.get("address", ""))[:64]
-            await self._check_token(name, key, _text(wish, "token"), _text(wish, "proof"), address)
+            address = _text(wish, "address")[:MAX_HOST]
+            await self._check_token(name, key, _text(wish, "token"), _text(wish, "proof"), address, source)
             return {"certificate": (await self._issue(name, key, address)).decode(), "placed": False}
         await self._visit(name, key)
         return {"certificate": None, "placed": True}
@@ -71,14 +75,33 @@ class Admission:
         self.log.info("certificate_renewed", member=name)
         return {"certificate": certificate_pem(certificate).decode()}
 
-    async def _check_token(self, name: str, key: Ed25519PublicKey, id: str, proof: str, address: str) -> None:
+    async def _check_token(
+        self, name: str, key: Ed25519PublicKey, id: str, proof: str, address: str, source: str
+    ) -> None:
         wanted = token_proof(self.authority.token_secret(id), key, fingerprint(self.authority.ca), address)
         # The proof first: who does not hold the secret must not be able to use a token up.
         if not hmac.compare_digest(wanted.encode(), proof.encode()):
             raise BadToken
+        # And before it is used up: an honest server that named another address may try again.
+        self._check_address(name, await self.authority.records.token(id), address, source)
         token = await self.authority.records.claim_token(id, key_digest(key), int(time.time()))
         if token is None or token.name != name:
             raise BadToken
+
+    @staticmethod
+    def _check_address(name: str, token: Token | None, address: str, source: str) -> None:
+        """A certificate speaks for an IP address only if the operator said so, or we have seen its owner there."""
+        if token is None or not is_ip(address):
+            return
+        allowed = token.address or source
+        if not is_ip(allowed) or plain_ip(address) != plain_ip(allowed):
+            seen = (
+                f"the token was made for {token.address}" if token.address else f"it comes from {source or 'elsewhere'}"
+            )
+            raise AddressDiffers(
+                f"{name} asks for a certificate for {address}, but {seen}; make a token for that address where the CA"
+                f" is: rackwright mesh token {name} --address {address}"
+            )
 
     async def _visit(self, name: str, key: Ed25519PublicKey) -> None:
         invite = next((held for held in await self.authority.records.invites() if held.name == name), None)
@@ -137,20 +160,25 @@ class Admission:
         self.log.info("invited", member=name, address=address, host_key=host_key)
         return invite
 
-    async def token(self, name: str, address: str, seconds: int) -> str:
-        """A one-time token: where to go, which CA to expect, and the secret, as one word."""
+    async def token(self, name: str, address: str, seconds: int, joiner: str = "") -> str:
+        """A one-time token: where to go, which CA to expect, and the secret, as one word. `joiner` is the IP address
+        that its user will have; without, the one that it comes from.
+        """
         self._check_free(name)
+        if joiner and not is_ip(joiner):
+            raise BadRequest(f"{joiner!r} is not an IP address; a token is made for one")
         if not 0 < seconds <= MAX_TOKEN_SECONDS:
             raise BadRequest(f"a token lives for 1 to {MAX_TOKEN_SECONDS // 60} minutes")
         id = secrets.token_hex(8)
-        await self.authority.records.add_token(Token(id, name, int(time.time()) + seconds))
-        self.log.info("token_made", member=name, seconds=seconds)
+        await self.authority.records.add_token(Token(id, name, int(time.time()) + seconds, address=joiner))
+        self.log.info("token_made", member=name, seconds=seconds, address=joiner)
         content = {
             "name": name,
             "address": address,
             "ca": fingerprint(self.authority.ca),
             "id": id,
             "secret": self.authority.token_secret(id).hex(),
+            "joiner": joiner,
         }
         return TOKEN_PREFIX + urlsafe_b64encode(json.dumps(content).encode()).decode()
 
@@ -180,7 +208,7 @@ class Rate:
 
 
 STATUS = {"not_invited": 403, "bad_token": 403, "host_key_differs": 403, "key_differs": 403, "name_taken": 409}
-STATUS |= {"relayed": 403, "too_many": 429, "unreachable": 502, "no_authority": 503}
+STATUS |= {"address_differs": 403, "relayed": 403, "too_many": 429, "unreachable": 502, "no_authority": 503}
 
 
 def status_of(problem: MeshError) -> int:
@@ -189,6 +217,6 @@ def status_of(problem: MeshError) -> int:
 
 def _text(wish: dict[str, Any], key: str) -> str:
     value = wish.get(key)
-    if not isinstance(value, str):
-        raise BadRequest(f"{key} is missing or is not text")
+    if not isinstance(value, str) or not value.isascii():
+        raise BadRequest(f"{key} is missing or is not plain text")
     return value

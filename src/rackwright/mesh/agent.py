@@ -24,7 +24,7 @@ from rackwright.mesh.control_server import ControlServer
 from rackwright.mesh.datastore import Datastore
 from rackwright.mesh.desk import AUTHORITY_LABEL, Desk
 from rackwright.mesh.errors import BadRecords, BadSettings, MeshError
-from rackwright.mesh.health import BadCheck, Check, Result, Status, built_in_checks, parse_checks
+from rackwright.mesh.health import BadCheck, Check, Outcome, Result, Status, built_in_checks, parse_checks
 from rackwright.mesh.health_runner import HealthRunner
 from rackwright.mesh.identity import IdentityFiles, new_key, number_of, write_private
 from rackwright.mesh.link import Kind, Link
@@ -37,7 +37,11 @@ from rackwright.mesh.overseer import Overseer
 from rackwright.mesh.renewal import renewed
 from rackwright.mesh.repositories import Repositories
 from rackwright.mesh.revocation import RevocationFile
+from rackwright.mesh.run_belief import RunBelief
+from rackwright.mesh.run_store import RunStore
 from rackwright.mesh.software import SoftwareWatch
+from rackwright.mesh.statements import Statements
+from rackwright.mesh.supervision import Supervisor, Work
 from rackwright.mesh.swim import Dial, Event, EventKind, MemberRecord, Output, Send, State, Swim, SwimConfig
 from rackwright.mesh.tasks import TaskRunner
 from rackwright.mesh.tls import Contexts, Peer
@@ -48,6 +52,10 @@ LEAVE_SECONDS = 3.0
 ALONE_SECONDS = 2.0
 PEERS_SECONDS = 1.0
 REVOCATIONS_SECONDS = 10.0
+AGENT_CHECK = Check(name="agent", interval=5.0, timeout=1.0, failures=1)
+"""The agent's own parts, shown to all servers as the health of its software."""
+TICK_AGAIN_SECONDS = 0.2
+"""After a tick that failed."""
 
 
 class Agent:
@@ -61,16 +69,19 @@ class Agent:
             raise BadSettings(f"agent.yml says {self.name}, but the certificate in {folder} is {self.identity.name}'s")
         self.log = Log(self.name, write_log)
         self.metrics = Metrics()
+        self.parts = Supervisor(self.log, self.metrics)
         self.authority = self._open_authority()
         self.revocations = RevocationFile(folder / "revocations.json", self.identity.ca)
         self.swim = self._machine()
-        self.health = HealthRunner(self._checks(), self._checked)
+        self.health = HealthRunner(self._checks(), self._checked, [(AGENT_CHECK, self._check_parts)])
         self.software = SoftwareWatch()
         self.metrics.watch(self.swim)
         self.contexts = Contexts(self.files)
         self.transport = Transport(self.name, self.settings.advertise, self.contexts, self, self.log, self.metrics)
         self._sections: dict[Section, bytes] = {}
         self.datastore = Datastore(self)
+        statements = Statements(lambda: self.identity, lambda *shown: self.revocations.current.covers(*shown))
+        self.runs = RunStore(self.datastore.etcd, RunBelief(statements, self._refuse_record))
         self.tasks = TaskRunner(self)
         self.overseer = Overseer(self)
         self.repositories = Repositories(self)
@@ -79,7 +90,6 @@ class Agent:
         self.watchers: set[asyncio.Queue[dict[str, Any]]] = set()
         self.began = self.now
         self._timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
         self._farewell = asyncio.Event()
         self._changed = asyncio.Event()
@@ -110,10 +120,8 @@ class Agent:
         for name in self.revocations.current.names:
             self._input(self.swim.remove(self.now, name))
         self._input(self.swim.joined(self.now))
-        for work in (self._seek(), self._keep_peers(), self._keep_certificate(), self._offer_revocations()):
-            self.spawn(work)
-        for work in (self.datastore.run(), self.tasks.run(), self.overseer.run(), self.repositories.run()):
-            self.spawn(work)
+        for part, work in self._parts().items():
+            self.parts.keep(part, work)
         if self.settings.metrics:
             await metrics.serve(self.metrics, self.settings.metrics)
         self.metrics.certificate.set(self.identity.expires.timestamp())
@@ -121,6 +129,21 @@ class Agent:
         self.log.info(
             "started", address=str(bound), session=self.swim.me.session, expires=self.identity.expires.isoformat()
         )
+
+    def _parts(self) -> dict[str, Work]:
+        """What runs as long as the agent does."""
+        return {
+            "seek": self._seek,
+            "peers": self._keep_peers,
+            "certificate": self._keep_certificate,
+            "revocations": self._offer_revocations,
+            "datastore": self.datastore.run,
+            "snapshots": self.datastore.keep_snapshots,
+            "conductor": self.datastore.conductor.run,
+            "tasks": self.tasks.run,
+            "overseer": self.overseer.run,
+            "repositories": self.repositories.run,
+        }
 
     async def _stop(self) -> None:
         self._save_peers()
@@ -130,9 +153,8 @@ class Agent:
                 await self._farewell.wait()
         if self._timer:
             self._timer.cancel()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.parts.stop()
+        await self.datastore.close()
         await self.control.stop()
         await self.transport.stop()
         self.log.info("ended")
@@ -171,7 +193,13 @@ class Agent:
         except BadCheck as problem:
             raise BadSettings(f"agent.yml: {problem}") from problem
         names = {check.name for check in declared}
+        if AGENT_CHECK.name in names:
+            raise BadSettings(f"agent.yml: the check {AGENT_CHECK.name!r} is the agent's own; give yours another name")
         return declared + [check for check in built_in_checks() if check.name not in names]
+
+    async def _check_parts(self) -> Outcome:
+        failing = self.failing_parts()
+        return Outcome(not failing, "; ".join(f"{part} failed: {why}" for part, why in failing.items()))
 
     def _checked(self, result: Result) -> None:
         self.metrics.checks.labels(result.name).set(result.status is Status.PASSING)
@@ -205,14 +233,23 @@ class Agent:
 
     def _input(self, outputs: list[Output]) -> None:
         for output in outputs:
-            if isinstance(output, Send):
-                self._send(output)
-            elif isinstance(output, Dial):
-                self._dial(output.peer)
-            else:
-                self._tell(output)
+            try:
+                self._carry_out(output)
+            except Exception as problem:  # noqa: BLE001 - told and counted; the other outputs are due all the same
+                self.parts.report("membership", problem)
         if self.swim.has_said_goodbye:
             self._farewell.set()
+        self._set_timer()
+
+    def _carry_out(self, output: Output) -> None:
+        if isinstance(output, Send):
+            self._send(output)
+        elif isinstance(output, Dial):
+            self._dial(output.peer)
+        else:
+            self._tell(output)
+
+    def _set_timer(self) -> None:
         if self._timer:
             self._timer.cancel()
         deadline = self.swim.next_deadline()
@@ -220,7 +257,11 @@ class Agent:
             self._timer = asyncio.get_running_loop().call_at(deadline, self._tick)
 
     def _tick(self) -> None:
-        self._input(self.swim.tick(self.now))
+        try:
+            self._input(self.swim.tick(self.now))
+        except Exception as problem:  # noqa: BLE001 - told and counted; without a next tick membership would stand still
+            self.parts.report("membership", problem)
+            self._timer = asyncio.get_running_loop().call_later(TICK_AGAIN_SECONDS, self._tick)
 
     def _send(self, output: Send) -> None:
         address = self._address_of(output.to)
@@ -303,6 +344,9 @@ class Agent:
 
     async def answer(self, request: http.Request) -> http.Response:
         return await self.desk.answer(request)
+
+    def _refuse_record(self, problem: MeshError) -> None:
+        self.refuse(problem.code, source="datastore", why=str(problem))
 
     def refuse(self, reason: str, **fields: str) -> None:
         self.metrics.refused.labels(reason).inc()
@@ -391,27 +435,24 @@ class Agent:
             if not self.identity.due():
                 continue
             try:
-                self.identity = await renewed(self, new_key())
+                fresh = await renewed(self, new_key())
             except MeshError as problem:
                 left = int((self.identity.expires - datetime.now(UTC)).total_seconds())
                 self.log.error("renewal_failed", why=str(problem), seconds_left=left)
                 continue
-            self.files.save(self.identity)
+            # On disk first: what cannot be kept is not used, and is asked for anew.
+            self.files.save(fresh)
+            self.identity = fresh
             self.contexts.reload()
             self.metrics.certificate.set(self.identity.expires.timestamp())
             self.log.info("renewed", expires=self.identity.expires.isoformat())
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
+    def spawn(self, part: str, work: Coroutine[Any, Any, None]) -> None:
+        self.parts.once(part, work)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (problem := task.exception()) is not None:
-            # A part of the agent that no longer runs is worse than an agent that is restarted.
-            self.log.error("task_failed", why=f"{type(problem).__name__}: {problem}")
-            self._ending.set()
+    def failing_parts(self) -> dict[str, str]:
+        """The parts of this agent that failed a short while ago, each with the reason."""
+        return {**self.transport.parts.failing(), **self.parts.failing()}
 
 
 def next_session(folder: Path) -> int:

@@ -114,6 +114,13 @@ def is_ip(host: str) -> bool:
     return True
 
 
+def plain_ip(host: str) -> str:
+    """An IP address in one spelling: without the zone, and IPv4 as such where it came in over IPv6."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
 def _names(name: str, address: str) -> x509.SubjectAlternativeName:
     names: list[x509.GeneralName] = [x509.DNSName(name)]
     if is_ip(address):

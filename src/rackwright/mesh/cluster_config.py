@@ -4,12 +4,14 @@ It overrides `datastore:` of agent.yml. Nothing here lets anyone run anything; w
 """
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
 from rackwright.mesh.datastore_config import DatastoreConfig
-from rackwright.mesh.errors import BadRequest
+from rackwright.mesh.errors import BadRequest, Unreadable
 from rackwright.mesh.etcd import Etcd
+from rackwright.mesh.reading import read_object
 
 KEY = "/rackwright/config"
 KINDS: dict[str, type] = {"count": int, "grace": float, "learner_seconds": float, "event_hours": float}
@@ -18,7 +20,22 @@ PREFIX = "datastore."
 
 async def read(etcd: Etcd, deadline: float = 8.0) -> dict[str, Any]:
     item = await etcd.get(KEY, deadline)
-    return {} if item is None else {key: value for key, value in json.loads(item.value).items() if key in known()}
+    return {} if item is None else _usable(item.value)
+
+
+def _usable(value: bytes) -> dict[str, Any]:
+    """The settings that can be used of what lies there; nobody has signed it."""
+    try:
+        content = read_object(value, "the cluster's configuration")
+    except Unreadable:
+        return {}
+    return {key: value for key, value in content.items() if key in known() and _is_number(key, value)}
+
+
+def _is_number(key: str, value: Any) -> bool:
+    whole = KINDS[key.removeprefix(PREFIX)] is int
+    fits = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    return fits and math.isfinite(value)
 
 
 def known() -> list[str]:
@@ -37,7 +54,7 @@ async def change(etcd: Etcd, base: DatastoreConfig, wishes: dict[str, str]) -> d
     """Set what was wished for; an empty value takes a setting back. Refuses what could not be used."""
     while True:
         item = await etcd.get(KEY)
-        config = {} if item is None else dict(json.loads(item.value))
+        config = {} if item is None else _usable(item.value)
         for key, text in wishes.items():
             if key not in known():
                 raise BadRequest(f"{key!r} cannot be set for the cluster; this can: {', '.join(known())}")

@@ -14,7 +14,6 @@ from rackwright.mesh.errors import Fenced, NoDatastore, Rejected
 from rackwright.mesh.etcd_cluster import EtcdMember
 from rackwright.mesh.lock import Lock, clock
 from rackwright.mesh.member import LIVE, Entry, State
-from rackwright.mesh.run_store import RunStore
 from rackwright.mesh.takeover import Add, Candidate, Condition, Decision, Promote, Remove, Takeover, View, Voice, Wait
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ class Conductor:
         config = datastore.config
         self.takeover = Takeover(config.count, config.grace, config.learner_seconds)
         self.lock = Lock(self.etcd, LOCK_KEY, self.agent.name, config.lease_seconds)
-        self.store = RunStore(self.etcd)
         self.reason = "not looked yet"
         self._known: dict[str, EtcdMember] = {}
 
@@ -185,7 +183,9 @@ class Conductor:
     def _tell(self, what: str, server: str, reason: str) -> None:
         self.reason = f"{what} {server}: {reason}"
         self.agent.log.warning(f"datastore_{what}", member=server, why=reason)
-        self.agent.spawn(self.store.tell(self.agent.name, f"datastore_{what}", member=server, why=reason))
+        self.agent.spawn(
+            "events", self.agent.runs.tell(self.agent.name, f"datastore_{what}", member=server, why=reason)
+        )
 
 
 def _candidate(entry: Entry) -> Candidate:

@@ -60,5 +60,5 @@ class ControlServer:
                 yield part if isinstance(part, bytes) else {"ok": True, **part}
         except MeshError as problem:
             yield {"ok": False, "error": problem.code, "message": str(problem)}
-        except (ValueError, TypeError, KeyError) as problem:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem:
             yield {"ok": False, "error": "bad_request", "message": f"the request cannot be read: {problem!r}"}

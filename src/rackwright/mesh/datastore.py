@@ -72,27 +72,21 @@ class Datastore:
     # Life
 
     async def run(self) -> None:
-        conducting = asyncio.create_task(self.conductor.run())
-        keeping = asyncio.create_task(self._keep_snapshots())
-        try:
-            self.announce()
-            while True:
-                try:
-                    async with self._lock:
-                        await self._look()
-                except (NoDatastore, Rejected) as problem:
-                    self.problem = str(problem)
-                if conducting.done():
-                    conducting.result()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_SECONDS):
-                        await self._poked.wait()
-        finally:
-            for task in (conducting, keeping):
-                task.cancel()
-            await asyncio.gather(conducting, keeping, return_exceptions=True)
-            await self.process.stop()
-            await self.etcd.close()
+        """Until cancelled. etcd goes on if this fails and is started again; `close` ends it."""
+        self.announce()
+        while True:
+            try:
+                async with self._lock:
+                    await self._look()
+            except (NoDatastore, Rejected) as problem:
+                self.problem = str(problem)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._poked.wait()
+
+    async def close(self) -> None:
+        await self.process.stop()
+        await self.etcd.close()
 
     def poked(self) -> None:
         """Someone says that there is news about this server in the member list."""
@@ -101,7 +95,7 @@ class Datastore:
     def revoked(self) -> None:
         """The list of who is shut out has changed."""
         if self.state.member and self._write_shut_out() and self.process.running:
-            self.agent.spawn(self._cut_connections())
+            self.agent.spawn("datastore", self._cut_connections())
 
     def _write_shut_out(self) -> bool:
         return self.process.write_shut_out(self.agent.revocations.current.names, self.agent.identity.key)
@@ -339,7 +333,7 @@ class Datastore:
 
     # Snapshots and recovery
 
-    async def _keep_snapshots(self) -> None:
+    async def keep_snapshots(self) -> None:
         while True:
             await asyncio.sleep(self.config.snapshot_minutes * 60)
             if self.part is Part.VOTER:

@@ -66,7 +66,8 @@ class Desk:
     async def _admit(self, request: http.Request) -> dict[str, Any]:
         wish = request.json()
         if self.admission:
-            answer = await self.admission.admit(wish)
+            # What a member carries here, that member says: where the joiner is we have not seen.
+            answer = await self.admission.admit(wish, "" if request.peer else request.source)
         elif request.peer is None:
             answer = await self._relay(wish)
         else:
@@ -113,8 +114,8 @@ class Desk:
         if verb == "invite":
             return await self._invite(admission, wish)
         if verb == "token":
-            address = str(self.agent.settings.advertise)
-            return {"token": await admission.token(wish["name"], address, int(wish.get("seconds", TOKEN_SECONDS)))}
+            address, seconds = str(self.agent.settings.advertise), int(wish.get("seconds", TOKEN_SECONDS))
+            return {"token": await admission.token(wish["name"], address, seconds, str(wish.get("address") or ""))}
         if verb == "remove":
             return await self._remove(admission, wish["name"])
         raise BadRequest(f"the agent does not know {verb!r}; is the command newer than the agent? restart the agent")
@@ -156,6 +157,7 @@ class Desk:
             "awareness": agent.swim.awareness,
             "links": sum(len(held) for held in agent.transport.links.values()),
             "members": {state.name.lower(): states.count(state) for state in State},
+            "failing_parts": agent.failing_parts(),
             "datastore": sorted(record.name for record in self._alive() if hint_of(record).part is Part.VOTER),
         }
 

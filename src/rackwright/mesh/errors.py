@@ -38,6 +38,12 @@ class BadRequest(MeshError):
     code = "bad_request"
 
 
+class Unreadable(MeshError):
+    """What another member wrote cannot be read"""
+
+    code = "unreadable"
+
+
 class NotInvited(MeshError):
     """This name has not been invited"""
 
@@ -48,6 +54,12 @@ class BadToken(MeshError):
     """The token is wrong, used or too old; ask for a new one with: rackwright mesh token NAME"""
 
     code = "bad_token"
+
+
+class AddressDiffers(MeshError):
+    """The address is not the one that the token was made for"""
+
+    code = "address_differs"
 
 
 class NameTaken(MeshError):

@@ -11,7 +11,7 @@ import itertools
 import json
 import ssl
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,8 @@ DEADLINE_SECONDS = 8.0
 ROUND_PAUSE = 0.05
 PATIENCE_SECONDS = 5.0
 """A watch that is silent for so long goes on at another member: this one may be cut off and not know it."""
+MAX_ANSWER = 256 * 1024 * 1024
+"""More than all that a datastore may hold in one prefix; what answers more is none."""
 MAX_OPERATIONS = 120
 """etcd takes 128 in a transaction."""
 _AGAIN = frozenset({2, 4, 8, 13, 14})
@@ -73,16 +75,32 @@ class Outcome:
     attempts: int
 
     def items(self, place: int = 0) -> list[Item]:
-        return read_items(self.responses[place].get("response_range", {}))
+        with readable("an answer of the datastore"):
+            return read_items(self.responses[place].get("response_range", {}))
 
 
 def text64(text: str | bytes) -> str:
-    return b64encode(text.encode() if isinstance(text, str) else text).decode()
+    """As etcd's gateway wants it. A key that is not UTF-8 was read with its odd bytes escaped, and is written so."""
+    return b64encode(text.encode(errors="surrogateescape") if isinstance(text, str) else text).decode()
+
+
+@contextlib.contextmanager
+def readable(what: str) -> Iterator[None]:
+    """Within it, an answer that is not as it must be is none: another server made it, and may be rogue."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as problem:
+        raise NoDatastore(f"{what} cannot be read: {type(problem).__name__}") from problem
+
+
+def revision_of(answer: dict[str, Any]) -> int:
+    with readable("the revision in an answer of the datastore"):
+        return int(answer["header"]["revision"])
 
 
 def prefix_end(prefix: str) -> str:
     """The first key after all that begin with this, as etcd wants it."""
-    raw = prefix.encode()
+    raw = prefix.encode(errors="surrogateescape")
     return b64encode(raw[:-1] + bytes([raw[-1] + 1])).decode()
 
 
@@ -157,21 +175,23 @@ class Etcd:
         """One attempt at one member. Raises NoDatastore if it may or may not have been done, Rejected if it was not."""
         try:
             async with asyncio.timeout(seconds):
-                response = await self._http.post(f"{endpoint}{path}", json=body, timeout=None)
+                async with self._http.stream("POST", f"{endpoint}{path}", json=body, timeout=None) as response:
+                    content = await _bounded(response, endpoint)
         except (httpx.HTTPError, OSError, TimeoutError) as problem:
             raise NoDatastore(f"{endpoint}: {_told(problem, seconds)}") from problem
-        return read_answer(endpoint, response.status_code, response.content)
+        return read_answer(endpoint, response.status_code, content)
 
     async def fetch(self, endpoint: str, path: str, seconds: float = 1.0) -> str:
         """A plain page of one member, such as its metrics."""
         try:
             async with asyncio.timeout(seconds):
-                response = await self._http.get(f"{endpoint}{path}", timeout=None)
+                async with self._http.stream("GET", f"{endpoint}{path}", timeout=None) as response:
+                    text = (await _bounded(response, endpoint)).decode(errors="replace")
         except (httpx.HTTPError, OSError, TimeoutError) as problem:
             raise NoDatastore(f"{endpoint}: {_told(problem, seconds)}") from problem
         if response.status_code != 200:
-            raise NoDatastore(f"{endpoint}{path} answered {response.status_code}: {response.text[:200]}")
-        return response.text
+            raise NoDatastore(f"{endpoint}{path} answered {response.status_code}: {text[:200]}")
+        return text
 
     def _order(self) -> list[str]:
         known = list(dict.fromkeys(self.endpoints()))
@@ -195,7 +215,7 @@ class Etcd:
         first = text64(after.encode() + b"\0") if after else text64(prefix)
         body = {"key": first, "range_end": prefix_end(prefix), "limit": str(limit), "keys_only": keys_only}
         answer = await self.call("/v3/kv/range", body, deadline)
-        return Page(read_items(answer), int(answer["header"]["revision"]), bool(answer.get("more")))
+        return Page(read_items(answer), revision_of(answer), bool(answer.get("more")))
 
     async def transact(
         self,
@@ -207,8 +227,10 @@ class Etcd:
         """All of `then` if every condition holds, else `otherwise`. The conditions must not hold again afterwards."""
         body = {"compare": list(conditions), "success": list(then), "failure": list(otherwise)}
         answer, attempts = await self.call_counted("/v3/kv/txn", body, deadline)
-        revision = int(answer["header"]["revision"])
-        return Outcome(bool(answer.get("succeeded")), answer.get("responses", []), revision, attempts)
+        responses = answer.get("responses", [])
+        if not isinstance(responses, list):
+            raise NoDatastore("an answer of the datastore cannot be read")
+        return Outcome(bool(answer.get("succeeded")), responses, revision_of(answer), attempts)
 
     async def replace(
         self, key: str, value: bytes, before: Item | None, lease: int = 0, deadline: float = DEADLINE_SECONDS
@@ -257,12 +279,15 @@ class Etcd:
     # Leases
 
     async def grant(self, seconds: int, deadline: float = DEADLINE_SECONDS) -> int:
-        return int((await self.call("/v3/lease/grant", {"TTL": str(seconds)}, deadline))["ID"])
+        answer = await self.call("/v3/lease/grant", {"TTL": str(seconds)}, deadline)
+        with readable("a lease of the datastore"):
+            return int(answer["ID"])
 
     async def keep(self, lease: int, deadline: float = DEADLINE_SECONDS) -> bool:
         """Whether the lease still lives, now for its whole time again."""
         answer = await self.call("/v3/lease/keepalive", {"ID": str(lease)}, deadline)
-        return int(answer.get("result", {}).get("TTL", 0)) > 0
+        with readable("a lease of the datastore"):
+            return int(answer.get("result", {}).get("TTL", 0)) > 0
 
     async def revoke(self, lease: int) -> None:
         with contextlib.suppress(Rejected):  # it is gone already
@@ -287,7 +312,7 @@ class Etcd:
                 async for changes, seen in self._watch_at(order[turn % len(order)], prefix, revision, patience):
                     revision = max(revision, seen + 1)
                     yield changes
-            except (httpx.HTTPError, OSError):
+            except (httpx.HTTPError, OSError, NoDatastore):
                 await asyncio.sleep(ROUND_PAUSE)
             except TimeoutError:
                 pass
@@ -300,30 +325,67 @@ class Etcd:
         body = {"create_request": {**wish, "progress_notify": True}}
         url = f"{endpoint}/v3/watch"
         async with self._http.stream("POST", url, json=body, headers=_NEEDS_LEADER, timeout=patience) as response:
-            lines = response.aiter_lines()
+            lines = _lines(response, endpoint)
             while True:
                 async with asyncio.timeout(patience):
                     line = await anext(lines, None)
                 if line is None:
                     return
-                result = json.loads(line).get("result", {}) if line.strip() else {}
-                if int(result.get("compact_revision", 0)):
-                    raise Compacted(int(result["compact_revision"]))
-                if result.get("canceled") or "error" in line[:12]:
+                with readable(f"what {endpoint} tells of changes"):
+                    news = _read_news(line)
+                if news is None:
                     return
-                changes = [_change(event) for event in result.get("events", ())]
-                if changes:
-                    yield changes, changes[-1].item.modified
-                elif not result.get("created"):
-                    # A sign of life: everything up to this revision has been told.
-                    yield [], int(result.get("header", {}).get("revision", 0))
+                if news[0] or news[1]:
+                    yield news
+
+
+async def _bounded(response: httpx.Response, endpoint: str) -> bytes:
+    """The whole answer, if it is not longer than any could be."""
+    parts, size = [], 0
+    async for part in response.aiter_bytes():
+        size += len(part)
+        if size > MAX_ANSWER:
+            raise NoDatastore(f"{endpoint} answered with more than {MAX_ANSWER >> 20} MB")
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def _lines(response: httpx.Response, endpoint: str) -> AsyncIterator[bytes]:
+    """The lines of an answer that goes on, none longer than an answer may be."""
+    rest: list[bytes] = []
+    size = 0
+    async for part in response.aiter_bytes():
+        first, *others = part.split(b"\n")
+        rest.append(first)
+        size += len(first)
+        for begun in others:
+            yield b"".join(rest)
+            rest, size = [begun], len(begun)
+        if size > MAX_ANSWER:
+            raise NoDatastore(f"{endpoint} tells of changes in lines of more than {MAX_ANSWER >> 20} MB")
+
+
+def _read_news(line: bytes) -> tuple[list[Change], int] | None:
+    """The changes in a line of a watch and the revision up to which all is told; None if the watch is over."""
+    result = json.loads(line).get("result", {}) if line.strip() else {}
+    if int(result.get("compact_revision", 0)):
+        raise Compacted(int(result["compact_revision"]))
+    if result.get("canceled") or b"error" in line[:12]:
+        return None
+    changes = [_change(event) for event in result.get("events", ())]
+    if changes:
+        return changes, changes[-1].item.modified
+    # A sign of life: everything up to this revision has been told.
+    return [], 0 if result.get("created") else int(result.get("header", {}).get("revision", 0))
 
 
 def read_answer(endpoint: str, status: int, content: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(content)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise NoDatastore(f"{endpoint} answered {status} and no JSON") from problem
+    if not isinstance(answer, dict):
+        raise NoDatastore(f"{endpoint} answered {status} and no JSON object")
     if status == 200 and "error" not in answer:
         return dict(answer)
     said = answer.get("error", answer)
@@ -339,12 +401,13 @@ def _told(problem: BaseException, seconds: float) -> str:
 
 
 def read_items(answer: dict[str, Any]) -> list[Item]:
-    return [_item(entry) for entry in answer.get("kvs", ())]
+    with readable("an answer of the datastore"):
+        return [_item(entry) for entry in answer.get("kvs", ())]
 
 
 def _item(entry: dict[str, Any]) -> Item:
     return Item(
-        b64decode(entry["key"]).decode(),
+        b64decode(entry["key"]).decode(errors="surrogateescape"),
         b64decode(entry.get("value", "")),
         int(entry.get("create_revision", 0)),
         int(entry.get("mod_revision", 0)),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackwright.mesh.errors import NoDatastore, Rejected
-from rackwright.mesh.etcd import Etcd, text64
+from rackwright.mesh.etcd import Etcd, readable, text64
 
 FIRST_SECONDS = 0.5
 CHANGE_SECONDS = 2.0
@@ -49,24 +49,25 @@ async def members(etcd: Etcd, deadline: float = 3.0) -> list[EtcdMember]:
         except (NoDatastore, Rejected) as failed:
             problem = failed
             continue
-        return [_member(entry) for entry in answer.get("members", ())]
+        return _members(answer)
     raise NoDatastore(f"no datastore server answers for all of them: {problem}")
 
 
 async def members_at(etcd: Etcd, endpoint: str) -> list[EtcdMember]:
     """The members as one of them knows them: perhaps stale, for showing only."""
     answer = await etcd.call_at(endpoint, "/v3/cluster/member/list", {}, LOOK_SECONDS)
-    return [_member(entry) for entry in answer.get("members", ())]
+    return _members(answer)
 
 
 async def status(etcd: Etcd, endpoint: str, seconds: float = LOOK_SECONDS) -> MemberStatus:
     answer = await etcd.call_at(endpoint, "/v3/maintenance/status", {}, seconds)
-    return MemberStatus(
-        int(answer["header"]["member_id"]),
-        int(answer.get("leader", 0)),
-        int(answer.get("raftTerm", 0)),
-        int(answer.get("dbSizeInUse", 0)),
-    )
+    with readable(f"what {endpoint} says of itself"):
+        return MemberStatus(
+            int(answer["header"]["member_id"]),
+            int(answer.get("leader", 0)),
+            int(answer.get("raftTerm", 0)),
+            int(answer.get("dbSizeInUse", 0)),
+        )
 
 
 async def healthy(etcd: Etcd, endpoint: str, seconds: float = LOOK_SECONDS) -> bool:
@@ -80,14 +81,16 @@ async def healthy(etcd: Etcd, endpoint: str, seconds: float = LOOK_SECONDS) -> b
 async def heard_by(etcd: Etcd, endpoint: str) -> set[int]:
     """The peers to which the member at this endpoint has a working connection."""
     text = await etcd.fetch(endpoint, "/metrics")
-    return {int(id, 16) for id, active in _ACTIVE.findall(text) if float(active) > 0}
+    with readable(f"the metrics of {endpoint}"):
+        return {int(id, 16) for id, active in _ACTIVE.findall(text) if float(active) > 0}
 
 
 async def add_learner(etcd: Etcd, endpoint: str, peer_url: str) -> int:
     answer = await etcd.call_at(
         endpoint, "/v3/cluster/member/add", {"peerURLs": [peer_url], "isLearner": True}, CHANGE_SECONDS
     )
-    return int(answer["member"]["ID"])
+    with readable(f"the answer of {endpoint}"):
+        return int(answer["member"]["ID"])
 
 
 async def promote(etcd: Etcd, endpoint: str, member: int) -> None:
@@ -98,11 +101,16 @@ async def remove(etcd: Etcd, endpoint: str, member: int) -> None:
     await etcd.call_at(endpoint, "/v3/cluster/member/remove", {"ID": str(member)}, CHANGE_SECONDS)
 
 
+def _members(answer: dict[str, Any]) -> list[EtcdMember]:
+    with readable("the list of the datastore's members"):
+        return [_member(entry) for entry in answer.get("members", ())]
+
+
 def _member(entry: dict[str, Any]) -> EtcdMember:
     return EtcdMember(
         int(entry["ID"]),
-        next(iter(entry.get("peerURLs", ())), ""),
-        next(iter(entry.get("clientURLs", ())), ""),
+        str(next(iter(entry.get("peerURLs", ())), "")),
+        str(next(iter(entry.get("clientURLs", ())), "")),
         bool(entry.get("isLearner")),
         str(entry.get("name", "")),
     )

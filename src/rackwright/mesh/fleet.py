@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rackwright.mesh import control, settings
-from rackwright.mesh.address import PORT
+from rackwright.mesh.address import PORT, parse_address
 from rackwright.mesh.datastore_config import DatastoreConfig
 from rackwright.mesh.errors import MeshError, NoAgent, Unreachable
 from rackwright.mesh.namespaces import Network
@@ -76,8 +76,10 @@ class Fleet:
             list(pool.map(self.admit, self.servers[1:]))
 
     def admit(self, server: str) -> None:
-        token = self.ask(self.servers[0], "token", name=server, seconds=600)["token"]
-        self.rackwright(server, "mesh", "join", "--token", token, "--advertise", self.address(server))
+        """Let a server in with a token. On loopback all come from one address, so the token says which they have."""
+        where = parse_address(self.address(server))
+        token = self.ask(self.servers[0], "token", name=server, seconds=600, address=where.host)["token"]
+        self.rackwright(server, "mesh", "join", "--token-file", "-", "--advertise", str(where), typed=token)
         self.configure(server, datastore=self.datastore, swim=self.swim)
 
     def start_all(self) -> None:
@@ -227,13 +229,13 @@ class Fleet:
                 return float(line.rpartition(" ")[2])
         return 0.0
 
-    def rackwright(self, server: str, *arguments: str) -> str:
-        """Run the command line as if on that server."""
+    def rackwright(self, server: str, *arguments: str, typed: str = "") -> str:
+        """Run the command line as if on that server; `typed` is what it finds on standard input."""
         command = [sys.executable, "-m", "rackwright", arguments[0], arguments[1], *arguments[2:]]
         command += ["--dir", str(self.home(server))]
         if self.network:
             command = self.network.command(server, command)
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=self.patience)
+        done = subprocess.run(command, input=typed, capture_output=True, text=True, check=False, timeout=self.patience)
         if done.returncode:
             raise Unreachable(f"{' '.join(arguments[:2])} on {server} failed: {(done.stderr or done.stdout).strip()}")
         return done.stdout

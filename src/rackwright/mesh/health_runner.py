@@ -12,13 +12,18 @@ from rackwright.mesh.health_probes import Probe, probe_of
 class HealthRunner:
     """`async with HealthRunner(checks, changed)`: checks run until the block ends, and no check outlives it.
 
-    `changed` is told each new result as it comes; `packed()` is all of them, as they travel.
+    `changed` is told each new result as it comes; `packed()` is all of them, as they travel. `own` are checks that come
+    with their probe.
     """
 
-    def __init__(self, checks: Iterable[Check], changed: Callable[[Result], None]) -> None:
-        self._checks = list(checks)
+    def __init__(
+        self, checks: Iterable[Check], changed: Callable[[Result], None], own: Iterable[tuple[Check, Probe]] = ()
+    ) -> None:
+        listed, own = list(checks), list(own)
+        self._checks = [*listed, *(check for check, _ in own)]
         self._changed = changed
-        self._probes: dict[str, Probe] = {check.name: probe_of(check) for check in self._checks}
+        self._probes: dict[str, Probe] = {check.name: probe_of(check) for check in listed}
+        self._probes |= {check.name: probe for check, probe in own}
         self._schedule = Schedule((), 0.0)
         self._wake = asyncio.Event()
         self._running: set[asyncio.Task[None]] = set()
@@ -66,6 +71,8 @@ class HealthRunner:
                 return await self._probes[check.name]()
         except TimeoutError:
             return Outcome(False, f"no answer in {check.timeout:g} s")
+        except Exception as problem:  # noqa: BLE001 - it is the check's outcome; without one it would never be due again
+            return Outcome(False, f"{type(problem).__name__}: {problem}")
 
 
 def _now() -> float:

@@ -155,7 +155,7 @@ async def _read_response(reader: asyncio.StreamReader) -> Response:
         status, length = int(head.split(" ", 2)[1]), re.search(r"(?i)\r\ncontent-length: *([0-9]{1,6})\r\n", head)
         body = await reader.readexactly(min(int(length[1]), MAX_ANSWER) if length else 0)
         content = json.loads(body)
-    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, IndexError) as problem:
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, IndexError, RecursionError) as problem:
         raise Unreachable("the answer is not that of a member") from problem
     if not isinstance(content, dict):
         raise Unreachable("the answer is not that of a member")

@@ -52,6 +52,8 @@ class OneTimeToken:
     ca: str
     id: str
     secret: bytes
+    joiner: str = ""
+    """The IP address that its user is to have; empty for the one that it comes from."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ def read_token(text: str) -> OneTimeToken:
             str(content["ca"]),
             str(content["id"]),
             bytes.fromhex(content["secret"]),
+            str(content.get("joiner", "")),
         )
     except (ValueError, KeyError, TypeError, MeshError) as problem:
         raise BadToken("this is not a join token; get one on a member with: rackwright mesh token NAME") from problem
@@ -87,7 +90,7 @@ async def join(folder: Path, wish: Wish) -> Identity:
     key = _own_key(folder)
     ca_pem = await _fetch_ca(wish.member)
     ca = pinned(ca_pem, wish.ca)
-    advertise = wish.advertise or Address(_address_towards(wish.member), (wish.bind or wish.member).port)
+    advertise = wish.advertise or Address(_own_address(wish), (wish.bind or wish.member).port)
     content: dict[str, Any] = {"csr": request_for(wish.name, key).decode(), "address": advertise.host}
     if wish.token:
         content["token"] = wish.token.id
@@ -144,6 +147,10 @@ def _keep(folder: Path, wish: Wish, advertise: Address, identity: Identity, answ
     IdentityFiles(folder).save(identity)
     for name in (KEY, handover.PUBLIC, handover.CERTIFICATE, handover.CA):
         (folder / name).unlink(missing_ok=True)
+
+
+def _own_address(wish: Wish) -> str:
+    return wish.token.joiner if wish.token and wish.token.joiner else _address_towards(wish.member)
 
 
 def _address_towards(member: Address) -> str:

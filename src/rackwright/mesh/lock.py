@@ -86,4 +86,4 @@ class Lock:
 
     async def owner_now(self) -> str:
         item = await self.etcd.get(self.key, deadline=1.0)
-        return item.value.decode().partition(" ")[0] if item else ""
+        return item.value.decode(errors="replace").partition(" ")[0] if item else ""

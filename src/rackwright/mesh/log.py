@@ -3,6 +3,7 @@
 What strangers can cause is written at most so often, and what was left out is counted: a flood must not fill the disk.
 """
 
+import contextlib
 import json
 import sys
 import time
@@ -31,14 +32,22 @@ class Log:
 
     def refused(self, reason: str, **fields: Field) -> None:
         """Something from outside was refused."""
-        begin, count = self._seen.get(reason, (time.monotonic(), 0))
+        self._bounded(reason, "warning", "refused", {"reason": reason, **fields})
+
+    def _bounded(self, kind: str, level: str, event: str, fields: dict[str, Field]) -> None:
+        """A line of a kind of which so many a minute are written; the others are counted."""
+        begin, count = self._seen.get(kind, (time.monotonic(), 0))
         if time.monotonic() - begin >= 60:
             if count > BURST:
-                self._line("warning", "refused_more", {"reason": reason, "not_shown": count - BURST})
+                self._line(level, f"{event}_more", {"reason": kind, "not_shown": count - BURST})
             begin, count = time.monotonic(), 0
-        self._seen[reason] = (begin, count + 1)
+        self._seen[kind] = (begin, count + 1)
         if count < BURST:
-            self._line("warning", "refused", {"reason": reason, **fields})
+            self._line(level, event, fields)
+
+    def failed(self, part: str, **fields: Field) -> None:
+        """A part of the agent has failed. As often as something from outside may be written: that may be the cause."""
+        self._bounded(f"failed {part}", "error", "part_failed", {"part": part, **fields})
 
     def _line(self, level: str, event: str, fields: dict[str, Field]) -> None:
         head = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "level": level, "server": self.server}
@@ -46,5 +55,7 @@ class Log:
 
 
 def _to_stderr(line: str) -> None:
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
+    # A full disk, or a reader that went away: there is nobody left to tell, and the agent goes on.
+    with contextlib.suppress(OSError):
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()

@@ -9,6 +9,9 @@ import itertools
 import re
 from dataclasses import dataclass, replace
 
+from rackwright.mesh.address import parse_address
+from rackwright.mesh.errors import BadSettings
+
 MAX_NAME = 253
 MAX_ADDRESS = 270
 MAX_METADATA = 512
@@ -58,6 +61,10 @@ class MemberRecord:
         check_name(self.name)
         if len(self.address) > MAX_ADDRESS or not _ADDRESS.fullmatch(self.address):
             raise BadRecord(f"member {self.name}: address {self.address[:64]!r} is not HOST:PORT")
+        try:
+            parse_address(self.address)
+        except BadSettings as problem:
+            raise BadRecord(f"member {self.name}: address {self.address[:64]!r} is not HOST:PORT") from problem
         if not 0 <= self.incarnation <= MAX_INCARNATION:
             raise BadRecord(f"member {self.name}: incarnation {self.incarnation} is out of range")
         if not 0 <= self.session <= MAX_SESSION:

@@ -23,6 +23,7 @@ class Metrics:
         self.bytes = counter("bytes", "Bytes of frames sent and received", ["direction"])
         self.dropped = counter("dropped", "Messages not sent", ["reason"])
         self.dials = counter("dials", "Connections tried", ["outcome"])
+        self.part_failures = counter("part_failures", "Parts of the agent that failed and were started again", ["part"])
         self.events = counter("events", "Membership events", ["kind"])
         self.links = gauge("links", "Open connections to members")
         self.members = gauge("members", "Members by state", ["state"])

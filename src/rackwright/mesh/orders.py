@@ -38,5 +38,5 @@ def read_order(text: str) -> Order:
             raise ValueError("it is no order for a repository")
         content["modules"] = tuple(content.get("modules", ()))
         return Order(targets=read_targets(targets), **content)
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise BadRequest(f"the order cannot be read: {problem}") from problem

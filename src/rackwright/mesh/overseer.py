@@ -13,7 +13,6 @@ from rackwright.mesh.errors import Fenced, NoDatastore, Rejected
 from rackwright.mesh.lock import Lock
 from rackwright.mesh.member import LIVE
 from rackwright.mesh.run_model import FINAL, Task, TaskState
-from rackwright.mesh.run_store import RunStore
 
 if TYPE_CHECKING:
     from rackwright.mesh.agent import Agent
@@ -27,7 +26,7 @@ GONE_SECONDS = 5.0
 
 class Overseer:
     def __init__(self, agent: "Agent") -> None:
-        self.agent, self.store = agent, RunStore(agent.datastore.etcd)
+        self.agent, self.store = agent, agent.runs
         self.lock = Lock(agent.datastore.etcd, LOCK_KEY, agent.name, agent.settings.datastore.lease_seconds)
         self._gone: dict[str, float] = {}
         self._forgotten = 0.0

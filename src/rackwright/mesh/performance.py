@@ -5,7 +5,6 @@ given this server up, the engine is killed and nothing more is said.
 """
 
 import asyncio
-import json
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -13,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from rackwright.mesh import run_batch
 from rackwright.mesh.engines import Engine
-from rackwright.mesh.errors import Fenced, MeshError, NoDatastore
+from rackwright.mesh.errors import Fenced, MeshError, NoDatastore, Unreadable
 from rackwright.mesh.etcd import Item, delete_op, put_op, unchanged
-from rackwright.mesh.run_model import MODULES, Request, Task, TaskState, gate_prefix, state_key
+from rackwright.mesh.reading import read_object
+from rackwright.mesh.run_model import CLOCK_SECONDS, MODULES, Request, Task, TaskState, gate_prefix, state_key
 from rackwright.mesh.run_store import RunStore
 from rackwright.mesh.run_view import RunView
 from rackwright.states.module import StateError
@@ -42,7 +42,7 @@ class Performance:
     ) -> None:
         self.agent, self.store, self.request, self.task, self.held = agent, store, request, task, held
         self.lease, self.job = lease, job
-        self.view = RunView(store, request.id)
+        self.view = RunView(store, request.id, request.created - CLOCK_SECONDS)
         self.summary: dict[str, int] = {}
         self.seconds = 0.0
         self.why = ""
@@ -86,6 +86,7 @@ class Performance:
         """Tell what is left to tell together with the end. Raises Fenced if the task was given up meanwhile."""
         async with self._flushing:
             keyed = self._keyed()
+            ended = self.store.belief.signed(ended)
             if len(keyed) > 1:
                 await self._publish(keyed[:-1])
             while True:
@@ -111,15 +112,20 @@ class Performance:
     def _hear(self, line: bytes) -> None:
         """What it tells is passed on unread, but for what concerns us."""
         if not line.startswith(_STATE):
-            event = json.loads(line)
-            if event["kind"] == "ask":
+            try:
+                event = read_object(line, "what the engine said")
+            except Unreadable:
+                # A module that prints; what people read of its states is told in events.
+                self.agent.log.warning("engine_said", run=self.request.id, line=line[:200].decode(errors="replace"))
+                return
+            if event.get("kind") == "ask":
                 answering = asyncio.create_task(self._answer(event["ask"], event["what"], event["about"]))
                 self._asked.add(answering)
                 answering.add_done_callback(self._asked.discard)
                 return
-            if event["kind"] == "report":
+            if event.get("kind") == "report":
                 self.summary, self.seconds = event["summary"], event["seconds"]
-            elif event["kind"] == "refused":
+            elif event.get("kind") == "refused":
                 self.why = "; ".join(event["errors"])
         self._lines.append(line)
         self._news.set()
@@ -207,7 +213,8 @@ class Performance:
         me = self.agent.name
         if me not in view.passed.get(gate, set()):
             key = f"{gate_prefix(self.request.id, gate)}done/{me}"
-            await self.store.etcd.transact([unchanged(key, 0)], [put_op(key, me.encode())])
+            # Over whatever lies there: it is not ours, and would hold all the others up.
+            await self.store.etcd.put(key, self.store.belief.statements.sign(key, me.encode()))
             view.passed.setdefault(gate, set()).add(me)
         return view.all_passed(gate, me)
 

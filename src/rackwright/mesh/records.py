@@ -44,6 +44,8 @@ class Token:
     name: str
     expires: int
     used_by: str | None = None
+    address: str = ""
+    """The IP address it was made for; empty for the one that its user comes from."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Records(Protocol):
     async def invites(self) -> list[Invite]: ...
     async def drop_invite(self, name: str) -> None: ...
     async def add_token(self, token: Token) -> None: ...
+    async def token(self, id: str) -> Token | None: ...
     async def claim_token(self, id: str, key: str, now: int) -> Token | None:
         """The token, now used by this key; None if there is none, it is too old or another key has used it."""
 
@@ -111,6 +114,9 @@ class FileRecords:
 
     async def add_token(self, token: Token) -> None:
         await self._change(lambda content: content.tokens.update({token.id: token}))
+
+    async def token(self, id: str) -> Token | None:
+        return self._content.tokens.get(id)
 
     async def claim_token(self, id: str, key: str, now: int) -> Token | None:
         def claim(content: _Content) -> Token | None:

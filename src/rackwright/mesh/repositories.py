@@ -6,7 +6,6 @@ cluster in which nobody has done so starts nothing by itself.
 """
 
 import asyncio
-import json
 import secrets
 import time
 from dataclasses import asdict
@@ -16,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 from rackwright.mesh import run_model, trust
 from rackwright.mesh.datastore_gossip import Part
 from rackwright.mesh.errors import BadRequest, Fenced, MeshError, NoDatastore, Rejected
+from rackwright.mesh.etcd import Item
 from rackwright.mesh.identity import fingerprint
 from rackwright.mesh.lock import Lock
 from rackwright.mesh.orders import Order, read_order
+from rackwright.mesh.reading import read_object
 from rackwright.mesh.run_model import EXPIRES_SECONDS, Request
-from rackwright.mesh.run_store import RunStore, Signed
+from rackwright.mesh.run_store import Signed
 from rackwright.states.refusal import Refused
 from rackwright.states.sources import Repository, SourceRefused, pinned
 from rackwright.states.tree import place
@@ -35,10 +36,20 @@ RUN_KEY = "run-key"
 EVERY_SECONDS = 2.0
 
 
+def _signed(item: Item) -> Signed:
+    content = read_object(item.value, item.key[:200])
+    return Signed(str(content.get("request")), str(content.get("signature")))
+
+
+def _commit(seen: Item | None) -> str:
+    """The commit that was run last."""
+    return seen.value.decode(errors="replace").partition(" ")[0] if seen else ""
+
+
 class Repositories:
     def __init__(self, agent: "Agent") -> None:
         self.agent, self.etcd = agent, agent.datastore.etcd
-        self.store = RunStore(self.etcd)
+        self.store = agent.runs
         self.lock = Lock(self.etcd, LOCK_KEY, agent.name, agent.settings.datastore.lease_seconds)
         self._next: dict[str, float] = {}
         self._told: dict[str, str] = {}
@@ -72,9 +83,13 @@ class Repositories:
     async def listed(self) -> list[dict[str, Any]]:
         found = []
         for item in (await self.etcd.page(ORDERS)).items:
-            order = read_order(json.loads(item.value)["request"])
+            try:
+                order = read_order(_signed(item).text)
+            except MeshError as problem:
+                self.agent.refuse(problem.code, source="datastore", why=str(problem))
+                continue
             seen = await self.etcd.get(f"{SEEN}{order.name}")
-            found.append({**asdict(order), "seen": seen.value.decode().partition(" ")[0] if seen else ""})
+            found.append({**asdict(order), "seen": _commit(seen)})
         return found
 
     async def _believed(self, signed: Signed) -> Order:
@@ -93,9 +108,8 @@ class Repositories:
             name = item.key.removeprefix(ORDERS)
             if time.monotonic() < self._next.get(name, 0.0):
                 continue
-            content = json.loads(item.value)
             try:
-                order = await self._believed(Signed(content["request"], content["signature"]))
+                order = await self._believed(_signed(item))
                 self._next[name] = time.monotonic() + order.seconds
                 await self._look(order)
                 self._told.pop(name, None)
@@ -109,7 +123,7 @@ class Repositories:
         """Begin a run if the branch has moved since the last one; once a commit, whoever looks."""
         commit, packed, sls = await asyncio.to_thread(self._fetch, order)
         seen = await self.etcd.get(f"{SEEN}{order.name}")
-        if seen is not None and seen.value.decode().partition(" ")[0] == commit:
+        if _commit(seen) == commit:
             return
         now = int(time.time())
         run = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(4)}"

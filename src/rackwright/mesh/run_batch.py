@@ -66,6 +66,11 @@ def unpack(value: bytes) -> list[bytes]:
     return [] if unpacker.unconsumed_tail or _ODD.search(text) else text.split(b"\n")
 
 
+def is_one_line(text: bytes) -> bool:
+    """Whether it can be passed on as a line, and to a terminal, unread."""
+    return b"\n" not in text and not _ODD.search(text)
+
+
 def batches(lines: Sequence[bytes]) -> Iterable[list[bytes]]:
     """Parts of them that fit into a value."""
     batch: list[bytes] = []

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rackwright.mesh import cluster_config, run_model, trust
-from rackwright.mesh.errors import BadRequest, MeshError, NoAuthority
+from rackwright.mesh.errors import BadRequest, MeshError, NoAuthority, Unreadable
+from rackwright.mesh.etcd import Item
 from rackwright.mesh.member import LIVE
 from rackwright.mesh.performance import module, module_names
+from rackwright.mesh.reading import read_object
 from rackwright.mesh.run_end import cancel, pass_fence
 from rackwright.mesh.run_model import EVENTS, FACTS, MODULES, Request, Targets, read_request, read_targets
-from rackwright.mesh.run_store import RunStore, Signed
+from rackwright.mesh.run_store import Signed
 from rackwright.mesh.run_view import STILL_HERE, answer_line, follow
 from rackwright.mesh.sealing import SEALS, certificate_number
 from rackwright.states import extensions
@@ -39,7 +41,7 @@ class RunRefused(MeshError):
 class RunDesk:
     def __init__(self, agent: "Agent") -> None:
         self.agent = agent
-        self.store = RunStore(agent.datastore.etcd)
+        self.store = agent.runs
 
     async def ask(self, verb: str, wish: dict[str, Any]) -> dict[str, Any] | Answers | None:
         """The answer to one of its verbs; None for a verb that is not one."""
@@ -87,7 +89,7 @@ class RunDesk:
         request = read_request(signed.text)
         self.agent.tasks.check_time_and_place(request)
         files = run_model.unpack_tree(tree, request.tree)
-        facts = self._targets(request.targets, {i.key.removeprefix(FACTS): json.loads(i.value) for i in known.items})
+        facts = self._targets(request.targets, self._facts(known.items))
         states = await self._checked(self.agent.tasks.opened(request), files, facts, names)
         fence = await pass_fence(self.store, request)
         await self.store.begin(signed, request, tree, states, self.agent.name, fence)
@@ -97,7 +99,7 @@ class RunDesk:
     async def _seals(self, targets: Targets) -> dict[str, Any]:
         """The keys to which secrets are sealed: of the living servers that are meant, and of this one, which checks."""
         facts, seals = await asyncio.gather(self.store.etcd.page(FACTS), self.store.etcd.page(SEALS))
-        known = {item.key.removeprefix(FACTS): json.loads(item.value) for item in facts.items}
+        known = self._facts(facts.items)
         found = {item.key.removeprefix(SEALS): item.value.decode(errors="replace") for item in seals.items}
         names = sorted({*self._targets(targets, known), self.agent.name})
         revoked = self.agent.revocations.current
@@ -105,6 +107,16 @@ class RunDesk:
         if missing:
             raise RunRefused(f"{', '.join(missing)} has published no key to seal secrets to; is its agent older?")
         return {"seals": {name: found[name] for name in names}}
+
+    def _facts(self, items: list[Item]) -> dict[str, dict[str, Any]]:
+        """What servers say of themselves. It is not signed: each target compares again, with what it knows itself."""
+        known = {}
+        for item in items:
+            try:
+                known[item.key.removeprefix(FACTS)] = read_object(item.value, item.key[:200])
+            except Unreadable as problem:
+                self.agent.refuse(problem.code, source="datastore", why=str(problem))
+        return known
 
     def _targets(self, targets: Targets, known: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """The living servers that are meant, with their facts."""
@@ -139,7 +151,7 @@ class RunDesk:
         }
         engine = await self.agent.tasks.engines.take()
         # Another one gets ready meanwhile: this server may be a target too.
-        self.agent.spawn(self.agent.tasks.engines.stock())
+        self.agent.spawn("engines", self.agent.tasks.engines.stock())
         try:
             async with asyncio.timeout(CHECK_SECONDS):
                 await engine.say(job)

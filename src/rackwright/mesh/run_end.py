@@ -9,8 +9,9 @@ import json
 import secrets
 from dataclasses import dataclass, replace
 
-from rackwright.mesh.errors import MeshError
+from rackwright.mesh.errors import MeshError, Unreadable
 from rackwright.mesh.etcd import Item
+from rackwright.mesh.reading import read_object
 from rackwright.mesh.run_model import FINAL, Request, TaskState
 from rackwright.mesh.run_store import RunStore
 
@@ -49,11 +50,21 @@ class _Mark:
         return json.dumps({"token": self.token, "run": self.run}).encode()
 
 
+def _read_mark(item: Item | None) -> _Mark | None:
+    """The mark that stands; None if there is none, or something else."""
+    try:
+        content = read_object(item.value, "a fence") if item else {}
+    except Unreadable:
+        return None
+    token, run = content.get("token"), content.get("run")
+    return _Mark(token, run) if isinstance(token, int) and isinstance(run, str) else None
+
+
 async def _shut(store: RunStore, key: str, token: int) -> None:
     """Nothing with this token, or with a lower one, begins any more."""
     while True:
         item = await store.etcd.get(key)
-        before = _Mark(**json.loads(item.value)) if item else None
+        before = _read_mark(item)
         shut = _Mark(token, f"shut by {secrets.token_hex(8)}")
         if (before is not None and before.token > token) or await store.etcd.replace(key, shut.dump(), item):
             return
@@ -69,7 +80,7 @@ async def pass_fence(store: RunStore, request: Request) -> Item | None:
     key, ours = f"{FENCES}{request.scope}", _Mark(request.token, request.id)
     while True:
         item = await store.etcd.get(key)
-        before = _Mark(**json.loads(item.value)) if item else None
+        before = _read_mark(item)
         if before is not None and before != ours and before.token >= ours.token:
             raise Superseded(
                 f"run {before.run} with the token {before.token} came first, and this one has {ours.token}: nothing was"

@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rackwright.mesh.errors import BadRequest
+from rackwright.mesh.errors import BadRequest, Unreadable
+from rackwright.mesh.reading import read_object
 
 EVENTS = "/rackwright/events/"
 CLUSTER_EVENTS = f"{EVENTS}cluster/"
@@ -27,6 +28,8 @@ TRUST = "/rackwright/trust"
 CHUNK = 512 * 1024
 MAX_TREE = 64 * 1024 * 1024
 EXPIRES_SECONDS = 3600
+CLOCK_SECONDS = 300
+"""How far the clock of whoever signed may be ahead of ours."""
 
 
 def run_events(run: str) -> str:
@@ -81,15 +84,44 @@ class Task:
     why: str = ""
     summary: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    proof: str = ""
+    """The target's signature, for an end that only the target can tell (`CLAIMED`)"""
 
     def dump(self) -> bytes:
-        return json.dumps({"kind": "task", **asdict(self)}).encode()
+        content = {"kind": "task", **asdict(self)}
+        return json.dumps(content if self.proof else {key: content[key] for key in content if key != "proof"}).encode()
+
+    def claim(self) -> bytes:
+        """What its proof is for."""
+        return replace(self, proof="").dump()
+
+
+CLAIMED = frozenset({TaskState.DONE, TaskState.FAILED, TaskState.REFUSED})
+"""What a target says of itself, and nobody else can; that it was lost or cancelled may be said by others."""
+_TASK_TYPES: dict[str, Any] = {"run": str, "target": str, "session": int, "why": str, "summary": dict}
+_TASK_TYPES |= {"seconds": (int, float), "proof": str}
 
 
 def read_task(value: bytes) -> Task:
-    content = json.loads(value)
-    content.pop("kind")
-    return Task(**{**content, "state": TaskState(content["state"])})
+    content = read_object(value, "a task")
+    try:
+        task = Task(**{**_without(content, "kind"), "state": TaskState(content["state"])})
+    except (ValueError, KeyError, TypeError) as problem:
+        raise Unreadable("a task in the datastore cannot be read") from problem
+    if not all(isinstance(getattr(task, name), kind) for name, kind in _TASK_TYPES.items()):
+        raise Unreadable("a task in the datastore has values of the wrong kind")
+    return task
+
+
+def _without(content: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in content.items() if key != name}
+
+
+def place_in_run(key: str) -> tuple[str, str, str]:
+    """The run, the kind and the rest of a key below `run_events`; empty for another key."""
+    run, _, rest = key.removeprefix(f"{EVENTS}run/").partition("/") if key.startswith(f"{EVENTS}run/") else ("", "", "")
+    kind, _, place = rest.partition("/")
+    return run, kind, place
 
 
 @dataclass(frozen=True)
@@ -156,7 +188,7 @@ def read_request(text: str) -> Request:
     try:
         content = json.loads(text)
         return Request(targets=read_targets(content.pop("targets")), **content)
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise BadRequest(f"the run's request cannot be read: {problem}") from problem
 
 

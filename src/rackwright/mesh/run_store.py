@@ -1,12 +1,13 @@
 """Runs in the datastore: putting them there, changing their tasks, and reading what happened, from any point on."""
 
 import json
+import math
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rackwright.mesh.errors import BadRequest, Fenced, NoDatastore, Rejected
+from rackwright.mesh.errors import BadRequest, Fenced, MeshError, NoDatastore, Rejected, Unreadable
 from rackwright.mesh.etcd import (
     MAX_OPERATIONS,
     Change,
@@ -20,11 +21,14 @@ from rackwright.mesh.etcd import (
     text64,
     unchanged,
 )
-from rackwright.mesh.run_batch import MAX_BATCH, Cursor, Told, read_cursor, told
+from rackwright.mesh.reading import read_object
+from rackwright.mesh.run_batch import MAX_BATCH, Cursor, Told, read_cursor
+from rackwright.mesh.run_belief import RunBelief
 from rackwright.mesh.run_model import (
     CHUNK,
     CLUSTER_EVENTS,
     FINAL,
+    MAX_TREE,
     OPEN,
     RUNS,
     TRUST,
@@ -35,7 +39,6 @@ from rackwright.mesh.run_model import (
     chunks,
     pointers,
     read_request,
-    read_task,
     run_events,
     task_key,
 )
@@ -71,8 +74,8 @@ class Found:
 
 
 class RunStore:
-    def __init__(self, etcd: Etcd) -> None:
-        self.etcd = etcd
+    def __init__(self, etcd: Etcd, belief: RunBelief) -> None:
+        self.etcd, self.belief = etcd, belief
 
     # Beginning
 
@@ -125,29 +128,34 @@ class RunStore:
         if task is None:
             return None
         return Found(
-            read_task(task.value),
+            self.belief.task(task.key, task.value),
             task,
             _signed(request.value) if request else None,
-            list(json.loads(about.value)["targets"]) if about else [],
+            _targets(about.value) if about else [],
             signers.value if signers else b"",
             tree.value if tree else b"",
         )
 
     async def signed(self, run: str) -> Signed:
         item = await self.etcd.get(f"{RUNS}{run}/request")
-        if item is None:
+        signed = _signed(item.value) if item else None
+        if signed is None:
             raise BadRequest(f"there is no run {run}; see: rackwright mesh runs")
-        return _signed(item.value)
+        return signed
 
     async def tree(self, run: str, first: bytes = b"") -> bytes:
         """The packed tree; `first` is its first part, if that is known."""
         if 0 < len(first) < CHUNK:
             return first
         parts: list[bytes] = []
+        size = 0
         prefix, after = f"{RUNS}{run}/tree/", ""
         while True:
             page = await self.etcd.page(prefix, after=after, limit=2, deadline=20.0)
             parts += [item.value for item in page.items]
+            size += sum(len(item.value) for item in page.items)
+            if size > MAX_TREE:
+                raise BadRequest(f"the states of run {run} are more than a tree of states may be")
             if not page.more:
                 return b"".join(parts)
             after = page.items[-1].key
@@ -156,35 +164,42 @@ class RunStore:
         item = await self.etcd.get(f"{RUNS}{run}/about")
         if item is None:
             raise BadRequest(f"there is no run {run}; see: rackwright mesh runs")
-        return dict(json.loads(item.value))
+        return read_about(item.value)
 
     async def runs(self) -> list[dict[str, Any]]:
-        """Every run that is kept, the newest last."""
+        """Every run that is kept and can be read, the newest last."""
         found = []
         for item in (await self.etcd.page(RUNS, keys_only=True)).items:
             if item.key.endswith("/about"):
                 run = item.key.removeprefix(RUNS).removesuffix("/about")
-                tasks = await self.tasks(run)
-                found.append({"run": run, **await self.about(run), "tasks": {t.target: t.state.value for t in tasks}})
-        return sorted(found, key=lambda run: run["created"])
+                try:
+                    about = await self.about(run)
+                except (Unreadable, BadRequest):  # of no use to anybody, or gone meanwhile
+                    continue
+                tasks = {task.target: task.state.value for task in await self.tasks(run)}
+                found.append({**about, "run": run, "tasks": tasks})
+        return sorted(found, key=lambda run: float(run["created"]))
 
     # Tasks
 
     async def task(self, run: str, target: str) -> tuple[Task, Item] | None:
         item = await self.etcd.get(task_key(run, target))
-        return (read_task(item.value), item) if item else None
+        return (self.belief.task(item.key, item.value), item) if item else None
 
     async def tasks(self, run: str) -> list[Task]:
-        return [read_task(item.value) for item in (await self.etcd.page(f"{run_events(run)}task/")).items]
+        items = (await self.etcd.page(f"{run_events(run)}task/")).items
+        return [self.belief.task(item.key, item.value) for item in items]
 
     async def change(
         self, item: Item, task: Task, lease: int = 0, events: Sequence[tuple[str, bytes]] = ()
     ) -> Item | None:
         """Change a task if nobody has meanwhile; the new item, or None. A final task loses its pointer with it.
 
-        `events` are written with it: its last ones, no more than a batch.
+        `events` are written with it, signed as those of `publish`: its last ones, no more than a batch. An end that is
+        tried again must be the same: whoever tries signs it first, with `belief.signed`.
         """
-        puts = [*(put_op(key, value) for key, value in events), put_op(item.key, task.dump())]
+        task = self.belief.signed(task)
+        puts = [*(self._put_event(key, value) for key, value in events), put_op(item.key, task.dump())]
         if lease:
             puts.append(put_op(alive_key(task.run, task.target), b"", lease))
         if task.state in FINAL:
@@ -207,18 +222,33 @@ class RunStore:
     # Events
 
     async def publish(self, fence: Item, events: Sequence[tuple[str, bytes]]) -> None:
-        """Write events, all under the condition that the task is still ours. Raises Fenced if it is not."""
+        """Write events, signed, under the condition that the task is still ours. Raises Fenced if it is not."""
         for group in _by_size(events):
-            conditions = [unchanged(fence.key, fence.modified), unchanged(group[0][0], 0)]
-            done = await self.etcd.transact(
-                conditions, [put_op(key, value) for key, value in group], [get_op(fence.key)], deadline=30.0
-            )
-            if not done.succeeded and (not done.items() or done.items()[0].modified != fence.modified):
+            still_ours, first = unchanged(fence.key, fence.modified), group[0]
+            puts = [self._put_event(*event) for event in group]
+            asked = [get_op(fence.key), get_op(first[0])]
+            done = await self.etcd.transact([still_ours, unchanged(first[0], 0)], puts, asked, deadline=30.0)
+            if done.succeeded:
+                continue
+            if not done.items() or done.items()[0].modified != fence.modified:
                 raise Fenced("the task was given up by the others meanwhile")
+            if not self._was_published(first, done.items(1)):
+                # Somebody else has written there, whom nobody believes.
+                await self.etcd.transact([still_ours], puts, deadline=30.0)
 
-    async def read(self, prefix: str, cursor: str = "") -> AsyncIterator[list[Told]]:
+    def _was_published(self, event: tuple[str, bytes], found: list[Item]) -> bool:
+        """Whether an earlier attempt of our own has written it."""
+        try:
+            return any(self.belief.content(item.key, item.value) == event[1] for item in found)
+        except MeshError:
+            return False
+
+    def _put_event(self, key: str, value: bytes) -> dict[str, Any]:
+        return put_op(key, self.belief.statements.sign(key, value))
+
+    async def read(self, prefix: str, cursor: str = "", since: float = 0.0) -> AsyncIterator[list[Told]]:
         """What was written below the prefix after the cursor, then what is written, each with its own cursor; nothing
-        at all when it has caught up, and now and then.
+        at all when it has caught up, and now and then. Only what is believed, and was not signed before `since`.
 
         Events are written once and stay until their time is over, so an old cursor finds all that is left: nothing
         depends on how long etcd remembers changes.
@@ -228,11 +258,13 @@ class RunStore:
         revision = after.revision if after.key else after.revision + 1
         while items := await self._from(prefix, revision):
             fresh = [Change(item, deleted=False) for item in items if _is_after(item, after)]
-            yield [one for change in fresh for one in told(change, after)]
+            # Nothing at all would say that there is no more: a page of which nothing is believed is passed over.
+            if believed := [event for change in fresh for event in self.belief.told(change, since, after)]:
+                yield believed
             revision = items[-1].modified + 1
         yield []
         async for changes in self.etcd.watch(prefix, revision):
-            yield [one for change in changes for one in told(change)]
+            yield [event for change in changes for event in self.belief.told(change, since)]
 
     async def _from(self, prefix: str, revision: int) -> list[Item]:
         """A page of what was last written at this revision or later, whole transactions only."""
@@ -256,7 +288,8 @@ class RunStore:
         event = {"kind": kind, "server": server, "time": time.time(), **fields}
         key = f"{CLUSTER_EVENTS}{stamp}-{server}-{kind}"
         try:
-            await self.etcd.put(key, json.dumps(event).encode(), deadline=5.0)
+            value = self.belief.statements.sign(key, json.dumps(event).encode())
+            await self.etcd.put(key, value, deadline=5.0)
         except (NoDatastore, Rejected):
             return
 
@@ -269,7 +302,7 @@ class RunStore:
         opened = {item.key.removeprefix(OPEN) for item in (await self.etcd.page(OPEN, keys_only=True)).items}
         count = 0
         for run in await self.runs():
-            if run["created"] < before and run["run"] not in opened:
+            if float(run["created"]) < before and run["run"] not in opened:
                 await self.etcd.delete_all(f"{RUNS}{run['run']}/")
                 await self.etcd.delete_all(run_events(run["run"]))
                 count += 1
@@ -291,9 +324,31 @@ def _is_after(item: Item, cursor: Cursor) -> bool:
     return item.key > cursor.key or (item.key == cursor.key and cursor.count > 0)
 
 
-def _signed(value: bytes) -> Signed:
-    content = json.loads(value)
-    return Signed(str(content["request"]), str(content["signature"]))
+def _signed(value: bytes) -> Signed | None:
+    """A request as it lies there; None for something else."""
+    try:
+        content = read_object(value, "a run's request")
+        return Signed(str(content["request"]), str(content["signature"]))
+    except (Unreadable, KeyError):
+        return None
+
+
+def read_about(value: bytes) -> dict[str, Any]:
+    """What a run's planner wrote of it, which nobody has signed: its targets, and how many states each has."""
+    about = read_object(value, "what is known of a run")
+    targets, states, created = about.get("targets"), about.get("states"), about.get("created")
+    if not isinstance(targets, list) or not all(isinstance(target, str) for target in targets):
+        raise Unreadable("the targets of a run in the datastore cannot be read")
+    if not isinstance(states, dict) or not isinstance(created, (int, float)) or not math.isfinite(created):
+        raise Unreadable("what is known of a run in the datastore cannot be read")
+    return about
+
+
+def _targets(value: bytes) -> list[str]:
+    try:
+        return list(read_about(value)["targets"])
+    except Unreadable:
+        return []
 
 
 def _tasks(run: str, targets: Sequence[str]) -> list[dict[str, Any]]:

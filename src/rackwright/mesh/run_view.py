@@ -6,7 +6,8 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from rackwright.mesh.errors import MeshError
+from rackwright.mesh.errors import MeshError, Unreadable
+from rackwright.mesh.reading import read_object
 from rackwright.mesh.run_batch import Told
 from rackwright.mesh.run_model import FINAL, Task, gate_prefix, read_task, run_events
 from rackwright.mesh.run_store import RunStore
@@ -15,8 +16,9 @@ from rackwright.states.outputs import pick
 
 
 class RunView:
-    def __init__(self, store: RunStore, run: str) -> None:
-        self.store, self.run = store, run
+    def __init__(self, store: RunStore, run: str, since: float) -> None:
+        """`since`: when the run began; what was signed earlier is not of this run."""
+        self.store, self.run, self.since = store, run, since
         self.tasks: dict[str, Task] = {}
         self.ended: dict[str, dict[str, dict[str, Any]]] = {}
         """target -> state ID -> its last end event"""
@@ -42,10 +44,12 @@ class RunView:
         cursor = ""
         while True:
             with contextlib.suppress(MeshError):
-                async for news in self.store.read(run_events(self.run), cursor):
+                async for news in self.store.read(run_events(self.run), cursor, self.since):
                     for told in news:
                         cursor = told.cursor
-                        self._take(told.key, told.line, told.deleted)
+                        # What its own server has signed may still be nonsense; that is not worth the whole view.
+                        with contextlib.suppress(Unreadable):
+                            self._take(told.key, told.line, told.deleted)
                     if not news:
                         self.known.set()
             await asyncio.sleep(0.5)
@@ -60,24 +64,28 @@ class RunView:
             task = read_task(value)
             self.tasks[task.target] = task
         elif kind == "state":
-            self._state(json.loads(value))
+            self._state(rest.partition("/")[0], read_object(value, "an event"))
 
     def _gate(self, rest: str, value: bytes, deleted: bool) -> None:
         gate, _, place = rest.partition("/")
         if place.startswith("slot/"):
             held = self.slots.setdefault(gate, set())
             (held.discard if deleted else held.add)(place)
-        elif not deleted:
-            self.passed.setdefault(gate, set()).add(value.decode())
+        elif not deleted and place.startswith("done/"):
+            self.passed.setdefault(gate, set()).add(place.removeprefix("done/"))
 
-    def _state(self, event: dict[str, Any]) -> None:
-        if event["kind"] != "state":
+    def _state(self, target: str, event: dict[str, Any]) -> None:
+        if event.get("kind") != "state":
             return
-        state = event["state"]
-        self.ended.setdefault(event["target"], {})[state["id"]] = event
-        if event.get("gate"):
+        state, gate = event.get("state"), event.get("gate")
+        if not isinstance(state, dict) or not isinstance(event.get("outputs"), dict):
+            raise Unreadable(f"a state of {target} cannot be read")
+        if not isinstance(state.get("id"), str) or not isinstance(state.get("changes"), dict):
+            raise Unreadable(f"a state of {target} cannot be read")
+        self.ended.setdefault(target, {})[state["id"]] = event
+        if isinstance(gate, str):
             # Also one that was skipped or blocked: nobody needs to wait for it any more.
-            self.passed.setdefault(event["gate"], set()).add(event["target"])
+            self.passed.setdefault(gate, set()).add(target)
 
     # What targets ask
 
@@ -102,10 +110,10 @@ class RunView:
             raise StateError(f"{node} did not come to {reference}: it is {task.state.value if task else 'no target'}")
         event, path = found
         state = event["state"]
-        if state["result"] is False:
+        if state.get("result") is False:
             raise StateError(f"{state['id']!r} failed on {node}, so it has no output to use")
         fields = {**state["changes"], **event["outputs"], **state}
-        return pick(fields, path, f"{state['function']} {state['id']!r} of {node}")
+        return pick(fields, path, f"{state.get('function')} {state['id']!r} of {node}")
 
     def _find(self, node: str, reference: str) -> tuple[dict[str, Any], tuple[str, ...]] | None:
         ended = self.ended.get(node, {})

@@ -73,7 +73,7 @@ def key_of(name: str, published: bytes, ca: x509.Certificate, now: datetime | No
         text = str(content["key"])
         signer.verify(b64decode(content["signature"], validate=True), _RECORD + f"{name}\n{text}".encode())
         return X25519PublicKey.from_public_bytes(b64decode(text, validate=True))
-    except (ValueError, KeyError, TypeError, InvalidSignature, Base64Error, BadIdentity) as problem:
+    except (ValueError, KeyError, TypeError, RecursionError, InvalidSignature, Base64Error, BadIdentity) as problem:
         raise BadSeal(f"the key that {name} is said to have is not signed by it: nothing is sealed to it") from problem
 
 
@@ -81,7 +81,7 @@ def certificate_number(published: str) -> int:
     """The number of the certificate that came with a key, by which it may have been revoked; 0 if there is none."""
     try:
         return number_of(read_certificate(str(json.loads(published)["certificate"]).encode()).serial_number)
-    except (ValueError, KeyError, TypeError, BadIdentity):
+    except (ValueError, KeyError, TypeError, RecursionError, BadIdentity):
         return 0
 
 

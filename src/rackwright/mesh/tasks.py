@@ -18,8 +18,8 @@ from rackwright.mesh.engines import IDLE_SECONDS, Engines
 from rackwright.mesh.errors import BadRecords, BadRequest, Compacted, MeshError, NoDatastore, Rejected
 from rackwright.mesh.identity import Identity, fingerprint, write_private
 from rackwright.mesh.performance import Performance
-from rackwright.mesh.run_model import FACTS, FINAL, Request, TaskState, pointers
-from rackwright.mesh.run_store import Found, RunStore, Signed
+from rackwright.mesh.run_model import CLOCK_SECONDS, FACTS, FINAL, Request, TaskState, pointers
+from rackwright.mesh.run_store import Found, Signed
 from rackwright.mesh.sealing import BadSeal
 from rackwright.mesh.trust import BadSignature, SignersFile
 from rackwright.states.facts import facts
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 AGAIN_SECONDS = 1.0
 LEASE_SECONDS = 15
 """How long a target may be silent before its task is given up as lost."""
-CLOCK_SECONDS = 300
-"""How far the clock of whoever signed may be ahead of ours."""
 
 
 class NotForUs(MeshError):
@@ -59,7 +57,7 @@ class Ledger:
 class TaskRunner:
     def __init__(self, agent: "Agent") -> None:
         self.agent, self.etcd = agent, agent.datastore.etcd
-        self.store = RunStore(self.etcd)
+        self.store = agent.runs
         self.signers = SignersFile(agent.folder, agent.identity.ca)
         self.ledger = Ledger(agent.folder / "runs.json")
         self.facts = facts(agent.name)
@@ -84,17 +82,17 @@ class TaskRunner:
     async def _follow(self) -> None:
         """Tasks one after another, in the order in which they were given."""
         await self._publish_facts()
-        self.agent.spawn(self.engines.stock())
+        self.agent.spawn("engines", self.engines.stock())
         prefix = pointers(self.agent.name)
         page = await self.etcd.page(prefix)
         for item in sorted(page.items, key=lambda item: item.created):
-            await self._perform(item.key.removeprefix(prefix))
+            await self._take(item.key.removeprefix(prefix))
         async for changes in self.etcd.watch(prefix, page.revision + 1):
             if self._sealed_as is not self.agent.identity:
                 await self._publish_seal()
             for change in changes:
                 if not change.deleted:
-                    await self._perform(change.item.key.removeprefix(prefix))
+                    await self._take(change.item.key.removeprefix(prefix))
 
     async def _publish_facts(self) -> None:
         await self._publish(f"{FACTS}{self.agent.name}", json.dumps(self.facts, sort_keys=True).encode())
@@ -110,6 +108,22 @@ class TaskRunner:
         held = await self.etcd.get(key)
         if held is None or held.value != value:
             await self.etcd.put(key, value)
+
+    async def _take(self, run: str) -> None:
+        """Run a task. One that fails in a way that nobody thought of is given up, and the next one is looked at."""
+        try:
+            await self._perform(run)
+        except (NoDatastore, Rejected, Compacted):
+            raise
+        except Exception as problem:  # noqa: BLE001 - told, counted, and told to who began the run
+            self.agent.parts.report("tasks", problem)
+            await self._give_up(run, f"the agent failed at it: {type(problem).__name__}; its log says where")
+
+    async def _give_up(self, run: str, why: str) -> None:
+        found = await self.store.task(run, self.agent.name)
+        if found is not None and found[0].state not in FINAL:
+            state = TaskState.REFUSED if found[0].state is TaskState.PENDING else TaskState.LOST
+            await self.store.change(found[1], replace(found[0], state=state, why=why))
 
     async def _perform(self, run: str) -> None:
         name = self.agent.name
@@ -137,7 +151,7 @@ class TaskRunner:
         job = self._job(request, files, found.targets)
         ended = await Performance(self.agent, self.store, request, running, held, lease, job).go()
         self.agent.log.info("run_ended", run=run, state=ended.state.value, why=ended.why)
-        self.agent.spawn(self._settle(lease))
+        self.agent.spawn("engines", self._settle(lease))
 
     async def _settle(self, lease: int) -> None:
         """What is left to do after a run, when nobody waits any more."""

@@ -9,9 +9,8 @@ import contextlib
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from rackwright.mesh import http
 from rackwright.mesh.address import Address
@@ -19,6 +18,7 @@ from rackwright.mesh.errors import BadIdentity, BadRequest, MeshError, Unreachab
 from rackwright.mesh.link import MAX_MESSAGE, MAX_STUCK, MAX_UNSENT, Kind, Link
 from rackwright.mesh.log import Log
 from rackwright.mesh.metrics import Metrics
+from rackwright.mesh.supervision import Supervisor
 from rackwright.mesh.tls import Contexts, Peer, peer_of
 
 SILENT_MILLISECONDS = 5_000
@@ -77,7 +77,7 @@ class Transport:
         self.links: dict[str, list[Link]] = {}
         self._waiting: dict[str, list[bytes]] = {}
         self._strangers: Counter[str] = Counter()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.parts = Supervisor(log, metrics)
         self._socket: socket.socket | None = None
         self._closing = False
 
@@ -96,8 +96,9 @@ class Transport:
             why = f"cannot listen on {bind}: {problem.strerror}; choose another address with bind in agent.yml"
             raise Unreachable(why) from problem
         self._socket.listen(128)
-        self._spawn(self._accept(self._socket))
-        self._spawn(self._sweep())
+        listening = self._socket
+        self.parts.keep("accept", lambda: self._accept(listening))
+        self.parts.keep("links", self._sweep)
         return Address(*self._socket.getsockname()[:2])
 
     async def stop(self) -> None:
@@ -111,9 +112,7 @@ class Transport:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await asyncio.gather(*(link.closed() for link in links))
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.parts.stop()
 
     # Sending
 
@@ -156,7 +155,7 @@ class Transport:
             self.metrics.dials.labels("too_many").inc()
             return
         self._waiting[peer] = []
-        self._spawn(self._dial(peer, address))
+        self.parts.once("dial", self._dial(peer, address))
 
     async def dial_seed(self, address: Address) -> Link:
         """Connect to a member known by address only; the name is what its certificate says."""
@@ -288,7 +287,7 @@ class Transport:
                 accepted.close()
                 continue
             self._strangers[source] += 1
-            self._spawn(self._welcome(accepted, source))
+            self.parts.once("welcome", self._welcome(accepted, source))
 
     async def _welcome(self, accepted: socket.socket, source: str) -> None:
         link = None
@@ -355,7 +354,7 @@ class Transport:
                 self._retire(old)
         self.links.setdefault(link.peer.name, []).append(link)
         self.metrics.links.set(sum(len(held) for held in self.links.values()))
-        self._spawn(self._read(link))
+        self.parts.once("read", self._read(link))
         self._evict()
         self.listener.connected(link)
 
@@ -419,16 +418,6 @@ class Transport:
     def _refuse(self, reason: str, **fields: str) -> None:
         self.metrics.refused.labels(reason).inc()
         self.log.refused(reason, **fields)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (problem := task.exception()) is not None:
-            self.log.error("task_failed", why=f"{type(problem).__name__}: {problem}")
 
 
 class HangUp(Unreachable):

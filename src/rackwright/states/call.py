@@ -15,6 +15,7 @@ from .options import condition_command, conditions, creates_told, retry_of
 from .outputs import Reference, pick
 from .plan import Plan, secret_texts
 from .record import Mask, Outcome, Record
+from .shelltext import shown
 
 
 class Sleep(NamedTuple):
@@ -125,21 +126,27 @@ class Caller:
         late = self._plan.filled_late.get(state.index)
         if late is None:
             return state.arguments, state.options
-        references = self._plan.references
-        filled = {
-            key: references.fill(value, self._lookup) if key in late else value
-            for key, value in state.arguments.items()
-        }
-        options = {
-            key: references.fill(value, self._lookup) if key in late else value for key, value in state.options.items()
-        }
-        state.name = str(filled["name"])
         schema = self._plan.schemas[state.index]
+        filled = {key: self._fill(schema, key, value, late) for key, value in state.arguments.items()}
+        options = {key: self._fill(schema, key, value, late) for key, value in state.options.items()}
+        state.name = shown(filled["name"])
+        self._check_shell(schema, state, filled.get("shell"), late)
         arguments, problems = schema.validate(filled)
         if problems:
             raise StateError("; ".join(told for _, told in problems))
         self._mask.add(text for key in schema.secrets for text in secret_texts(arguments.get(key)))
         return arguments, options
+
+    def _fill(self, schema: Schema, key: str, value: Any, late: List[str]) -> Any:
+        return self._plan.references.fill(value, self._lookup, schema.read_by(key)) if key in late else value
+
+    def _check_shell(self, schema: Schema, state: State, shell: Any, late: List[str]) -> None:
+        """A shell that is an output itself is known only now; what it would read may not be quoted for it."""
+        for key in late if "shell" in late else ():
+            value = state.arguments.get(key, state.options.get(key))
+            told = self._plan.references.unsafe(value, schema.read_by(key), shell)
+            if told:
+                raise StateError(told)
 
     def _lookup(self, reference: Reference) -> Any:
         record = self._records[reference.state]

@@ -12,9 +12,12 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .module import Argument, StateFunction
 from .refusal import did_you_mean
+from .shelltext import SHELL
 from .words import ENGINE
 
 MASK = "********"
+SHELL_OPTIONS = frozenset(("unless", "onlyif", "check_cmd"))
+"""Options of every state that a shell reads."""
 
 
 class Catalogue:
@@ -68,6 +71,11 @@ class Schema:
         self.arguments: Dict[str, Argument] = {argument.name: argument for argument in function.arguments}
         self.name = self.arguments.get("name") or Argument("name")
         self.secrets = [argument.name for argument in function.arguments if argument.secret]
+
+    def read_by(self, key: str) -> str:
+        """Who reads an argument, or an option of the state, as more than a value; empty for nobody."""
+        argument = self.arguments.get(key)
+        return argument.read_by if argument is not None else SHELL if key in SHELL_OPTIONS else ""
 
     def validate(
         self, given: Dict[str, Any], waiting: Sequence[str] = ()

@@ -32,6 +32,8 @@ class Argument:
     default: Any = None
     choices: Tuple[Any, ...] = ()
     secret: bool = False
+    read_by: str = ""
+    """Who reads it as more than a value (`shelltext.py`); outputs of other states stay values there"""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 from .combine import State
 from .module import Arguments, Command
 from .refusal import Problem, did_you_mean
+from .shelltext import variables_of
 
 SHELL = "/bin/sh"
 
@@ -110,13 +111,14 @@ def condition_command(text: str, arguments: Arguments, whole: bool = True) -> Co
     """A condition is asked in the surroundings of the state's own command: directory, user, environment, time."""
     shell = arguments.get("shell") if whole else None
     argv = (shell if isinstance(shell, str) else SHELL, "-c", text)
+    outputs = variables_of(text)
     if not whole:
-        return Command(argv)
+        return Command(argv, environment(outputs))
     env, cwd, user = arguments.get("env"), arguments.get("cwd"), arguments.get("runas")
     timeout, umask = arguments.get("timeout"), arguments.get("umask")
     return Command(
         argv,
-        environment(env) if isinstance(env, dict) else None,
+        environment({**(env if isinstance(env, dict) else {}), **outputs}),
         cwd if isinstance(cwd, str) else None,
         user if isinstance(user, str) else None,
         int(umask, 8) if isinstance(umask, str) and umask != "keep" else None,

@@ -1,7 +1,8 @@
 """Outputs as variables: `${ID.stdout}` in an argument is what that state put out; referring to a state requires it.
 
 Found and resolved before the run, filled in when the state that uses it runs. `${module:ID.key}` tells apart states
-that share an ID, `$${` is a literal `${`, and the shell's own `${HOME}` or `${file%.txt}` stays what it is.
+that share an ID, `$${` is a literal `${`, and the shell's own `${HOME}` or `${file%.txt}` stays what it is. How an
+output gets into a command without becoming part of it is `shelltext.py`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import re
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Protocol, Tuple
 
+from . import shelltext
 from .graph import Index
 from .module import StateError
 from .refusal import did_you_mean
@@ -97,15 +99,45 @@ class References:
         told = self._remote.problem(node, rest)
         return (None, f"${{node:{text}}}: {told}") if told else (Reference(-1, (), node, rest), "")
 
-    def fill(self, value: Any, lookup: Callable[[Reference], Any]) -> Any:
-        """The value with every reference replaced. A reference alone keeps the type of what it refers to."""
+    def unsafe(self, value: Any, read_by: str, shell: Any = None) -> str:
+        """Why outputs cannot be put into a value that is read by a shell or the like; empty if they can."""
+        told = (shelltext.problem(plain, spans, read_by, shell) for plain, spans, _ in map(self._parsed, _texts(value)))
+        return next(filter(None, told), "")
+
+    def _parsed(self, text: str) -> Tuple[str, List[Tuple[int, int]], List[Reference]]:
+        """A text with `$${` written out, and its references with their places in it."""
+        plain, end = "", 0
+        spans: List[Tuple[int, int]] = []
+        references: List[Reference] = []
+        for match in _REFERENCE.finditer(text):
+            reference = None if match.group(1) else self.resolve(match.group(2))[0]
+            plain += text[end : match.start()]
+            end = match.end()
+            if reference is not None:
+                spans.append((len(plain), len(plain) + len(match.group(0))))
+                references.append(reference)
+            plain += match.group(0)[len(match.group(1)) :]
+        return plain + text[end:], spans, references
+
+    def fill(self, value: Any, lookup: Callable[[Reference], Any], read_by: str = "") -> Any:
+        """The value with every reference replaced. A reference alone keeps the type of what it refers to, but in what
+        is read by a shell or the like: there each output is put in as one word.
+        """
         if isinstance(value, str):
-            return self._fill_text(value, lookup)
+            plain = read_by in ("", shelltext.TEMPLATE)
+            return self._fill_text(value, lookup) if plain else self._fill_command(value, lookup, read_by)
         if isinstance(value, list):
-            return [self.fill(part, lookup) for part in value]
+            return [self.fill(part, lookup, read_by) for part in value]
         if isinstance(value, dict):
-            return {key: self.fill(part, lookup) for key, part in value.items()}
+            return {key: self.fill(part, lookup, read_by) for key, part in value.items()}
         return value
+
+    def _fill_command(self, text: str, lookup: Callable[[Reference], Any], read_by: str) -> str:
+        if "${" not in text:
+            return text
+        plain, spans, references = self._parsed(text)
+        values = [as_text(self._value(reference, lookup)) for reference in references]
+        return shelltext.fill(plain, spans, values, read_by) if spans else plain
 
     def _fill_text(self, text: str, lookup: Callable[[Reference], Any]) -> Any:
         if "${" not in text:

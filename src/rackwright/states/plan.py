@@ -17,6 +17,7 @@ from .options import check_options
 from .outputs import Reference, References, Remote, has_reference
 from .refusal import Problem, Refused
 from .render import Renderer
+from .shelltext import TEMPLATE
 from .tree import Tree, merge
 from .words import IGNORED
 
@@ -151,6 +152,19 @@ def _refer(made: Plan, state: State, problems: List[Problem]) -> None:
                 problems.append(Problem(f"{state.id!r}: {told}", file, line))
             elif reference.state >= 0:
                 _require_reference(made, state, reference, file, line)
+        told = _unsafe(made, state, key, values)
+        if told:
+            problems.append(Problem(f"{state.id!r}: {key}: {told}", file, line))
+
+
+def _unsafe(made: Plan, state: State, key: str, values: Dict[str, Any]) -> str:
+    """Why outputs of other states cannot stay values in this argument or option; empty if they can."""
+    schema = made.schemas[state.index]
+    read_by = schema.read_by(key)
+    if read_by == TEMPLATE and state.arguments.get("template") and any(made.references.find(values[key])):
+        return "an output of another state would be read as a template; hand it over in context:"
+    shell = values.get("shell") if "shell" in schema.arguments and not has_reference(values.get("shell")) else None
+    return made.references.unsafe(values[key], read_by, shell)
 
 
 def _require_reference(made: Plan, state: State, reference: Reference, file: str, line: int) -> None:

@@ -11,6 +11,7 @@ from tests.support.netns import cluster
 from tests.support.waiting import PATIENCE, wait_until
 
 from rackwright.mesh import control
+from rackwright.mesh.address import parse_address
 from rackwright.mesh.errors import Unreachable
 from rackwright.mesh.fleet import Fleet
 
@@ -102,7 +103,7 @@ def test_two_agents_cannot_share_a_folder(three: Fleet) -> None:
 def test_without_an_agent_or_an_identity_the_way_out_is_named(tmp_path: Path) -> None:
     assert "start it with" in fails("mesh", "members", "--dir", str(tmp_path))
     assert "rackwright mesh join" in fails("agent", "run", "--dir", str(tmp_path))
-    assert "--ca-fingerprint, or --token" in fails("mesh", "join", "--dir", str(tmp_path))
+    assert "--ca-fingerprint, or --token-file" in fails("mesh", "join", "--dir", str(tmp_path))
 
 
 def test_a_server_that_belongs_to_a_cluster_does_not_found_or_join_another(three: Fleet) -> None:
@@ -133,12 +134,15 @@ def test_leaving_ends_the_agent_and_is_known_to_the_others(three: Fleet) -> None
     three.wait_agree(dict.fromkeys(SERVERS, "alive"))
 
 
-def test_a_removed_server_ends_its_agent_and_comes_back_with_a_new_token(three: Fleet) -> None:
+def test_a_removed_server_ends_its_agent_and_comes_back_with_a_new_token(three: Fleet, tmp_path: Path) -> None:
     three.rackwright("s1", "mesh", "remove", "s3")
     three.wait_agree({"s1": "alive", "s2": "alive"}, ["s1", "s2"])
     wait_until(lambda: not three.running("s3"), "the agent of the removed server has ended")
     assert any(line["event"] == "removed_from_cluster" for line in three.log("s3"))
-    token = three.ask("s1", "token", name="s3")["token"]
-    three.rackwright("s3", "mesh", "join", "--again", "--token", token, "--advertise", three.address("s3"))
+    where = parse_address(three.address("s3"))
+    told = json.loads(three.rackwright("s1", "mesh", "token", "s3", "--address", where.host, "--json"))
+    held = tmp_path / "token"
+    held.write_text(f"{told['token']}\n")
+    three.rackwright("s3", "mesh", "join", "--again", "--token-file", str(held), "--advertise", str(where))
     three.start("s3")
     three.wait_agree(dict.fromkeys(SERVERS, "alive"))

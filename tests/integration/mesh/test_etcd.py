@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 from tests.support.etcd import PatientEtcd, one_etcd
+from tests.support.statements import belief_of
 from tests.support.waiting import PATIENCE
 
 from rackwright.mesh.errors import Fenced, NoDatastore, Rejected
 from rackwright.mesh.etcd import Etcd, Item, delete_op
 from rackwright.mesh.lock import Lock
 from rackwright.mesh.run_batch import pack
+from rackwright.mesh.run_belief import RunBelief
 from rackwright.mesh.run_model import EVENTS, Task, TaskState, state_key, task_key
 from rackwright.mesh.run_store import RunStore
 
@@ -25,6 +27,12 @@ LEASE = 3600
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with one_etcd(tmp_path_factory.mktemp("etcd")) as address:
         yield address
+
+
+@pytest.fixture(scope="module")
+def belief(tmp_path_factory: pytest.TempPathFactory) -> RunBelief:
+    """That of s1."""
+    return belief_of(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture
@@ -139,7 +147,11 @@ async def running(store: RunStore, run: str) -> Item:
 
 
 def events(run: str, numbers: range) -> list[tuple[str, bytes]]:
-    return [(state_key(run, "s1", number), json.dumps({"n": number}).encode()) for number in numbers]
+    return [(state_key(run, "s1", number), line(run, number)) for number in numbers]
+
+
+def line(run: str, number: int) -> bytes:
+    return json.dumps({"run": run, "target": "s1", "n": number}).encode()
 
 
 async def read_numbers(store: RunStore, run: str, cursor: str) -> tuple[list[int], list[str]]:
@@ -154,8 +166,8 @@ async def read_numbers(store: RunStore, run: str, cursor: str) -> tuple[list[int
     raise AssertionError("a reader never ends by itself")
 
 
-async def test_a_thousand_events_are_read_once_and_in_order_from_any_cursor(etcd: Etcd) -> None:
-    store = RunStore(etcd)
+async def test_a_thousand_events_are_read_once_and_in_order_from_any_cursor(etcd: Etcd, belief: RunBelief) -> None:
+    store = RunStore(etcd, belief)
     fence = await running(store, "r1")
     await store.publish(fence, events("r1", range(1000)))
     numbers, cursors = await read_numbers(store, "r1", "")
@@ -164,10 +176,12 @@ async def test_a_thousand_events_are_read_once_and_in_order_from_any_cursor(etcd
         assert (await read_numbers(store, "r1", cursors[cut]))[0] == list(range(cut + 1, 1000))
 
 
-async def test_events_that_share_a_value_are_read_once_and_in_order_from_any_cursor(etcd: Etcd) -> None:
-    store = RunStore(etcd)
+async def test_events_that_share_a_value_are_read_once_and_in_order_from_any_cursor(
+    etcd: Etcd, belief: RunBelief
+) -> None:
+    store = RunStore(etcd, belief)
     fence = await running(store, "r5")
-    lines = [json.dumps({"n": number}).encode() for number in range(1000)]
+    lines = [line("r5", number) for number in range(1000)]
     batches = [pack(lines[start : start + 300]) for start in range(0, 1000, 300)]
     keyed = [(state_key("r5", "s1", number), batch) for number, batch in enumerate(batches)]
     await store.publish(fence, keyed[:2])
@@ -178,28 +192,28 @@ async def test_events_that_share_a_value_are_read_once_and_in_order_from_any_cur
         assert (await read_numbers(store, "r5", cursors[cut]))[0] == list(range(cut + 1, 1000))
 
 
-async def test_the_last_events_of_a_task_come_with_its_end_and_before_it(etcd: Etcd) -> None:
-    store = RunStore(etcd)
+async def test_the_last_events_of_a_task_come_with_its_end_and_before_it(etcd: Etcd, belief: RunBelief) -> None:
+    store = RunStore(etcd, belief)
     fence = await running(store, "r6")
     ended = Task("r6", "s1", TaskState.DONE, session=1)
-    last = [(state_key("r6", "s1", 1), pack([b'{"n": 1}', b'{"n": 2}']))]
+    last = [(state_key("r6", "s1", 1), pack([line("r6", 1), line("r6", 2)]))]
     assert await store.change(fence, ended, events=last) is not None
     async for news in store.read(f"{EVENTS}run/r6/"):
-        assert [told.line for told in news] == [b'{"n": 1}', b'{"n": 2}', ended.dump()]
+        assert [told.line for told in news] == [line("r6", 1), line("r6", 2), ended.dump()]
         assert len({told.cursor.partition(":")[0] for told in news}) == 1, "one transaction"
         break
 
 
-async def test_events_that_were_published_are_not_published_again_by_a_retry(etcd: Etcd) -> None:
-    store = RunStore(etcd)
+async def test_events_that_were_published_are_not_published_again_by_a_retry(etcd: Etcd, belief: RunBelief) -> None:
+    store = RunStore(etcd, belief)
     fence = await running(store, "r2")
     await store.publish(fence, events("r2", range(3)))
     await store.publish(fence, events("r2", range(3)))
     assert (await read_numbers(store, "r2", ""))[0] == [0, 1, 2]
 
 
-async def test_a_target_that_was_given_up_cannot_publish_or_finish_any_more(etcd: Etcd) -> None:
-    store = RunStore(etcd)
+async def test_a_target_that_was_given_up_cannot_publish_or_finish_any_more(etcd: Etcd, belief: RunBelief) -> None:
+    store = RunStore(etcd, belief)
     fence = await running(store, "r3")
     found = await store.task("r3", "s1")
     assert found is not None
@@ -210,8 +224,8 @@ async def test_a_target_that_was_given_up_cannot_publish_or_finish_any_more(etcd
     assert (await store.tasks("r3"))[0].state is TaskState.LOST
 
 
-async def test_a_task_is_claimed_by_one_of_two(etcd: Etcd) -> None:
-    store = RunStore(etcd)
+async def test_a_task_is_claimed_by_one_of_two(etcd: Etcd, belief: RunBelief) -> None:
+    store = RunStore(etcd, belief)
     await etcd.put(task_key("r4", "s1"), Task("r4", "s1").dump())
     found = await store.task("r4", "s1")
     assert found is not None
@@ -221,15 +235,36 @@ async def test_a_task_is_claimed_by_one_of_two(etcd: Etcd) -> None:
     assert [one is None for one in held].count(True) == 1
 
 
-async def test_what_is_older_than_the_retention_is_forgotten(etcd: Etcd, tmp_path: Path) -> None:
-    store = RunStore(etcd)
+async def test_what_is_older_than_the_retention_is_forgotten(etcd: Etcd, tmp_path: Path, belief: RunBelief) -> None:
+    store = RunStore(etcd, belief)
     await store.tell("s1", "old")
     await store.forget(before=2e9)
     await store.tell("s1", "new")
-    kinds = [json.loads(item.value)["kind"] for item in (await etcd.page(f"{EVENTS}cluster/")).items]
-    assert kinds == ["new"]
+    async for news in store.read(f"{EVENTS}cluster/"):
+        assert [json.loads(told.line)["kind"] for told in news] == ["new"]
+        break
+    assert len((await etcd.page(f"{EVENTS}cluster/")).items) == 1
 
 
 async def test_a_refusal_is_told_as_one_and_not_retried(etcd: Etcd) -> None:
     with pytest.raises(Rejected):
         await etcd.call("/v3/kv/put", {"key": "", "value": "eA=="})
+
+
+async def test_a_page_of_which_nothing_is_believed_does_not_end_the_reading(etcd: Etcd, belief: RunBelief) -> None:
+    """Or a member that writes junk in front of what others say would silence them."""
+    store = RunStore(etcd, belief)
+    for number in range(3):
+        await etcd.put(state_key("r7", "s1", number), b"junk")
+    fence = await running(store, "r7")
+    await store.publish(fence, events("r7", range(3, 5)))
+    assert (await read_numbers(store, "r7", ""))[0] == [3, 4]
+
+
+async def test_events_are_written_over_what_somebody_else_put_in_their_place(etcd: Etcd, belief: RunBelief) -> None:
+    """Or a member that writes there first would silence another."""
+    store = RunStore(etcd, belief)
+    fence = await running(store, "r8")
+    await etcd.put(state_key("r8", "s1", 0), b"junk")
+    await store.publish(fence, events("r8", range(2)))
+    assert (await read_numbers(store, "r8", ""))[0] == [0, 1]

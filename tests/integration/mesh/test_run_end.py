@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 from tests.support.etcd import PatientEtcd, one_etcd
+from tests.support.statements import belief_of
 
 from rackwright.mesh.errors import Fenced
+from rackwright.mesh.run_belief import RunBelief
 from rackwright.mesh.run_end import Superseded, cancel, pass_fence
 from rackwright.mesh.run_model import Request, Targets, TaskState
 from rackwright.mesh.run_store import RunStore, Signed
@@ -18,11 +20,16 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="module")
+def belief(tmp_path_factory: pytest.TempPathFactory) -> RunBelief:
+    return belief_of(tmp_path_factory.mktemp("ca"))
+
+
 @pytest.fixture
-async def store(url: str) -> AsyncIterator[RunStore]:
+async def store(url: str, belief: RunBelief) -> AsyncIterator[RunStore]:
     etcd = PatientEtcd(lambda: [url], None)
     await etcd.get("/ready")
-    yield RunStore(etcd)
+    yield RunStore(etcd, belief)
     await etcd.close()
 
 

@@ -42,7 +42,7 @@ labels = st.dictionaries(names, names, max_size=4).map(lambda found: tuple(sorte
 records = st.builds(
     MemberRecord,
     names,
-    st.builds("{}:{}".format, names, st.integers(0, 65535)),
+    st.builds("{}:{}".format, names, st.integers(1, 65535)),
     incarnations,
     st.integers(0, MAX_SESSION),
     labels,

@@ -11,9 +11,14 @@ import shlex
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
+from .. import shelltext
 from ..module import Argument, Arguments, Check, Command, Context, Finished, Result, StateError, StateFunction
 from ..options import SHELL, environment
+from ..shelltext import WORDS, shown, variables_of
 
+_COMMAND = Argument(
+    "name", "str", "The command. Outputs of other states in it are values, never shell text.", read_by=shelltext.SHELL
+)
 _COMMON = (
     Argument("cwd", "str", "The directory to run in; the home directory if not given."),
     Argument("runas", "str", "The user to run as."),
@@ -41,7 +46,8 @@ _COMMON = (
 def _check(arguments: Arguments, context: Context) -> Check:
     if not context.test and arguments["cwd"] and not os.path.isdir(arguments["cwd"]):
         raise StateError(f'Desired working directory "{arguments["cwd"]}" is not available')
-    return Check({"cmd": arguments["name"]}, f'Command "{arguments["name"]}" would have been executed')
+    name = shown(arguments["name"])
+    return Check({"cmd": name}, f'Command "{name}" would have been executed')
 
 
 def _wait(arguments: Arguments, context: Context) -> Check:
@@ -49,7 +55,7 @@ def _wait(arguments: Arguments, context: Context) -> Check:
 
 
 def _command(arguments: Arguments, argv: Tuple[str, ...], stdin: Optional[bytes] = None) -> Command:
-    env: Dict[str, Any] = dict(arguments["env"] or {})
+    env: Dict[str, Any] = {**(arguments["env"] or {}), **variables_of(arguments["name"])}
     if arguments["prepend_path"]:
         env["PATH"] = f"{arguments['prepend_path']}:{env.get('PATH') or os.environ.get('PATH', os.defpath)}"
     given = arguments["stdin"].encode() if arguments["stdin"] else b""
@@ -80,11 +86,11 @@ def _settle(arguments: Arguments, finished: Finished) -> Result:
     shown_out, shown_err = ("", "") if arguments["hide_output"] else (out, err)
     changes = {"pid": finished.pid, "retcode": code, "stdout": shown_out, "stderr": shown_err}
     if finished.timed_out:
-        told = f'Command "{arguments["name"]}" was killed after {arguments["timeout"]:g} seconds'
+        told = f'Command "{shown(arguments["name"])}" was killed after {arguments["timeout"]:g} seconds'
         return Result(arguments["ignore_timeout"], changes, told, dict(changes))
     if arguments["stateful"]:
         return _stateful(changes, code == 0)
-    return Result(code == 0, changes, f'Command "{arguments["name"]}" run', dict(changes))
+    return Result(code == 0, changes, f'Command "{shown(arguments["name"])}" run', dict(changes))
 
 
 def _succeeded(arguments: Arguments, status: int, out: str, err: str) -> bool:
@@ -169,10 +175,11 @@ def _settle_script(arguments: Arguments, finished: Finished) -> Result:
 
 
 _SCRIPT = (
+    Argument("name", "str", "The script, and its arguments unless `args` has them.", read_by=WORDS),
     Argument(
         "source", "str", "The script: a path in the state tree (salt://... too) or an absolute one. Default: the name."
     ),
-    Argument("args", "str", "Arguments for the script, as a shell would read them."),
+    Argument("args", "str", "Arguments for the script, as a shell would read them.", read_by=WORDS),
 )
 
 FUNCTIONS = (
@@ -182,7 +189,7 @@ FUNCTIONS = (
 
         It runs each time, unless `unless`, `onlyif`, `creates` or a requisite keeps it from running. Its `stdout`,
         `stderr`, `retcode` and `pid` are its changes, and there for others as `${ID.stdout}`.""",
-        _COMMON,
+        (_COMMAND, *_COMMON),
         _check,
         _run,
         _run_on_change,
@@ -192,7 +199,7 @@ FUNCTIONS = (
     StateFunction(
         "wait",
         "Run a command only when something it watches (or listens to) has changed.",
-        _COMMON,
+        (_COMMAND, *_COMMON),
         _wait,
         _run,
         _run_on_change,

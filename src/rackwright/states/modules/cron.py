@@ -7,6 +7,7 @@ from functools import partial
 from typing import List, Optional, Tuple
 
 from ..module import Argument, Arguments, Check, Context, Resource, StateError, StateFunction
+from ..shelltext import CRON
 from ..support.files import unified_diff
 from ..support.plan import Plan, carry_out
 from ..support.process import attempt, last_words
@@ -113,7 +114,7 @@ def resources(arguments: Arguments) -> List[Resource]:
     return [Resource("crontab", str(arguments["user"]))]
 
 
-COMMAND = Argument("name", help="the command", required=True)
+COMMAND = Argument("name", help="the command", required=True, read_by=CRON)
 USER = Argument("user", help="whose crontab", default="root")
 IDENTIFIER = Argument(
     "identifier", help="marks the entry; the command itself if not given. Needed to change the command"

@@ -6,6 +6,7 @@ import re
 from typing import Any, List, Union
 
 from ...module import Argument, Arguments, Check, Context, StateError, StateFunction
+from ...shelltext import TEMPLATE
 from ...support.content import decode, read_source, render
 from ...support.files import Owner, read_bytes
 from ...support.plan import Plan, carry_out
@@ -134,7 +135,7 @@ FUNCTIONS = (
         "Text that stands in the file as whole lines; what is missing is added at its end.",
         (
             common.NAME,
-            Argument("text", "any", help="text, or a list of texts that are each looked for"),
+            Argument("text", "any", help="text, or a list of texts that are each looked for", read_by=TEMPLATE),
             Argument("source", help="a file of the state tree with the text"),
             common.TEMPLATE,
             common.CONTEXT,

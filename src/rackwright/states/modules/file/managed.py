@@ -6,6 +6,7 @@ import os
 from typing import List
 
 from ...module import Argument, Arguments, Check, Context, Result, StateError, StateFunction
+from ...shelltext import TEMPLATE, WORDS
 from ...support.content import first_source, is_url, tree_path, wanted_content
 from ...support.files import read_bytes, status
 from ...support.plan import Plan, carry_out
@@ -101,7 +102,7 @@ FUNCTIONS = (
                 help="path in the state tree (salt:// or plain), absolute path or URL; of a list the first that exists",
             ),
             Argument("source_hash", help="sha256=HEX (or sha384, sha512) the source must have; required for a URL"),
-            Argument("contents", "any", help="the content itself: text or a list of lines"),
+            Argument("contents", "any", help="the content itself: text or a list of lines", read_by=TEMPLATE),
             Argument("contents_newline", "bool", help="end `contents` with a newline", default=True),
             common.USER,
             common.GROUP,
@@ -117,7 +118,9 @@ FUNCTIONS = (
             common.SHOW_CHANGES,
             Argument("follow_symlinks", "bool", help="manage what a link points to, not the link", default=True),
             Argument(
-                "check_cmd", help="a command that gets the new file's path and must succeed before it is put in place"
+                "check_cmd",
+                help="a command that gets the new file's path and must succeed before it is put in place",
+                read_by=WORDS,
             ),
         ),
         check,
