@@ -177,12 +177,17 @@ async def register_machine(
 
     done, keys = await server.store.change(work, actor=actor, graph=True)
     if isinstance(done, machines.Held):
-        raise Conflict(
-            Rule.KEY_OFFERED,
-            f"{done.node} is not known by your key {done.key}. It is let in once somebody accepts it: "
-            f"rackwright node accept {done.node} --key {done.key}",
-        )
+        raise _kept_out(done, source)
     return RegisterOut(node_id=done.node_id, token=done.token, new=done.new, heartbeat=server.heartbeat, ssh_keys=keys)
+
+
+def _kept_out(held: machines.Held, source: str) -> Conflict:
+    """Why a machine is kept out, and what somebody who may accept machines can do about it."""
+    if held.fits:
+        way_out = f"It is let in once somebody accepts it: rackwright node accept {held.node} --key {held.key}"
+    else:
+        way_out = f"Nor is {source} an address of it: boot from the one that it was given, or have that freed."
+    return Conflict(Rule.KEY_OFFERED, f"{held.node} is not known by your key {held.key}. {way_out}")
 
 
 def _inventory(body: RegisterIn, source: str) -> JsonObject:

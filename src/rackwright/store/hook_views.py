@@ -148,8 +148,12 @@ async def keep_last_state(session: "Session", node_id: int) -> int | None:
         f"INSERT INTO hook_views (view) SELECT {NODE_VIEW} FROM nodes n WHERE n.id = :id AND NOT n.system RETURNING id",
         id=node_id,
     )
+    # One that is just being ended has been shown its node, and whoever ends it may wait for that.
     await session.run(
-        "UPDATE hook_calls SET view_id = :view_id WHERE subject_id = :id AND subject = 'node'", view_id=id, id=node_id
+        "UPDATE hook_calls SET view_id = :view_id WHERE id IN (SELECT id FROM hook_calls"
+        " WHERE subject_id = :id AND subject = 'node' FOR UPDATE SKIP LOCKED)",
+        view_id=id,
+        id=node_id,
     )
     return id
 

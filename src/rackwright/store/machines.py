@@ -83,6 +83,8 @@ class Held:
     node: str
     key: str
     """The fingerprint of the key that the machine came with."""
+    fits: bool = True
+    """Whether it asks from an address that the node can have. If not, nothing was noted, and nobody can accept it."""
 
 
 async def register(session: Session, machine: Registration) -> Registered | Held:
@@ -92,8 +94,9 @@ async def register(session: Session, machine: Registration) -> Registered | Held
         node_id = await _quarantine(session, machine)
     else:
         node_id = known
-        if not await _recognize(session, node_id, machine):
-            return Held((await get_node(session, node_id)).name, fingerprint(machine.key))
+        fits = not machine.has_network or await fits_allocation(session, node_id, machine.source)
+        if not await _recognize(session, node_id, machine, fits=fits):
+            return Held((await get_node(session, node_id)).name, fingerprint(machine.key), fits)
         await _found_again(session, node_id, machine)
     if not await machine_booted(session, node_id, machine.boot_id, machine.bootenv):
         raise Conflict(Rule.BUSY, "This registration is of an earlier boot of the machine. It changes nothing.")
@@ -159,7 +162,7 @@ async def _found_again(session: Session, node_id: int, machine: Registration) ->
     await update_node(session, node_id, {"discovery": {**kept, **machine.inventory}})
 
 
-async def _recognize(session: Session, node_id: int, machine: Registration) -> bool:
+async def _recognize(session: Session, node_id: int, machine: Registration, *, fits: bool) -> bool:
     """Whether the machine is the node: by the node's key, or as the first one of a node that was added for it.
 
     Another key is noted, for somebody who may accept machines to look at, and changes nothing else: neither a MAC nor
@@ -169,7 +172,7 @@ async def _recognize(session: Session, node_id: int, machine: Registration) -> b
     assert node is not None, "it was found in this transaction, under the graph lock"
     if node.key == machine.key:
         return True
-    if machine.has_network and not await fits_allocation(session, node_id, machine.source):
+    if not fits:
         return False
     if node.key is None and node.identity_confirmed:
         await pin_key(session, node_id, machine.key)
