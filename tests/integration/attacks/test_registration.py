@@ -6,6 +6,7 @@ sent again. A MAC finds a node and proves nothing, also while the server install
 to the node's own address, and only its holder brings the node a new key.
 """
 
+import base64
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -111,7 +112,11 @@ async def test_a_challenge_of_one_server_holds_for_another(site: Site) -> None:
     assert (await machine.register(challenge=challenge)).status_code == 201
 
 
-@pytest.mark.parametrize("challenge", ["made-up", "A" * 76, "x" * 300, "\u2603"])
+FORGED = base64.urlsafe_b64encode((2**40).to_bytes(8, "big") + bytes(48)).decode()
+"""One that would hold for long, if only it were sealed."""
+
+
+@pytest.mark.parametrize("challenge", ["made-up", "A" * 76, "x" * 300, "\u2603", FORGED])
 async def test_a_challenge_that_nobody_gave_out_is_refused(site: Site, challenge: str) -> None:
     machine = HandMachine(site, 1)
     machine.new_boot()

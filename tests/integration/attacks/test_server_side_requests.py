@@ -16,6 +16,7 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.annealer.installs import hammer_node
 from rackwright.api.serve import TOKEN_FILE, Options, listening, running
+from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.targets import simulated_address
 from rackwright.hammers.base import HammerFailed, HammerNode
 from rackwright.hammers.simulated import SimulatedHammer
@@ -69,7 +70,7 @@ async def test_what_a_machine_says_of_its_controller_is_not_connected_to(site: S
 async def test_a_machine_does_not_move_the_controller_that_people_set(site: Site) -> None:
     machine = await site.discovered(1)
     id = await site.rack.node_id(machine.name)
-    credentials = {"kind": "redfish", "username": "ops", "password": site.server.store.vault.seal("hidden")}
+    credentials: JsonObject = {"kind": "redfish", "username": "ops", "password": site.server.store.vault.seal("hidden")}
     await site.change(lambda session: update_node(session, id, {"hint": {"bmc": credentials}}))
     machine.new_boot()
     await machine.register(inventory={"bmc": {"address": "192.0.2.66", "plain": True}})

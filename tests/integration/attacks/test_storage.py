@@ -15,6 +15,7 @@ from tests.support.registration import registration, signed
 from tests.support.site import HandMachine, Site, running_site
 
 from rackwright.api.machines import INVENTORY_LIMIT
+from rackwright.domain.catalogue import JsonObject
 from rackwright.store.hook_views import brief_before, shown_view
 from rackwright.store.nodes import delete_node
 
@@ -140,13 +141,17 @@ async def test_the_last_state_of_a_node_that_goes_is_stored_once_and_forgotten_w
 
 
 def test_of_what_changed_the_old_values_are_kept_as_far_as_they_are_small() -> None:
-    old = {"discovery": {"address": "192.0.2.1", "blob": "x" * 1000, "cpu": 8, "gone": 1}, "bootenv": "local"}
-    new = {"discovery": {"address": "192.0.2.2", "blob": "y", "cpu": 8, "new": 2}, "bootenv": ""}
+    old: JsonObject = {
+        "discovery": {"address": "192.0.2.1", "blob": "x" * 1000, "cpu": 8, "gone": 1},
+        "bootenv": "local",
+    }
+    new: JsonObject = {"discovery": {"address": "192.0.2.2", "blob": "y", "cpu": 8, "new": 2}, "bootenv": ""}
     assert brief_before(old, new) == {
         "discovery": {"address": "192.0.2.1", "blob": None, "gone": 1, "new": None},
         "bootenv": "local",
     }
-    many = {"discovery": {f"key-{number}": "x" * 200 for number in range(1000)} | {"address": "192.0.2.1"}}
+    values: JsonObject = {f"key-{number}": "x" * 200 for number in range(1000)}
+    many: JsonObject = {"discovery": {**values, "address": "192.0.2.1"}}
     kept = brief_before(many, {"discovery": {}})
     assert len(json.dumps(kept)) < MOST_CALL
     assert kept["discovery"]["address"] == "192.0.2.1"  # type: ignore[call-overload,index]
