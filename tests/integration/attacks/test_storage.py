@@ -115,7 +115,9 @@ async def test_who_is_told_by_a_small_call_is_shown_all_of_the_node(site: Site) 
     await site.server.hooks.deliver_all()
     await _register(machine, "sledgehammer", blob="2" * LARGE)
     id = await site.rack.node_id(machine.name)
-    [(call, stored), *_] = await site.rack.rows("SELECT id, view FROM hook_calls WHERE node_id = :id", id=id)
+    [(call, stored), *_] = await site.rack.rows(
+        "SELECT id, view FROM hook_calls WHERE subject = 'node' AND subject_id = :id ORDER BY id", id=id
+    )
     assert isinstance(call, int)
     assert isinstance(stored, dict)
     async with site.server.store.read() as session:
