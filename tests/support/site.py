@@ -1,7 +1,6 @@
 """A site to install machines on: a server without annealer on a real database, machines whose every message is sent by
 hand through the machine interface, and a BMC that does nothing but remember."""
 
-import base64
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,15 +10,14 @@ from typing import Any, TypeVar
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from tests.support.rack import ADMIN, Rack
+from tests.support.registration import registration, signed
 
 from rackwright.annealer.installs import Installs, Reach
 from rackwright.annealer.powersave import Powersave
 from rackwright.annealer.step import StepReport, step
-from rackwright.api.app import create_app
+from rackwright.api.app import create_app, create_machine_app
 from rackwright.api.context import Server
-from rackwright.api.machines import registration_message
 from rackwright.api.serve import Options, running
 from rackwright.domain.install import Stage
 from rackwright.domain.why import Reason
@@ -36,6 +34,7 @@ INSTALLED = "crowbar-installed-node"
 DISCOVERED = "crowbar-managed-node"
 DATABASE = "provisioner-dhcp-database"
 OS = "debian-12"
+MACHINES_PATHS = ("/boot", "/files/", "/api/v2/machine/", "/api/v2/nodes/register", "/api/v2/install/")
 
 
 @dataclass
@@ -107,21 +106,30 @@ class HandMachine:
     async def ask(self, method: str, path: str, body: Any = None, token: str = "", source: str = "") -> httpx.Response:
         return await self.site.ask(method, path, body, token, source or self.address)
 
-    async def register(self, bootenv: str = "sledgehammer", **other: Any) -> httpx.Response:
+    async def challenge(self) -> str:
+        """What it is to sign with its next registration."""
+        answer = await self.ask("GET", "/api/v2/machine/challenge")
+        return str(answer.json()["challenge"])
+
+    async def register(self, bootenv: str = "sledgehammer", source: str = "", **other: Any) -> httpx.Response:
         """What sledgehammer does first."""
-        key = base64.b64encode(self.key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)).decode()
-        boot_id = other.pop("boot_id", self.boot_id)
-        signature = self.key.sign(registration_message(key, [self.mac], boot_id, bootenv))
-        body = {
-            "key": key,
+        fields = {
             "macs": [self.mac],
             "uuid": self.uuid,
-            "boot_id": boot_id,
+            "boot_id": self.boot_id,
             "bootenv": bootenv,
             "inventory": {"serial": f"HAND{self.mac}"},
-            "signature": base64.b64encode(signature).decode(),
         } | other
-        answer = await self.ask("POST", "/api/v2/nodes/register", body)
+        given = await self.ask("GET", "/api/v2/machine/challenge", source=source)
+        if not given.is_success:
+            return given
+        body = registration(self.key, fields.pop("challenge", given.json()["challenge"]), **fields)
+        return await self.send(body, signed(self.key, body), source)
+
+    async def send(self, body: bytes, headers: dict[str, str], source: str = "") -> httpx.Response:
+        """Send a registration just as it is."""
+        async with self.site.machine_client(source or self.address) as client:
+            answer = await client.post("/api/v2/nodes/register", content=body, headers=headers)
         if answer.status_code == 201:
             self.token = answer.json()["token"]
         return answer
@@ -163,6 +171,7 @@ class Site:
             here = (await get_node(session, ADMIN)).id
         self.server: Server = replace(server, claimant=replace(server.claimant, node_id=here))
         self.app = create_app(self.server)
+        self.machine_app = create_machine_app(self.server)
         self.rack = Rack(self.server.store)
         reach = Reach(hammer=lambda _: self.bmc, probe=lambda _: self.bmc)
         self.installs = Installs(self.server.store, reach)
@@ -176,10 +185,21 @@ class Site:
         await self.stop()
         await self.start()
 
-    async def ask(self, method: str, path: str, body: Any, token: str, source: str) -> httpx.Response:
+    def machine_client(self, source: str) -> httpx.AsyncClient:
+        """Somebody on the network that machines boot from."""
+        transport = httpx.ASGITransport(app=self.machine_app, client=(source, 40000))
+        return httpx.AsyncClient(transport=transport, base_url="http://site")
+
+    def people_client(self, source: str = "192.0.2.250") -> httpx.AsyncClient:
+        """Somebody who reaches the address that is for people."""
         transport = httpx.ASGITransport(app=self.app, client=(source, 40000))
+        return httpx.AsyncClient(transport=transport, base_url="http://site")
+
+    async def ask(self, method: str, path: str, body: Any, token: str, source: str) -> httpx.Response:
+        """Ask where the path belongs: machines and people have an address each."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        async with httpx.AsyncClient(transport=transport, base_url="http://site") as client:
+        is_machines = path.startswith(MACHINES_PATHS)
+        async with self.machine_client(source) if is_machines else self.people_client(source) as client:
             return await client.request(method, path, json=body, headers=headers)
 
     async def change(self, work: Callable[[Session], Awaitable[T]], *, graph: bool = False) -> T:

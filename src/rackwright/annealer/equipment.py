@@ -38,7 +38,7 @@ from rackwright.store.events import emit
 from rackwright.store.keys import server_keys
 from rackwright.store.members import fence_scope, mark_on
 from rackwright.store.network_rows import get_network
-from rackwright.store.nodes import update_node
+from rackwright.store.nodes import get_node, update_node
 from rackwright.store.session import UNREACHABLE, Session, Store, first_line
 
 log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class Means:
         self.boot: Look = nothing_served
         """How this server sees to it that machines can boot."""
 
-    def equipment(self, transitions: Transitions, http: httpx.AsyncClient) -> Equipment:
+    def equipment(self, transitions: Transitions, lab_client: httpx.AsyncClient | None) -> Equipment:
         return Equipment(
             transitions=transitions,
             open_attempt=self.open_attempt,
@@ -131,7 +131,7 @@ class Means:
             state_tree=self.state_tree,
             membership=self.membership,
             mesh=self._mesh_way(),
-            http=http,
+            lab_client=lab_client,
         )
 
     def scripts(self, role: str) -> Sequence[Path]:
@@ -183,6 +183,11 @@ class Means:
         image = _image_of(self._shelf, target_os)
 
         async def work(session: Session) -> None:
+            if not (await get_node(session, run.node_id)).identity_confirmed:
+                raise BadInstall(
+                    f"Nobody who may accept machines has agreed yet which machine {run.node} is. "
+                    f"Have it accepted: rackwright node accept {run.node}"
+                )
             whole: JsonObject = {**frozen, **image, "node": run.node, "authorized_keys": [*await server_keys(session)]}
             await open_attempt(session, run, target_os, whole)
 

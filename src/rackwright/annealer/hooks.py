@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from rackwright.annealer.role_workers import CallFailed, RoleCall, RoleWorkers
@@ -20,6 +20,7 @@ from rackwright.jigs.base import Jig, JigNode
 from rackwright.store.hook_calls import HOOK_CHANNEL
 from rackwright.store.hook_effects import Origin, apply_effects
 from rackwright.store.hook_queue import HookCall, claim_calls, end_call, fail_call, hand_back, next_due
+from rackwright.store.hook_views import shown_view
 from rackwright.store.locks import CAP_LOCK
 from rackwright.store.session import DATABASE_TROUBLE, Session, Store, first_line
 from rackwright.store.settings import read_setting
@@ -162,11 +163,12 @@ class HookDispatcher:
     async def _deliver(self, call: HookCall) -> Delivered:
         lock = CAP_LOCK if call.blocks else None
         try:
-            effects = await self._effects(call)
+            shown = await self._shown(call)
+            effects = [] if shown is None else await self._effects(shown)
 
             async def settle(session: Session) -> None:
-                if await end_call(session, call, self.worker):
-                    await apply_effects(session, _origin(call), effects)
+                if await end_call(session, call, self.worker) and shown is not None:
+                    await apply_effects(session, _origin(shown), effects)
 
             await self.store.change(settle, actor=f"{ACTOR}: {call.handler}", lock=lock)
             return Delivered(call)
@@ -188,6 +190,13 @@ class HookDispatcher:
             reason,
         )
         return Delivered(call, reason)
+
+    async def _shown(self, call: HookCall) -> HookCall | None:
+        """The call with all that its handler is shown, as of now; None: what it is about is gone, so there is nobody to
+        ask. Of a node that goes its handlers are told for itself."""
+        async with self.store.read() as session:
+            view = await shown_view(session, call.id, call.subject, call.subject_id, call.view)
+        return None if view is None else replace(call, view=view)
 
     async def _effects(self, call: HookCall) -> list[Effect]:
         """Have the call made; what it asks for."""

@@ -32,9 +32,14 @@ class Reach:
 
 
 async def hammer_node(session: Session, node_id: int) -> HammerNode:
-    """What hammers and probes are told of a node: what was found out, under what people say, its secrets opened."""
+    """What hammers and probes are told of a node: what was found out, under what people say, whose secrets are opened.
+
+    Where its controller is only people say: a machine that could would have the server connect to wherever it likes.
+    """
     node = await get_node(session, node_id)
-    return HammerNode(node.id, node.name, session.store.vault.open_input(merge(node.discovery, node.hint)))
+    discovered = {name: value for name, value in node.discovery.items() if name != "bmc"}
+    settings = merge(discovered, session.store.vault.open_input(node.hint))
+    return HammerNode(node.id, node.name, settings, node.discovery.get("bmc"))
 
 
 class Installs:

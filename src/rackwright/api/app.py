@@ -49,7 +49,7 @@ from rackwright.api.ui import add_page
 PREFIX = "/api/v2"
 
 MODULES = (
-    *(machines, nodes, power, deployments, snapshots, deployment_roles, node_roles, attribs, runs, groups),
+    *(nodes, power, deployments, snapshots, deployment_roles, node_roles, attribs, runs, groups),
     *(inputs, addresses),
     *(catalogue, networks, anneal, graph, hook_calls, docs),
     *(sessions, me, users, tokens, events, webhooks),
@@ -57,7 +57,11 @@ MODULES = (
 
 
 def create_app(server: Server | None) -> FastAPI:
-    """The application of a server; None: only to read its description."""
+    """The application of a server, for people; None: only to read the description of it and of the machines'.
+
+    What machines use is served to them elsewhere (`create_machine_app`): whoever reaches people's address has no
+    business with it. Simulated machines have no other place to go.
+    """
     app = FastAPI(
         title="Rackwright",
         version=__version__,
@@ -75,9 +79,12 @@ def create_app(server: Server | None) -> FastAPI:
     if server is not None:
         app.state.doors = Doorkeeper(server.store, server.policy.sessions)
         app.state.feed = Feed(server.store)
-    for module in MODULES:
+    for_machines = server is None or server.simulates
+    # Before people's: to them `/nodes/register` is a node of that name.
+    for module in (machines, *MODULES) if for_machines else MODULES:
         app.include_router(module.router, prefix=PREFIX)
-    app.include_router(boot.router)
+    if for_machines:
+        app.include_router(boot.router)
     app.include_router(health.router)
     app.include_router(metrics.router)
     add_page(app)

@@ -65,11 +65,15 @@ async def get_boot_script(request: Request, source: Source, machine: str, host: 
 
 
 async def _fetch_secret(request: Request, source: str, machine: str) -> str:
+    server = _server(request)
+
     async def work(session: Session) -> str | None:
         node_id = await _find(session, machine)
-        return None if node_id is None else await attempts.fetch_secret(session, node_id, source)
+        if node_id is None:
+            return None
+        return await attempts.fetch_secret(session, node_id, source, has_network=not server.simulates)
 
-    secret = await _server(request).store.change(work, actor=f"boot {source}")
+    secret = await server.store.change(work, actor=f"boot {source}")
     if secret is None:
         raise NotFound("install under way for", machine)
     return secret

@@ -24,6 +24,7 @@ from rackwright.domain.people import GRANTS, SCOPES, Permission, Principal
 from rackwright.domain.targets import Network
 from rackwright.images.shelf import Shelf
 from rackwright.jigs.base import Jig
+from rackwright.store.deployments import SYSTEM, get_deployment
 from rackwright.store.logins import Lifetime
 from rackwright.store.people import below, lineage
 from rackwright.store.runs import Claimant
@@ -75,6 +76,8 @@ class Server:
     """None: work is done by hand."""
     kernel_arguments: str = ""
     """For what machines boot over the network: a console, say."""
+    simulates: bool = False
+    """Its machines are simulated: they have no network, so their interface is served beside people's."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,17 @@ class Caller:
         if not line or not self.principal.may_in(permission, line):
             where = "here" if line else "for the whole system"
             raise Forbidden(f"This takes the permission {permission} {where}, which you do not have.")
+
+    async def may_accept(self, session: Session) -> bool:
+        """Whether the caller may let machines in. They belong to nobody yet, so it takes the whole system."""
+        if self.principal.may(Permission.WRITE):
+            return True
+        line = await lineage(session, (await get_deployment(session, SYSTEM)).id)
+        return self.principal.may_in(Permission.WRITE, line)
+
+    async def authorize_accepting(self, session: Session) -> None:
+        """Refuses whoever may not let machines in."""
+        await self.authorize(session, (await get_deployment(session, SYSTEM)).id)
 
     def require(self, permission: Permission) -> None:
         """Refuses whoever does not have the permission everywhere."""

@@ -18,10 +18,12 @@ from rackwright.api.context import Server, Unauthenticated
 from rackwright.api.limits import Source
 from rackwright.api.problems import TooLarge
 from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.errors import Invalid
+from rackwright.domain.errors import Conflict, Invalid, Rule
 from rackwright.domain.lldp import read_neighbours
+from rackwright.domain.members import MARK
 from rackwright.jigs.attribute_lines import lines
 from rackwright.store import attempts, machines
+from rackwright.store.challenges import issue_challenge, spend_challenge
 from rackwright.store.keys import server_keys
 from rackwright.store.session import Session
 
@@ -32,11 +34,19 @@ BOOT_ID = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9-]+$")
 BOOTENV = Field(min_length=1, max_length=64, pattern=r"^[a-z0-9][a-z0-9.-]*$")
 
 
+SIGNATURE = "X-Rackwright-Signature"
+
+
+class ChallengeOut(BaseModel):
+    challenge: str = Field(description="To be sent with a registration, once, and soon")
+
+
 class RegisterIn(BaseModel):
-    """A machine introduces itself. `signature` is that of `message(...)`, by the private half of `key`."""
+    """A machine introduces itself. The whole body is signed, as it is sent, by the private half of `key`."""
 
     model_config = ConfigDict(extra="forbid")
 
+    challenge: str = Field(description="What the server gave out for this registration", max_length=128)
     key: str = Field(description="Ed25519 public key, base64", max_length=64)
     macs: list[str] = Field(min_length=1, max_length=32)
     uuid: str | None = None
@@ -46,7 +56,6 @@ class RegisterIn(BaseModel):
         default_factory=dict,
         description="What it is. Below `lldp`, by link: the last frame that it heard there, without header, in base64.",
     )
-    signature: str = Field(max_length=128)
 
 
 class RegisterOut(BaseModel):
@@ -86,20 +95,19 @@ class ResultIn(BaseModel):
         return key
 
 
-def registration_message(key: str, macs: list[str], boot_id: str, bootenv: str) -> bytes:
-    """What a machine signs to register: so nobody can register what it does not hold the key of."""
-    return "\n".join(["rackwright-register-1", key, ",".join(sorted(macs)), boot_id, bootenv]).encode()
+def registration_message(body: bytes) -> bytes:
+    """What a machine signs to register: all that it sends, marked so that it can be no signature for anything else."""
+    return b"rackwright-register-2\n" + body
 
 
-def _check_signature(body: RegisterIn) -> None:
+def _check_signature(given: str, signature: str, body: bytes) -> None:
     try:
-        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(body.key, validate=True))
-        key.verify(
-            base64.b64decode(body.signature, validate=True),
-            registration_message(body.key, body.macs, body.boot_id, body.bootenv),
-        )
+        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(given, validate=True))
+        key.verify(base64.b64decode(signature, validate=True), registration_message(body))
     except (InvalidSignature, ValueError):
-        raise Invalid("The signature is not one of this key over this registration.", "/signature") from None
+        raise Invalid(
+            f"The header {SIGNATURE} is no signature of this body by its `key`. Sign it as it is sent.", "/key"
+        ) from None
 
 
 def _server(request: Request) -> Server:
@@ -131,23 +139,64 @@ Machine = Annotated[int, Depends(_machine)]
 Secret = Annotated[str, Depends(_secret)]
 
 
-@router.post("/nodes/register", status_code=201)
-async def register_machine(request: Request, source: Source, body: RegisterIn) -> RegisterOut:
-    """A machine that booted sledgehammer makes itself known. New ones wait in quarantine to be accepted."""
-    if int(request.headers.get("content-length", 0)) > INVENTORY_LIMIT:
-        raise TooLarge
-    _check_signature(body)
-    inventory: JsonObject = {**body.inventory, "address": source}
-    if "lldp" in inventory:
-        inventory["lldp"] = read_neighbours(inventory["lldp"])
-    machine = machines.Registration(body.key, body.macs, body.uuid, body.boot_id, body.bootenv, inventory)
-    server = _server(request)
+@router.get("/machine/challenge")
+async def get_challenge(request: Request, source: Source, response: Response) -> ChallengeOut:
+    """What a machine has to sign, with the rest of its registration: so nobody can send that a second time."""
+    response.headers["Cache-Control"] = "no-store"
+    return ChallengeOut(challenge=await _server(request).store.change(issue_challenge, actor=f"machine {source}"))
 
-    async def work(session: Session) -> tuple[machines.Registered, list[str]]:
+
+@router.post("/nodes/register", status_code=201)
+async def register_machine(
+    request: Request,
+    source: Source,
+    body: RegisterIn,
+    signature: Annotated[str, Header(alias=SIGNATURE, max_length=128, description="Of the body, base64")],
+) -> RegisterOut:
+    """A machine that booted sledgehammer makes itself known. New ones wait in quarantine to be accepted."""
+    sent = await request.body()
+    if len(sent) > INVENTORY_LIMIT:
+        raise TooLarge(f"A registration may have {INVENTORY_LIMIT} bytes; this one has {len(sent)}.")
+    _check_signature(body.key, signature, sent)
+    server, actor = _server(request), f"machine {source}"
+    # For itself: what was refused is used up, too.
+    await server.store.change(lambda session: spend_challenge(session, body.challenge), actor=actor)
+    machine = machines.Registration(
+        body.key,
+        body.macs,
+        body.uuid,
+        body.boot_id,
+        body.bootenv,
+        _inventory(body, source),
+        source=source,
+        has_network=not server.simulates,
+    )
+
+    async def work(session: Session) -> tuple[machines.Registered | machines.Held, list[str]]:
         return await machines.register(session, machine), await server_keys(session)
 
-    done, keys = await server.store.change(work, actor=f"machine {source}", graph=True)
+    done, keys = await server.store.change(work, actor=actor, graph=True)
+    if isinstance(done, machines.Held):
+        raise _kept_out(done, source)
     return RegisterOut(node_id=done.node_id, token=done.token, new=done.new, heartbeat=server.heartbeat, ssh_keys=keys)
+
+
+def _kept_out(held: machines.Held, source: str) -> Conflict:
+    """Why a machine is kept out, and what somebody who may accept machines can do about it."""
+    if held.fits:
+        way_out = f"It is let in once somebody accepts it: rackwright node accept {held.node} --key {held.key}"
+    else:
+        way_out = f"Nor is {source} an address of it: boot from the one that it was given, or have that freed."
+    return Conflict(Rule.KEY_OFFERED, f"{held.node} is not known by your key {held.key}. {way_out}")
+
+
+def _inventory(body: RegisterIn, source: str) -> JsonObject:
+    """What the machine says it is, less what is not for it to say."""
+    inventory: JsonObject = {**body.inventory, "address": source}
+    inventory.pop(MARK, None)
+    if "lldp" in inventory:
+        inventory["lldp"] = read_neighbours(inventory["lldp"])
+    return inventory
 
 
 @router.post("/machine/heartbeat", status_code=204)

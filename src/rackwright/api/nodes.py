@@ -17,6 +17,7 @@ from rackwright.api.writing import Editing, Posting, write
 from rackwright.domain.states import NodeRoleState
 from rackwright.store import nodes as stored
 from rackwright.store.deployments import SYSTEM, get_deployment
+from rackwright.store.keys import fingerprint
 from rackwright.store.machines import accept
 from rackwright.store.node_edit import NodeChanges, edit_node, reinstall
 from rackwright.store.noderole_views import view_noderole
@@ -29,7 +30,8 @@ Quirk = Annotated[str, Field(min_length=1, max_length=63)]
 
 
 class NodeIn(BaseModel):
-    """A machine to add. One that an operator adds is available at once."""
+    """A machine to add. It is available at once; but unless you may accept machines, one that comes with its MAC or
+    UUID is kept out until somebody accepts it who may."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -55,6 +57,17 @@ class NodeEdit(BaseModel):
     quirks: list[Quirk] = Field(max_length=64)
     macs: list[Mac] = Field(max_length=64)
     uuid: Uuid | None = None
+
+
+class AcceptIn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    key: str | None = Field(
+        None,
+        max_length=64,
+        description="Fingerprint of the key that the machine offers, if it is not the one that the node is known by.",
+        examples=["SHA256:nThbg6kXUpJWGl7E1IGOCspRomTxdCARLviKw6E5SY8"],
+    )
 
 
 class MoveIn(BaseModel):
@@ -85,6 +98,14 @@ class NodeOut(Resource):
     quirks: list[str]
     stay_on: bool
     groups: list[str] = Field(examples=[["rack:r1"]])
+    waiting: bool = Field(description="The machine came by itself, and nobody has accepted it yet.")
+    identity_confirmed: bool = Field(
+        description="Whether somebody who may accept machines agreed that the machine with these MACs is this node."
+    )
+    offered_key: str | None = Field(
+        description="Fingerprint of another key, with which a machine says that it is this node. Accept it, or not."
+    )
+    offered_from: str | None = Field(description="The address of that machine.", examples=["10.0.0.117"])
 
     @classmethod
     def of(cls, node: NodeRecord) -> "NodeOut":
@@ -126,6 +147,10 @@ def _common(node: NodeRecord | Row[Any]) -> dict[str, object]:
         "quirks": [*node.quirks],
         "stay_on": node.stay_on,
         "groups": [*node.groups],
+        "waiting": node.waiting,
+        "identity_confirmed": node.identity_confirmed,
+        "offered_key": None if node.offered_key is None else fingerprint(node.offered_key),
+        "offered_from": node.offered_from,
     }
 
 
@@ -155,6 +180,7 @@ async def create_node(caller: Writer, terms: Posting, body: NodeIn) -> Response:
             deployment=home.name,
             macs=body.macs,
             uuid=body.uuid,
+            identity_confirmed=not (body.macs or body.uuid) or await caller.may_accept(session),
         )
         node = await stored.get_node(session, await stored.create_node(session, new))
         if body.hint:
@@ -215,7 +241,10 @@ async def update_node(caller: Writer, terms: Editing, node: Key, request: Reques
         found = await lock_node(session, node)
         await caller.authorize(session, found.deployment_id)
         terms.check(NodeOut.of(found), f"node {found.name}")
-        return NodeDetail.of(await edit_node(session, found, _changes(patch.apply(_editable(found)))))
+        wanted = _changes(patch.apply(_editable(found)))
+        if found.waiting and wanted.available:
+            await caller.authorize_accepting(session)
+        return NodeDetail.of(await edit_node(session, found, wanted, may_accept=await caller.may_accept(session)))
 
     return await write(caller, terms, work)
 
@@ -234,14 +263,18 @@ async def delete_node(caller: Writer, terms: Editing, node: Key) -> Response:
 
 
 @router.post("/{node}/accept", response_model=NodeDetail)
-async def accept_node(caller: Writer, terms: Posting, node: Key) -> Response:
-    """Let a new machine in: from now on the annealer may work on it."""
+async def accept_node(caller: Writer, terms: Posting, node: Key, body: AcceptIn | None = None) -> Response:
+    """Let a machine in: from now on the annealer may work on it. One that offers another key than the node is known by
+    is let in with that key, which then is the node's."""
+    key = None if body is None else body.key
 
     async def work(session: Session) -> NodeDetail:
         found = await lock_node(session, node)
         await caller.authorize(session, found.deployment_id)
+        if found.waiting or not found.identity_confirmed or key is not None:
+            await caller.authorize_accepting(session)
         terms.check(NodeOut.of(found), f"node {found.name}")
-        await accept(session, found.id)
+        await accept(session, found.id, key)
         return NodeDetail.of(await stored.get_node(session, found.id))
 
     return await write(caller, terms, work)

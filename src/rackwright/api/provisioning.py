@@ -38,13 +38,18 @@ Listen = Callable[[FastAPI, str, int], AbstractAsyncContextManager[str]]
 
 
 def reach_of(means: Means, http: httpx.AsyncClient, options: Options) -> Reach:
-    """The hammers this server has."""
-    simulated, ssh = SimulatedHammer(http), SshHammer(means.connections, means.target)
-    hammers: dict[str, Hammer] = {"redfish": RedfishHammer(), "ipmi": IpmiHammer(), "simulated": simulated}
+    """The hammers this server has; one for simulated machines only in a lab."""
+    ssh = SshHammer(means.connections, means.target)
+    hammers: dict[str, Hammer] = {"redfish": RedfishHammer(), "ipmi": IpmiHammer()}
     if options.qemu_sockets is not None:
         hammers["qemu"] = QemuHammer(options.qemu_sockets)
-    choice = Choice(hammers, ssh, ssh, {"simulated": simulated})
+    choice = Choice(hammers, ssh, ssh, SimulatedHammer(http) if options.lab else None)
     return Reach(choice.hammer, choice.probe)
+
+
+def simulates(options: Options) -> bool:
+    """Whether this server's machines are simulated ones, which have no network to be served on."""
+    return options.lab and options.provision_address is None
 
 
 def ipxe_files(shelf: Shelf) -> dict[str, Path]:

@@ -37,7 +37,7 @@ from rackwright.api.deliveries import Courier, Webhooks
 from rackwright.api.feed import Feed
 from rackwright.api.passwords import Passwords
 from rackwright.api.patience import QUIET, PatientProtocol
-from rackwright.api.provisioning import look_of, reach_of, serving_machines
+from rackwright.api.provisioning import look_of, reach_of, serving_machines, simulates
 from rackwright.api.retention import Retention
 from rackwright.api.settings import Options, SettingsInvalid
 from rackwright.api.tls import certificate_of, keep_fresh
@@ -151,7 +151,7 @@ async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncI
     dhcp = kea.Kea(
         options.home,
         options.dhcp_interfaces,
-        options.provision_port if options.provision_address else options.port,
+        options.port if simulates(options) else options.provision_port,
         dns=_dns_server(options),
         program=options.kea,
         launcher=options.launcher,
@@ -169,7 +169,7 @@ async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncI
     means.boot = look_of(shelf, options)
     await store.change(lambda session: publish_server_key(session, host_name(), means.public_key), actor="first start")
     async with httpx.AsyncClient(trust_env=False, timeout=ANSWER_SECONDS, limits=LIMITS) as http:
-        jigs = all_jigs(means.equipment(RoleTransitions(store, workers), http))
+        jigs = all_jigs(means.equipment(RoleTransitions(store, workers), http if options.lab else None))
         provided = [
             Provided(dhcp.daemon, "provisioner-dhcp-server", PROVIDER_ROLE),
             Provided(names.daemon, "dns-server", "dns-database"),
@@ -191,6 +191,7 @@ async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncI
                 annealer=None if options.manual else Annealer(store, jigs, claimant, Pace(tick=options.tick)),
                 policy=policy_of(options),
                 passwords=passwords,
+                simulates=simulates(options),
             )
         finally:
             await dhcp.stop()

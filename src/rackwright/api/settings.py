@@ -68,7 +68,9 @@ class Options(BaseSettings):
         default_factory=list, description="Private networks that webhooks may call; they are refused otherwise."
     )
     test_barclamp: bool = Field(False, description="Also import the barclamp that tries every flag.")
-    lab: bool = Field(False, description="Also import a workload for simulated machines.")
+    lab: bool = Field(
+        False, description="For simulated machines: a workload, a way to them, and their interface beside people's."
+    )
     heartbeat: float = Field(10.0, gt=0, description="Seconds between the heartbeats that machines send.")
     lease: float = Field(DEFAULT_LEASE, gt=0, description="Seconds after which a dead server's work is taken over.")
     tick: float = Field(5.0, gt=0, description="Seconds between two looks at what nobody woke us for.")

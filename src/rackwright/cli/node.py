@@ -99,14 +99,21 @@ def move(node: Node, deployment: Deployment) -> Any:
 def accept(
     nodes: Annotated[list[str] | None, typer.Argument(help="New machines to let in.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All that wait.")] = False,
+    key: Annotated[
+        str | None, typer.Option(help="The key that the machine offers, as its console shows it: SHA256:...")
+    ] = None,
 ) -> Any:
-    """Let new machines in: from now on the annealer may work on them."""
+    """Let machines in: from now on the annealer may work on them. One that came with another key than its node is known
+    by takes that key, so that only the machine is let in whose console you have seen."""
     client = Client()
     names = nodes or []
     if every:
         waiting = client.pages("/nodes", available=False, admin=False, system=False)
         names = [one["name"] for one in waiting]
-    return [client.post(f"/nodes/{name}/accept") for name in names]
+    if key is not None and len(names) != 1:
+        raise typer.BadParameter("a key is of one machine: name just that.")
+    body = None if key is None else {"key": key}
+    return [client.post(f"/nodes/{name}/accept", body) for name in names]
 
 
 @app.command()
@@ -124,7 +131,9 @@ def power(node: Node, act: Annotated[PowerAct, typer.Argument()] = PowerAct.STAT
 @app.command()
 def bmc(
     node: Node,
-    address: Annotated[str, typer.Option(help="Host, or host:port.")],
+    address: Annotated[
+        str | None, typer.Option(help="Host, or host:port. Without it, what the machine says is proposed.")
+    ] = None,
     kind: Annotated[BmcKind, typer.Option(help="What it speaks.")] = BmcKind.REDFISH,
     username: str = "",
     password: Annotated[
@@ -134,18 +143,31 @@ def bmc(
     plain: Annotated[bool, typer.Option(help="Redfish: plain HTTP, on a network of its own.")] = False,
     insecure: Annotated[bool, typer.Option(help="Redfish: take any certificate.")] = False,
     cipher_suite: Annotated[int, typer.Option(help="IPMI: 17, or 3 for an old BMC on a network of its own.")] = 17,
+    yes: Yes = False,
 ) -> None:
-    """Say how a machine's BMC is reached. The password is kept sealed."""
+    """Say how a machine's BMC is reached. The password is kept sealed. What the machine found out itself is never used
+    before somebody has said so here."""
+    client = Client()
     body = {
         "kind": kind.value,
-        "address": address,
+        "address": address or _proposed_address(client, node, yes),
         "username": username,
         "password": password,
         "plain": plain,
         "insecure": insecure,
         "cipher_suite": cipher_suite,
     }
-    Client().put(f"/nodes/{node}/bmc", body, tagged=False)
+    client.put(f"/nodes/{node}/bmc", body, tagged=False)
+
+
+def _proposed_address(client: Client, node: str, yes: bool) -> str:
+    """Where the machine says that its BMC is, once a person agrees."""
+    reported = client.get(f"/nodes/{node}")["discovery"].get("bmc")
+    address = reported.get("address") if isinstance(reported, dict) else None
+    if not isinstance(address, str):
+        raise typer.BadParameter(f"{node} does not say where its BMC is: give it with --address.")
+    confirm(f"The machine says that its BMC is at {address!r}. Send the password there?", yes)
+    return address
 
 
 @app.command()

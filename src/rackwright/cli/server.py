@@ -36,7 +36,9 @@ def server(
     test_barclamp: Annotated[
         bool | None, typer.Option("--test-barclamp", help="Also import the barclamp that tries every flag.")
     ] = None,
-    lab: Annotated[bool | None, typer.Option("--lab", help="Also import a workload for simulated machines.")] = None,
+    lab: Annotated[
+        bool | None, typer.Option("--lab", help="For simulated machines: a workload, and their interface here.")
+    ] = None,
     heartbeat: Annotated[float | None, typer.Option(help="Seconds between the heartbeats of machines.")] = None,
     lease: Annotated[
         float | None, typer.Option(help="Seconds after which the work of a dead server is taken over.")

@@ -86,6 +86,7 @@ class Rule(StrEnum):
     COMMITTED = "snapshot-committed"
     BARCLAMP = "barclamp-conflict"
     LAST_ADMIN_USER = "last-admin-user"
+    KEY_OFFERED = "key-offered"
 
 
 class Conflict(RackwrightError):

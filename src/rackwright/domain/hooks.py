@@ -40,7 +40,8 @@ class DeploymentView:
 
 @dataclass(frozen=True)
 class NodeView:
-    """A machine. On an update `before` has the old values of what changed; on a delete all of it is the last state."""
+    """A machine. On an update `before` has the old values of what changed, as far as they are small: of `discovery` and
+    `hint` only the keys that differ, and null for what is large. On a delete all of it is the last state."""
 
     id: int
     name: str

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
+from rackwright.domain.catalogue import Json
 from rackwright.domain.errors import Invalid
 from rackwright.domain.names import is_host_name
 
@@ -90,3 +91,16 @@ def _real(address: Address) -> Address:
     if address in _NAT64 or int(address) >> 32 == 0:  # and the old "compatible" form
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return address
+
+
+def simulated_address(bmc: Json) -> str | None:
+    """Where the lab keeps a machine, by what the machine says of its BMC; None: nowhere on this host."""
+    address = bmc.get("address") if isinstance(bmc, dict) else None
+    if not isinstance(address, str):
+        return None
+    try:
+        split = urlsplit(address)
+        loopback = ip_address(split.hostname or "").is_loopback
+    except ValueError:
+        return None
+    return address if split.scheme == "http" and split.username is None and loopback else None

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.catalogue import Json, JsonObject
 
 
 class Power(StrEnum):
@@ -29,7 +29,10 @@ class HammerNode:
     id: int
     name: str
     settings: JsonObject
-    """Where its controller is and how to reach it."""
+    """Where its controller is and how to reach it, as people say."""
+    reported_bmc: Json = None
+    """Where the machine itself says that its controller is. A proposal for people; the server connects to it in a lab
+    only, on its own host."""
 
 
 class Hammer(Protocol):

@@ -37,8 +37,10 @@ async def _execute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, c
     await writer.drain()
     while line := await reader.readline():
         answer = json.loads(line)
+        if not isinstance(answer, dict):
+            raise HammerFailed(f"QEMU answers {command['execute']} with something that is no QMP")
         if "error" in answer:
-            raise HammerFailed(f"QEMU refuses {command['execute']}: {answer['error']['desc']}")
+            raise HammerFailed(f"QEMU refuses {command['execute']}: {answer['error']}")
         if "return" in answer:
             return answer["return"]
     if command["execute"] == "quit":
@@ -70,7 +72,7 @@ class QemuHammer:
             [answer] = await qmp(self._socket(node), {"execute": "query-status"})
         except HammerFailed:
             return Power.OFF
-        return Power.ON if answer["running"] else Power.OFF
+        return Power.ON if isinstance(answer, dict) and answer.get("running") else Power.OFF
 
     async def on(self, node: HammerNode) -> None:
         if await self.status(node) is not Power.ON:

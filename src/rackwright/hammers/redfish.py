@@ -83,3 +83,7 @@ def _call(node: HammerNode, do: Callable[[Any], T]) -> T:
         raise HammerFailed(f"the BMC of {node.name} at {address} refuses the user name or the password") from None
     except (sushy.exceptions.SushyError, RequestException) as error:
         raise HammerFailed(f"the BMC of {node.name} at {address}: {error}") from None
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:  # what sushy makes of nonsense
+        raise HammerFailed(
+            f"the BMC of {node.name} at {address} answers what is no Redfish ({type(error).__name__}: {error})"
+        ) from error

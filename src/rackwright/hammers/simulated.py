@@ -1,10 +1,21 @@
-"""The hammer of simulated machines: their BMCs are one HTTP address of the lab."""
+"""The hammer of simulated machines: their BMCs are one HTTP address of the lab. Only a lab's server has it.
 
-from typing import Any
+Where such a machine is, it says itself; so nothing is called but this host, and nothing is believed of the answer.
+"""
+
+import json
+import re
 
 import httpx
 
+from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.targets import simulated_address
 from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power, Seen
+
+KIND = "simulated"
+MOST_ANSWER = 16 * 1024
+_BOOT_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
+_DEVICE = re.compile(r"[!-~]{0,255}")
 
 
 class SimulatedHammer:
@@ -14,7 +25,10 @@ class SimulatedHammer:
         self._client = client
 
     async def status(self, node: HammerNode) -> Power:
-        return Power((await self._call("GET", node, ""))["power"])
+        power = (await self._call("GET", node, "")).get("power")
+        if power not in (Power.ON, Power.OFF):
+            raise HammerFailed(f"the BMC of {node.name} says neither on nor off")
+        return Power(power)
 
     async def on(self, node: HammerNode) -> None:
         await self._call("POST", node, "/power/on")
@@ -29,17 +43,35 @@ class SimulatedHammer:
         await self._call("POST", node, f"/boot_device/{device}")
 
     async def look(self, node: HammerNode) -> Seen:
-        found = await self._call("GET", node, "")
-        return Seen(found["boot_id"], found["root_device"] or "")
+        answer = await self._call("GET", node, "")
+        boot_id, device = answer.get("boot_id"), answer.get("root_device") or ""
+        # One that is off has booted nothing, and is nothing to be seen.
+        if not isinstance(boot_id, str) or not _BOOT_ID.fullmatch(boot_id):
+            raise HammerFailed(f"{node.name} does not say what it has booted")
+        if not isinstance(device, str) or not _DEVICE.fullmatch(device):
+            raise HammerFailed(f"{node.name} names no device that it runs from")
+        return Seen(boot_id, device)
 
-    async def _call(self, method: str, node: HammerNode, path: str) -> Any:
-        bmc = node.settings.get("bmc")
-        address = bmc.get("address") if isinstance(bmc, dict) else None
-        if not isinstance(address, str):
-            raise HammerFailed(f"{node.name} has no BMC address")
+    async def _call(self, method: str, node: HammerNode, path: str) -> JsonObject:
+        address = simulated_address(node.reported_bmc)
+        if address is None:
+            raise HammerFailed(f"{node.name} is no simulated machine of this host")
         try:
-            answer = await self._client.request(method, address + path)
-            answer.raise_for_status()
-        except httpx.HTTPError as error:
+            text = await self._answer(method, address + path)
+            answer = json.loads(text)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise HammerFailed(f"the BMC of {node.name} does not answer: {error or type(error).__name__}") from None
-        return answer.json()
+        except (ValueError, RecursionError):
+            raise HammerFailed(f"the BMC of {node.name} answers something that is no JSON") from None
+        return answer if isinstance(answer, dict) else {}
+
+    async def _answer(self, method: str, address: str) -> bytes:
+        """The body of an answer, as far as it is taken."""
+        text = b""
+        async with self._client.stream(method, address) as answer:
+            answer.raise_for_status()
+            async for part in answer.aiter_bytes():
+                text += part
+                if len(text) > MOST_ANSWER:
+                    raise httpx.HTTPError(f"it sends more than {MOST_ANSWER} bytes")
+        return text

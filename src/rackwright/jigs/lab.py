@@ -3,6 +3,7 @@
 import httpx
 
 from rackwright.domain.runs import Outcome, Run
+from rackwright.domain.targets import simulated_address
 from rackwright.jigs.base import JigNode, Log
 
 
@@ -22,9 +23,8 @@ class LabJig:
         """It keeps nothing of nodes."""
 
     async def run(self, run: Run, log: Log) -> Outcome:
-        bmc = run.input.get("bmc")
-        address = bmc.get("address") if isinstance(bmc, dict) else None
-        if not isinstance(address, str):
+        address = simulated_address(run.input.get("bmc"))
+        if address is None:
             return Outcome.failure("This node is no machine of the lab.")
         wanted = run.input.get("simulate")
         simulate = wanted if isinstance(wanted, dict) else {}
@@ -37,5 +37,5 @@ class LabJig:
         except httpx.TransportError as error:
             return Outcome.failure(f"The machine does not answer: {error or type(error).__name__}")
         if answer.status_code >= 400:
-            return Outcome.failure(f"The machine refused: {answer.text}")
+            return Outcome.failure(f"The machine refused: {answer.text[:1000]}")
         return Outcome.failure("It was told to fail.") if simulate.get("fail") else Outcome.success({"ran": run.role})

@@ -38,11 +38,13 @@ class Equipment:
     membership: Membership
     mesh: MeshWay | None
     """The way through the mesh, if this server knows of one."""
-    http: httpx.AsyncClient
+    lab_client: httpx.AsyncClient | None
+    """The way to simulated machines, if this server has any."""
 
 
 def all_jigs(equipment: Equipment) -> dict[str, Jig]:
-    return {
+    lab: dict[str, Jig] = {} if equipment.lab_client is None else {"lab": LabJig(equipment.lab_client)}
+    return lab | {
         "noop": NoopJig(),
         "role-provided": RoleProvidedJig(equipment.transitions),
         "simulate": SimulateJig(),
@@ -56,5 +58,4 @@ def all_jigs(equipment: Equipment) -> dict[str, Jig]:
         "dns-database": DnsDatabaseJig(equipment.names, equipment.name_server, equipment.record_served),
         "network": NetworkJig(equipment.assign),
         "mesh": MeshJig(equipment.membership),
-        "lab": LabJig(equipment.http),
     }

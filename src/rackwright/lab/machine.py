@@ -7,6 +7,7 @@ repeated. What it runs it marks itself, so that two runs at once on one machine 
 import asyncio
 import base64
 import contextlib
+import json
 import logging
 import random
 import time
@@ -20,7 +21,7 @@ import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from rackwright.api.machines import registration_message
+from rackwright.api.machines import SIGNATURE, registration_message
 from rackwright.lab.lldp import in_base64, switch_frame
 
 log = logging.getLogger(__name__)
@@ -179,21 +180,22 @@ class Machine:
             await self._pause(self.behaviour.heartbeat or self._told_heartbeat)
 
     async def _register(self) -> None:
-        key = base64.b64encode(self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)).decode()
-        signature = self._key.sign(registration_message(key, [self.mac], self.boot_id, self.bootenv))
-        answer = await self._request(
-            "POST",
-            "/api/v2/nodes/register",
+        challenge = (await self._request("GET", "/api/v2/machine/challenge")).json()["challenge"]
+        body = json.dumps(
             {
-                "key": key,
+                "challenge": challenge,
+                "key": base64.b64encode(self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)).decode(),
                 "macs": [self.mac],
                 "uuid": self.uuid,
                 "boot_id": self.boot_id,
                 "bootenv": self.bootenv,
                 "inventory": self.inventory(),
-                "signature": base64.b64encode(signature).decode(),
-            },
-        )
+            }
+        ).encode()
+        signature = base64.b64encode(self._key.sign(registration_message(body))).decode()
+        headers = {SIGNATURE: signature, "Content-Type": "application/json"}
+        answer = await self._client.post(self._servers() + "/api/v2/nodes/register", content=body, headers=headers)
+        answer.raise_for_status()
         self._token = answer.json()["token"]
         self._told_heartbeat = answer.json()["heartbeat"]
 

@@ -90,6 +90,19 @@ async def select_allocations(session: Session, where: str, **values: object) -> 
     return [_record(row) for row in await session.rows(f"{_SELECT} {where}", **values)]
 
 
+async def fits_allocation(session: Session, node_id: int, source: str) -> bool:
+    """Whether a request from `source` can be of this node: it has no address of ours, or this is one of them."""
+    rows = await session.rows("SELECT host(address) AS address FROM allocations WHERE node_id = :id", id=node_id)
+    if not rows:
+        return True
+    try:
+        asking = ip_address(source.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(asking, "ipv4_mapped", None)
+    return (mapped or asking) in {ip_address(row.address) for row in rows}
+
+
 @dataclass(frozen=True)
 class _Taker:
     """Who is to get addresses."""

@@ -14,6 +14,7 @@ from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.install import LOCAL, SLEDGEHAMMER, Act, Attempt, Stage, Step
 from rackwright.domain.runs import Run
 from rackwright.domain.states import COMMITTED, Trigger
+from rackwright.store.allocations import fits_allocation
 from rackwright.store.boot import INSTALL_CHANNEL, lagging_providers, set_bootenv
 from rackwright.store.events import emit
 from rackwright.store.keys import pin_key
@@ -137,7 +138,6 @@ async def take(session: Session, attempt: AttemptRecord, step: Step) -> Step:
 async def _do(session: Session, attempt: AttemptRecord, after: Attempt, act: Act) -> None:
     if act is Act.PUBLISH_INSTALLER:
         await update_node(session, attempt.node_id, {"alive": False})
-        await session.run("UPDATE nodes SET may_rekey = true WHERE id = :id", id=attempt.node_id)
         generation = await set_bootenv(session, attempt.node_id, install.installer_bootenv(attempt.target_os))
         await session.run("UPDATE install_attempts SET generation = :n WHERE id = :id", n=generation, id=attempt.id)
     elif act is Act.PUBLISH_SLEDGEHAMMER:
@@ -270,14 +270,19 @@ async def probed(session: Session, attempt_id: int, *, ok: bool, error: str = ""
 # --- what machines say
 
 
-async def fetch_secret(session: Session, node_id: int, source: str) -> str | None:
+async def fetch_secret(session: Session, node_id: int, source: str, *, has_network: bool = True) -> str | None:
     """The one-time secret of a node's install; None if there is none to be had. A second fetch fails the attempt.
 
     It is not handed to a machine that may be reset any moment: the boot after that would be the second to fetch it.
+    Nor to an address that is not the node's, where it has one. `has_network` False: the machine is simulated.
     """
+    if not await session.value("SELECT identity_confirmed FROM nodes WHERE id = :id", id=node_id):
+        return None
     attempt = await _locked(session, "node_id = :id AND ended_at IS NULL", id=node_id)
     if attempt is None:
         return None
+    if has_network and not await fits_allocation(session, node_id, source):
+        raise Conflict(Rule.BUSY, "The machine that is to be installed has another address than you.")
     if attempt.resetting and attempt.state.stage is Stage.REBOOTING:
         raise Conflict(Rule.BUSY, "This machine is being reset just now. Boot it once more.")
     step = await take(session, attempt, install.fetched(attempt.state, source))
@@ -309,10 +314,11 @@ async def install_progress(session: Session, secret: str, source: str, progress:
 async def install_result(
     session: Session, secret: str, source: str, *, ok: bool, error: str = "", key: str | None = None
 ) -> None:
-    """The installer's last word. `key` is that of the system it installed, which is pinned with it."""
+    """The installer's last word. `key` is that of the system it installed, or its own if it failed and stays to be
+    looked at. Nobody but the holder of the secret changes the key of a node without a person."""
     attempt = await _by_secret(session, secret)
     _check_taken(await take(session, attempt, install.reported(attempt.state, source, ok=ok, error=error)))
-    if ok and key is not None:
+    if key is not None:
         await pin_key(session, attempt.node_id, key)
 
 

@@ -42,7 +42,7 @@ async def dhcp_state(session: Session, node_role_id: int) -> DhcpState:
     generation = await session.value("SELECT generation FROM boot_state FOR SHARE")
     place, of = await _place(session, node_role_id)
     rows = await session.rows(
-        "SELECT n.name, n.bootenv,"
+        "SELECT n.name, CASE WHEN n.identity_confirmed THEN n.bootenv ELSE '' END AS bootenv,"
         " ARRAY(SELECT mac::text FROM node_macs m WHERE m.node_id = n.id) AS macs,"
         " ARRAY(SELECT host(address) FROM allocations a WHERE a.node_id = n.id AND a.family = 4) AS addresses"
         " FROM nodes n WHERE NOT n.system AND EXISTS (SELECT FROM node_macs m WHERE m.node_id = n.id)"
@@ -130,8 +130,11 @@ async def lagging_providers(session: Session, node_id: int, generation: int) -> 
 
 
 async def boot_answer(session: Session, node_id: int | None) -> str:
-    """What a machine that asks now should boot. An unknown one is to be discovered."""
+    """What a machine that asks now should boot. An unknown one is to be discovered, and so is one that somebody claims
+    who may not accept machines."""
     if node_id is None:
         return SLEDGEHAMMER
-    bootenv: str | None = await session.value("SELECT bootenv FROM nodes WHERE id = :id", id=node_id)
+    bootenv: str | None = await session.value(
+        "SELECT bootenv FROM nodes WHERE id = :id AND identity_confirmed", id=node_id
+    )
     return bootenv or SLEDGEHAMMER

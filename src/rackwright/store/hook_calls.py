@@ -1,8 +1,9 @@
 """Calls of hooks, written in the transaction of the change that they are about; who makes them is in `hook_queue.py`.
 
-Most hooks are told afterwards: their calls become rows here. Those that may refuse are asked before: the transaction is
-given their verdicts, and one that lacks a verdict it needs is rolled back, saying which (`Unjudged`). Nothing here is
-done, and next to nothing looked at, while no role implements a hook.
+Most hooks are told afterwards: their calls become rows here, which are small (`hook_views.py` has what is shown). Those
+that may refuse are asked before: the transaction is given their verdicts, and one that lacks a verdict it needs is
+rolled back, saying which (`Unjudged`). Nothing here is done, and next to nothing looked at, while no role implements a
+hook.
 """
 
 import hashlib
@@ -15,6 +16,16 @@ from psycopg.types.json import Jsonb
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.hooks import STATE_HOOKS, Effect
+from rackwright.store.hook_views import (
+    DEPLOYMENT_VIEW,
+    MOST_BEFORE,
+    NODEROLE_BRIEF,
+    NODEROLE_VIEW,
+    NODEROLES,
+    brief_before,
+    brief_noderole,
+    keep_last_state,
+)
 
 if TYPE_CHECKING:
     from rackwright.store.catalogue import StoredCatalogue
@@ -22,37 +33,6 @@ if TYPE_CHECKING:
 
 HOOK_CHANNEL = "rackwright_hooks"
 """Notified when there is a hook to call."""
-
-NODE_VIEW = """
-    jsonb_build_object(
-        'id', n.id, 'name', n.name, 'description', n.description, 'admin', n.admin, 'system', n.system,
-        'alive', n.alive, 'available', n.available, 'bootenv', n.bootenv, 'observed_bootenv', n.observed_bootenv,
-        'boot_id', n.boot_id, 'uuid', n.uuid, 'discovery', n.discovery, 'hint', n.hint, 'quirks', n.quirks,
-        'stay_on', n.stay_on, 'deployment', (SELECT home.name FROM deployments home WHERE home.id = n.deployment_id),
-        'macs', (SELECT coalesce(jsonb_agg(m.mac::text ORDER BY m.mac), '[]') FROM node_macs m WHERE m.node_id = n.id),
-        'roles', (SELECT coalesce(jsonb_agg(bound.name ORDER BY bound.name), '[]') FROM node_roles other
-                  JOIN roles bound ON bound.id = other.role_id WHERE other.node_id = n.id))
-"""
-
-DEPLOYMENT_VIEW = """
-    jsonb_build_object(
-        'id', d.id, 'name', d.name, 'description', d.description,
-        'parent', (SELECT above.name FROM deployments above WHERE above.id = d.parent_id),
-        'template', r.template, 'wall', coalesce(dr.wall, '{}'), 'committed', coalesce(dr.data, '{}'))
-"""
-
-NODEROLE_VIEW = f"""
-    jsonb_build_object(
-        'id', nr.id, 'role', r.name, 'state', nr.state, 'cohort', nr.cohort, 'error', nr.error, 'run_id', nr.run_id,
-        'wall', nr.wall, 'sysdata', nr.sysdata, 'user_data', nr.user_data,
-        'node', {NODE_VIEW}, 'deployment', {DEPLOYMENT_VIEW})
-"""
-
-_NODEROLES = """
-    node_roles nr JOIN roles r ON r.id = nr.role_id JOIN nodes n ON n.id = nr.node_id
-    JOIN deployments d ON d.id = nr.deployment_id
-    LEFT JOIN deployment_roles dr ON dr.deployment_id = nr.deployment_id AND dr.role_id = nr.role_id
-"""
 
 
 @dataclass(frozen=True)
@@ -106,13 +86,11 @@ async def queue_moves(session: "Session", moved: Sequence[tuple[int, int]]) -> N
         f"""
         INSERT INTO hook_calls (kind, handler, hook, subject, subject_id, node_id, blocks, view)
         SELECT 'role', r.name, told.hook, 'noderole', nr.id, nr.node_id, true,
-               {NODEROLE_VIEW} || jsonb_build_object('state', told.state)
+               {NODEROLE_BRIEF} || jsonb_build_object('state', told.state)
         FROM unnest(CAST(:ids AS bigint[]), CAST(:states AS int[]), CAST(:hooks AS text[]))
             WITH ORDINALITY AS told (id, state, hook, place)
         JOIN node_roles nr ON nr.id = told.id
         JOIN roles r ON r.id = nr.role_id AND told.hook = ANY (r.hooks) JOIN nodes n ON n.id = nr.node_id
-        JOIN deployments d ON d.id = nr.deployment_id
-        LEFT JOIN deployment_roles dr ON dr.deployment_id = nr.deployment_id AND dr.role_id = nr.role_id
         ORDER BY told.place RETURNING node_id
         """,
         ids=[id for id, _, _ in told],
@@ -124,14 +102,6 @@ async def queue_moves(session: "Session", moved: Sequence[tuple[int, int]]) -> N
         await session.run(f"NOTIFY {HOOK_CHANNEL}")
 
 
-async def noderole_view(session: "Session", id: int) -> JsonObject | None:
-    """A noderole as its hooks see it, now."""
-    view: JsonObject | None = await session.value(
-        f"SELECT {NODEROLE_VIEW} AS view FROM {_NODEROLES} WHERE nr.id = :id", id=id
-    )
-    return view
-
-
 # --- nodes
 
 
@@ -140,13 +110,18 @@ async def queue_node_created(session: "Session", id: int) -> None:
 
 
 async def queue_node_updated(session: "Session", before: Mapping[int, JsonObject]) -> None:
-    """For each node the old values of what changed. Updates that still wait become one with this."""
-    await _queue_nodes(session, "update", before)
+    """For each node the old values of what changed, which it has been. Updates that still wait become one with this."""
+    if not before or not _handlers(await session.catalogue(), "update"):
+        return
+    objects = [id for id, old in before.items() if any(isinstance(value, dict) for value in old.values())]
+    rows = await session.rows("SELECT id, discovery, hint FROM nodes WHERE id = ANY (:ids)", ids=objects)
+    now: dict[int, JsonObject] = {row.id: {"discovery": row.discovery, "hint": row.hint} for row in rows}
+    await _queue_nodes(session, "update", {id: brief_before(old, now.get(id, {})) for id, old in before.items()})
 
 
 async def queue_node_deleted(session: "Session", id: int) -> None:
     """Needs the row still to be there, locked: the hooks get the whole last state."""
-    await _queue_nodes(session, "delete", {id: {}})
+    await _queue_nodes(session, "delete", {id: {}}, view_id=await keep_last_state(session, id))
 
 
 def _handlers(stored: "StoredCatalogue", what: str) -> list[tuple[str, str, str]]:
@@ -156,26 +131,40 @@ def _handlers(stored: "StoredCatalogue", what: str) -> list[tuple[str, str, str]
     return [*(("role", role, f"on_node_{what}") for role in roles), *(("jig", jig, f"node_{what}") for jig in jigs)]
 
 
+def _joined(name: str) -> str:
+    """SQL for the old values below `name` of two updates that become one: of each key the older."""
+    newer, older = f"(fresh.before -> '{name}')", f"(h.view #> '{{before,{name}}}')"
+    return (
+        f"CASE WHEN jsonb_typeof({newer}) = 'object' AND jsonb_typeof({older}) = 'object'"
+        f" THEN jsonb_build_object('{name}', {newer} || {older}) ELSE '{{}}' END"
+    )
+
+
 _QUEUE_NODES = f"""
 WITH fresh AS (
-    SELECT n.id, given.before, {NODE_VIEW} AS view
+    SELECT n.id, n.name, given.before
     FROM unnest(CAST(:ids AS bigint[]), CAST(:before AS jsonb[])) AS given (id, before)
     JOIN nodes n ON n.id = given.id AND NOT n.system
 ), handlers AS (
     SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:handlers AS text[]), CAST(:hooks AS text[]))
         WITH ORDINALITY AS handlers (kind, handler, hook, place)
+), waiting AS (
+    SELECT h.id, h.kind, h.handler, h.subject_id,
+           fresh.before || coalesce(h.view -> 'before', '{{}}') || {_joined("discovery")} || {_joined("hint")} AS before
+    FROM hook_calls h JOIN fresh ON h.subject_id = fresh.id
+    WHERE :coalesce AND h.subject = 'node' AND h.state = 'waiting' AND h.hook = ANY (:hooks)
+    FOR UPDATE OF h
 ), joined AS (
-    UPDATE hook_calls h
-    SET view = fresh.view || jsonb_build_object('before', fresh.before || coalesce(h.view -> 'before', '{{}}'))
-    FROM fresh
-    WHERE :coalesce AND h.subject_id = fresh.id AND h.subject = 'node' AND h.state = 'waiting' AND h.hook = ANY (:hooks)
-    RETURNING h.kind, h.handler, h.subject_id
+    UPDATE hook_calls h SET view = h.view || jsonb_build_object('before', waiting.before) FROM waiting
+    WHERE h.id = waiting.id AND h.view -> 'before' IS DISTINCT FROM waiting.before
+      AND octet_length(waiting.before::text) <= {MOST_BEFORE}
 )
-INSERT INTO hook_calls (kind, handler, hook, subject, subject_id, node_id, view)
-SELECT kind, handler, hook, 'node', fresh.id, fresh.id, fresh.view || jsonb_build_object('before', fresh.before)
+INSERT INTO hook_calls (kind, handler, hook, subject, subject_id, node_id, view, view_id)
+SELECT kind, handler, hook, 'node', fresh.id, fresh.id,
+       jsonb_build_object('name', fresh.name, 'before', fresh.before), CAST(:view_id AS bigint)
 FROM fresh CROSS JOIN handlers
-WHERE NOT EXISTS (SELECT FROM joined j
-                  WHERE j.kind = handlers.kind AND j.handler = handlers.handler AND j.subject_id = fresh.id)
+WHERE NOT EXISTS (SELECT FROM waiting w
+                  WHERE w.kind = handlers.kind AND w.handler = handlers.handler AND w.subject_id = fresh.id)
 ORDER BY fresh.id, place
 """
 
@@ -185,6 +174,7 @@ async def _queue_nodes(
     what: str,
     before: Mapping[int, JsonObject],
     handlers: Sequence[tuple[str, str, str]] | None = None,
+    view_id: int | None = None,
 ) -> None:
     if handlers is None:
         handlers = _handlers(await session.catalogue(), what)
@@ -198,6 +188,7 @@ async def _queue_nodes(
         handlers=[handler for _, handler, _ in handlers],
         hooks=[hook for _, _, hook in handlers],
         coalesce=what == "update",
+        view_id=view_id,
     )
     if made:
         await session.run(f"NOTIFY {HOOK_CHANNEL}")
@@ -233,7 +224,7 @@ async def ask_noderoles(session: "Session", hook: str, ids: Collection[int], *, 
     if not ids or not (await session.catalogue()).catalogue.hooked(hook):
         return
     rows = await session.rows(
-        f"SELECT r.name AS role, nr.id, nr.node_id, {NODEROLE_VIEW} AS view FROM {_NODEROLES}"
+        f"SELECT r.name AS role, nr.id, nr.node_id, {NODEROLE_VIEW} AS view FROM {NODEROLES}"
         " WHERE nr.id = ANY (:ids) AND :hook = ANY (r.hooks) ORDER BY nr.cohort, n.name, r.name",
         ids=list(ids),
         hook=hook,
@@ -287,6 +278,7 @@ async def _tell(session: "Session", calls: Sequence[Call]) -> None:
             subjects=[call.subject for call in calls],
             subject_ids=[call.subject_id for call in calls],
             node_ids=[call.node_id for call in calls],
-            views=[Jsonb(call.view) for call in calls],
+            # Of a noderole the rest is read when the call is made; deployments and networks are people's, and small.
+            views=[Jsonb(brief_noderole(call.view) if call.subject == "noderole" else call.view) for call in calls],
         )
         await session.run(f"NOTIFY {HOOK_CHANNEL}")

@@ -24,7 +24,7 @@ from rackwright.domain.hooks import (
 )
 from rackwright.domain.states import ACTIVE, PROPOSED
 from rackwright.store.events import emit
-from rackwright.store.nodes import get_node, update_node
+from rackwright.store.nodes import confirm_identity, get_node, update_node
 from rackwright.store.run_life import enqueue
 from rackwright.store.session import Session
 from rackwright.store.transitions import dirty, dirty_takers
@@ -91,6 +91,9 @@ async def _set_node(session: Session, origin: Origin, effect: SetNode) -> None:
         "available": effect.available,
         "stay_on": effect.stay_on,
     }
+    node = await get_node(session, id)
+    if effect.available and node.waiting:
+        await confirm_identity(session, node, confirmed=True)
     await update_node(session, id, {name: value for name, value in wanted.items() if value is not None})
 
 

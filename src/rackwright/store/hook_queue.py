@@ -12,6 +12,7 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.store.events import emit
 from rackwright.store.hook_calls import HOOK_CHANNEL, queue_jig_active
+from rackwright.store.hook_views import forget_last_states
 from rackwright.store.listing import Column, Filter, Listing
 from rackwright.store.session import Session
 
@@ -33,6 +34,7 @@ class HookCall:
     node_id: int | None
     blocks: bool
     view: JsonObject
+    """What was stored; all that the handler is shown is in `shown_view`."""
     attempt: int
 
     @property
@@ -88,13 +90,14 @@ async def end_call(session: Session, call: HookCall, worker: str) -> bool:
 
     For a call that blocks, the caller holds the cap lock: so no pass works out what can start while this ends.
     """
-    ended = await session.run(
-        "DELETE FROM hook_calls WHERE id = :id AND state = 'running' AND worker = :worker AND attempts = :attempt",
+    ended = await session.row(
+        "DELETE FROM hook_calls WHERE id = :id AND state = 'running' AND worker = :worker AND attempts = :attempt"
+        " RETURNING view_id",
         id=call.id,
         worker=worker,
         attempt=call.attempt,
     )
-    if not ended:
+    if ended is None:
         return False
     await session.run(
         "DELETE FROM hook_calls WHERE subject_id = :subject_id AND subject = :subject AND handler = :handler"
@@ -105,6 +108,8 @@ async def end_call(session: Session, call: HookCall, worker: str) -> bool:
         kind=call.kind,
         hook=call.hook,
     )
+    if ended.view_id is not None:
+        await forget_last_states(session)
     await _unblock(session, [call])
     return True
 

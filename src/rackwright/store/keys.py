@@ -5,6 +5,7 @@ server that took the registration never has to trust a host key on first sight.
 """
 
 import base64
+import hashlib
 
 from rackwright.store.session import Session
 from rackwright.store.settings import write_setting
@@ -21,10 +22,17 @@ def host_key(key: str) -> str:
     return f"{kind.decode()} {base64.b64encode(blob).decode()}"
 
 
+def fingerprint(key: str) -> str:
+    """A machine's key in short, as `ssh-keygen -l` and the machine's own console show it."""
+    blob = base64.b64decode(host_key(key).split()[1])
+    return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+
+
 async def pin_key(session: Session, node_id: int, key: str) -> None:
-    """From now on the node is whoever holds this key; no reboot that was ordered earlier excuses another."""
+    """From now on the node is whoever holds this key. Whoever else offered one has to come again."""
     await session.run(
-        "UPDATE nodes SET key = :key, host_key = :host_key, may_rekey = false WHERE id = :id",
+        "UPDATE nodes SET key = :key, host_key = :host_key, offered_key = NULL, offered_from = NULL, offered_at = NULL"
+        " WHERE id = :id",
         key=key,
         host_key=host_key(key),
         id=node_id,

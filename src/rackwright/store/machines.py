@@ -2,24 +2,45 @@
 the token it got for it say that it is that node."""
 
 import hashlib
+import logging
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from psycopg.types.json import Jsonb
+
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, RackwrightError, Rule
-from rackwright.domain.install import LOCAL
+from rackwright.domain.install import LOCAL, SLEDGEHAMMER
 from rackwright.domain.names import check_mac
 from rackwright.store import powersave
+from rackwright.store.allocations import fits_allocation
 from rackwright.store.attempts import boot_during_install
 from rackwright.store.events import emit
-from rackwright.store.keys import pin_key
-from rackwright.store.nodes import NewNode, boot_node, create_node, delete_node, find_node, get_node, update_node
+from rackwright.store.keys import fingerprint, pin_key
+from rackwright.store.nodes import (
+    NewNode,
+    NodeRecord,
+    boot_node,
+    confirm_identity,
+    create_node,
+    delete_node,
+    find_node,
+    get_node,
+    update_node,
+)
 from rackwright.store.session import Session
+
+log = logging.getLogger(__name__)
 
 QUARANTINE_LIMIT = 1000
 """Machines that may wait to be accepted."""
+QUARANTINE_LIMIT_PER_SOURCE = 32
+"""Of them, those that may have come from one address. A machine has an address of its own, so it is one, or a few
+behind a relay; somebody who makes machines up has to make up addresses too."""
 QUARANTINE_DAYS = 7
+OFFER_SECONDS = 10
+"""A node's offered key is replaced no more often than this, so that whoever alternates between keys writes little."""
 MISSES = 3
 """Heartbeats that may be missing before a node counts as not alive."""
 
@@ -42,6 +63,10 @@ class Registration:
     bootenv: str
     inventory: JsonObject = field(default_factory=dict)
     name: str | None = None
+    source: str = ""
+    """Where it asks from."""
+    has_network: bool = True
+    """Whether it comes over a network of its own; simulated machines come over loopback, whatever address they have."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +76,28 @@ class Registered:
     new: bool
 
 
-async def register(session: Session, machine: Registration) -> Registered:
+@dataclass(frozen=True)
+class Held:
+    """The machine was not let in: the node that it says it is has another key, or its MAC is somebody's mere claim."""
+
+    node: str
+    key: str
+    """The fingerprint of the key that the machine came with."""
+    fits: bool = True
+    """Whether it asks from an address that the node can have. If not, nothing was noted, and nobody can accept it."""
+
+
+async def register(session: Session, machine: Registration) -> Registered | Held:
     """Find the node this machine is, or make it one in quarantine. Needs the graph lock."""
     known = await find_node(session, machine.macs, machine.uuid, machine.key)
     if known is None:
         node_id = await _quarantine(session, machine)
     else:
         node_id = known
-        await _check_key(session, node_id, machine.key)
-        await _found_again(session, node_id, machine.inventory)
+        fits = not machine.has_network or await fits_allocation(session, node_id, machine.source)
+        if not await _recognize(session, node_id, machine, fits=fits):
+            return Held((await get_node(session, node_id)).name, fingerprint(machine.key), fits)
+        await _found_again(session, node_id, machine)
     if not await machine_booted(session, node_id, machine.boot_id, machine.bootenv):
         raise Conflict(Rule.BUSY, "This registration is of an earlier boot of the machine. It changes nothing.")
     token = secrets.token_urlsafe(32)
@@ -70,9 +108,7 @@ async def register(session: Session, machine: Registration) -> Registered:
 
 
 async def _quarantine(session: Session, machine: Registration) -> int:
-    waiting: int = await session.value("SELECT count(*) FROM nodes WHERE NOT available AND NOT system")
-    if waiting >= QUARANTINE_LIMIT:
-        raise QuarantineFull
+    await _check_room(session, machine.source)
     name = machine.name or f"d{check_mac(machine.macs[0]).replace(':', '')}.discovered.internal"
     node_id = await create_node(
         session,
@@ -84,33 +120,80 @@ async def _quarantine(session: Session, machine: Registration) -> int:
             uuid=machine.uuid,
             key=machine.key,
             discovery=machine.inventory,
+            registered_from=machine.source,
+            identity_confirmed=False,
         ),
     )
     await pin_key(session, node_id, machine.key)
+    await _found_again(session, node_id, machine)
     await emit(session, "node.waiting", node_id, node_id=node_id, data={"name": name})
     return node_id
 
 
-async def _found_again(session: Session, node_id: int, inventory: JsonObject) -> None:
-    """An installed system says little of its hardware; what sledgehammer found out stays."""
-    known = (await get_node(session, node_id)).discovery
-    await update_node(session, node_id, {"discovery": {**known, **inventory}})
-
-
-async def _check_key(session: Session, node_id: int, key: str) -> None:
-    """The key must be the one the node is known by, unless the server itself had it reboot into something new."""
-    node = await session.row("SELECT name, key, may_rekey FROM nodes WHERE id = :id FOR UPDATE", id=node_id)
-    assert node is not None
-    if node.key == key:
-        return
-    if node.key is None or node.may_rekey:
-        await pin_key(session, node_id, key)
-        return
-    raise Conflict(
-        Rule.EXISTS,
-        f"A machine with the MAC or UUID of {node.name} came with another key, and no reboot was ordered. "
-        "If the machine was replaced, delete the node first.",
+async def _check_room(session: Session, source: str) -> None:
+    waiting = await session.row(
+        "SELECT count(*) AS total, count(*) FILTER (WHERE registered_from = :source) AS from_source"
+        " FROM nodes WHERE waiting_since IS NOT NULL",
+        source=source,
     )
+    assert waiting is not None, "a count is always there"
+    if waiting.total >= QUARANTINE_LIMIT:
+        raise QuarantineFull
+    if waiting.from_source >= QUARANTINE_LIMIT_PER_SOURCE:
+        raise QuarantineFull(
+            f"{waiting.from_source} new machines from your address wait to be accepted already. Accept or delete some."
+        )
+
+
+async def _found_again(session: Session, node_id: int, machine: Registration) -> None:
+    """Take what the machine says of itself in place of what it said before.
+
+    An installed system says little of its hardware, so what sledgehammer found out stays until sledgehammer says
+    otherwise. There is no third: whatever else a machine calls its system, it cannot add to what is kept.
+    """
+    system = LOCAL if machine.bootenv == LOCAL else SLEDGEHAMMER
+    row = await session.row("SELECT discovery, reported_by FROM nodes WHERE id = :id", id=node_id)
+    assert row is not None, "it is locked"
+    kept = {key: value for key, value in row.discovery.items() if row.reported_by.get(key) != system}
+    owners = {key: owner for key, owner in row.reported_by.items() if key in kept}
+    owners |= dict.fromkeys(machine.inventory, system)
+    if owners != row.reported_by:
+        await session.run("UPDATE nodes SET reported_by = :it WHERE id = :id", it=Jsonb(owners), id=node_id)
+    await update_node(session, node_id, {"discovery": {**kept, **machine.inventory}})
+
+
+async def _recognize(session: Session, node_id: int, machine: Registration, *, fits: bool) -> bool:
+    """Whether the machine is the node: by the node's key, or as the first one of a node that was added for it.
+
+    Another key is noted, for somebody who may accept machines to look at, and changes nothing else: neither a MAC nor
+    a reboot that the server ordered excuses it.
+    """
+    node = await session.row("SELECT key, identity_confirmed FROM nodes WHERE id = :id FOR UPDATE", id=node_id)
+    assert node is not None, "it was found in this transaction, under the graph lock"
+    if node.key == machine.key:
+        return True
+    if not fits:
+        return False
+    if node.key is None and node.identity_confirmed:
+        await pin_key(session, node_id, machine.key)
+        return True
+    await _note_offer(session, node_id, machine)
+    return False
+
+
+async def _note_offer(session: Session, node_id: int, machine: Registration) -> None:
+    noted = await session.run(
+        "UPDATE nodes SET offered_key = :key, offered_from = :source, offered_at = now() WHERE id = :id"
+        " AND (offered_key, offered_from) IS DISTINCT FROM (:key, :source)"
+        " AND coalesce(offered_at < now() - :seconds * interval '1 second', true)",
+        id=node_id,
+        key=machine.key,
+        source=machine.source,
+        seconds=OFFER_SECONDS,
+    )
+    if noted:
+        data: JsonObject = {"key": fingerprint(machine.key), "address": machine.source}
+        await emit(session, "node.key_offered", node_id, node_id=node_id, data=data)
 
 
 async def machine_booted(session: Session, node_id: int, boot_id: str, bootenv: str) -> bool:
@@ -163,9 +246,32 @@ async def heartbeat(session: Session, node_id: int, boot_id: str, bootenv: str) 
         await update_node(session, node_id, {"alive": True})
 
 
-async def accept(session: Session, name_or_id: str | int) -> None:
-    """Let a new machine in: from now on the annealer may work on it."""
-    await update_node(session, (await get_node(session, name_or_id)).id, {"available": True})
+async def accept(session: Session, name_or_id: str | int, key: str | None = None) -> None:
+    """Let a machine in: from now on the annealer may work on it. `key`: the fingerprint of the one it has offered.
+
+    Without `key` it is the machine that the node is known by already.
+    """
+    node = await get_node(session, name_or_id)
+    if key is not None:
+        await _accept_key(session, node, key)
+    elif node.offered_key is not None and not await session.value("SELECT key FROM nodes WHERE id = :id", id=node.id):
+        raise Conflict(
+            Rule.KEY_OFFERED,
+            f"A machine at {node.offered_from} says that it is {node.name}. Compare the key on its console with "
+            f"{fingerprint(node.offered_key)}, and accept it with that: rackwright node accept {node.name} --key KEY.",
+        )
+    await confirm_identity(session, node, confirmed=True)
+    await update_node(session, node.id, {"available": True})
+
+
+async def _accept_key(session: Session, node: NodeRecord, key: str) -> None:
+    if node.offered_key is None or fingerprint(node.offered_key) != key:
+        offered = "none" if node.offered_key is None else fingerprint(node.offered_key)
+        raise Conflict(
+            Rule.KEY_OFFERED, f"No machine offers the key {key} for {node.name}: it is {offered} now. Look at it again."
+        )
+    await pin_key(session, node.id, node.offered_key)
+    await emit(session, "node.key_accepted", node.id, node_id=node.id, data={"key": key})
 
 
 async def find_machine(session: Session, token: str) -> int | None:
@@ -196,9 +302,12 @@ async def miss_heartbeats(session: Session, interval: float) -> list[int]:
 
 
 async def to_ask(session: Session, every: float = ASK_EVERY) -> list[int]:
-    """Accepted machines that run an installed system, and were not heard of for a while."""
+    """Machines that were ever accepted, run an installed system, and were not heard of for a while.
+
+    One that was set aside is asked, too: it runs, and who runs is not silent.
+    """
     rows = await session.rows(
-        "SELECT id FROM nodes n WHERE available AND NOT system AND NOT admin AND observed_bootenv = :local"
+        "SELECT id FROM nodes n WHERE waiting_since IS NULL AND NOT system AND NOT admin AND observed_bootenv = :local"
         " AND sleep IS NULL AND seen_at < now() - :every * interval '1 second' AND NOT EXISTS ("
         " SELECT FROM install_attempts a WHERE a.node_id = n.id AND a.ended_at IS NULL) ORDER BY id",
         local=LOCAL,
@@ -208,12 +317,15 @@ async def to_ask(session: Session, every: float = ASK_EVERY) -> list[int]:
 
 
 async def forget_waiting(session: Session) -> None:
-    """Machines nobody accepted, and that have gone, are forgotten."""
-
+    """Delete nodes of machines that nobody ever accepted, and that have gone. One that cannot go keeps no other."""
     rows = await session.rows(
-        "SELECT id FROM nodes WHERE NOT available AND NOT system AND NOT admin"
-        " AND coalesce(seen_at, created_at) < now() - :days * interval '1 day'",
+        "SELECT id, name FROM nodes WHERE waiting_since IS NOT NULL AND NOT available AND NOT system AND NOT admin"
+        " AND coalesce(seen_at, waiting_since) < now() - :days * interval '1 day' ORDER BY id",
         days=QUARANTINE_DAYS,
     )
     for row in rows:
-        await delete_node(session, row.id)
+        try:
+            async with session.connection.begin_nested():
+                await delete_node(session, row.id)
+        except Conflict as error:
+            log.info("%s waited for too long to be accepted, but stays: %s", row.name, error.message)

@@ -10,7 +10,7 @@ from rackwright.store.edited import checked_edit
 from rackwright.store.events import emit
 from rackwright.store.hook_calls import queue_node_updated
 from rackwright.store.noderoles import retry
-from rackwright.store.nodes import NodeRecord, find_node, get_node, update_node
+from rackwright.store.nodes import NodeRecord, confirm_identity, find_node, get_node, update_node
 from rackwright.store.session import Session
 
 
@@ -28,12 +28,18 @@ class NodeChanges:
     uuid: str | None
 
 
-async def edit_node(session: Session, node: NodeRecord, wanted: NodeChanges) -> NodeRecord:
-    """Make the node what a person wants. It is locked, and `node` is what it is."""
+async def edit_node(session: Session, node: NodeRecord, wanted: NodeChanges, *, may_accept: bool = False) -> NodeRecord:
+    """Make the node what a person wants. It is locked, and `node` is what it is.
+
+    `may_accept`: the person may let machines in, and so may say which machine this node is.
+    """
     catalogue = (await session.catalogue()).catalogue
     own = [attrib for attrib in catalogue.attribs.values() if attrib.role is None]
     hint = checked_edit(session.store.vault, own, node.hint, wanted.hint)
-    await _set_identity(session, node, wanted.macs, wanted.uuid)
+    if await _set_identity(session, node, wanted.macs, wanted.uuid):
+        await confirm_identity(session, node, confirmed=may_accept)
+    elif may_accept and wanted.available and not node.available:
+        await confirm_identity(session, node, confirmed=True)
     return await update_node(
         session,
         node.id,
@@ -55,12 +61,15 @@ async def set_hint(session: Session, node: NodeRecord, hint: JsonObject) -> None
     await update_node(session, node.id, {"hint": checked_edit(session.store.vault, own, node.hint, hint)})
 
 
-async def _set_identity(session: Session, node: NodeRecord, macs: Sequence[str], uuid: str | None) -> None:
-    """By what the machine is found again. What is another node's already is a conflict."""
+async def _set_identity(session: Session, node: NodeRecord, macs: Sequence[str], uuid: str | None) -> bool:
+    """Set by what the machine is found again; whether that may now find another machine than before.
+
+    What is another node's already is a conflict.
+    """
     macs = sorted(set(macs))
     changed = {name for name, old, new in (("macs", node.macs, macs), ("uuid", node.uuid, uuid)) if old != new}
     if not changed:
-        return
+        return False
     if node.system:
         raise Conflict(Rule.PHANTOM, f"{node.name} is a phantom node; nothing of it can be changed.")
     other = await find_node(session, set(macs) - set(node.macs), uuid if uuid != node.uuid else None)
@@ -81,6 +90,7 @@ async def _set_identity(session: Session, node: NodeRecord, macs: Sequence[str],
     await session.run("UPDATE nodes SET uuid = CAST(:uuid AS uuid) WHERE id = :id", uuid=uuid, id=node.id)
     await emit(session, "node.updated", node.id, node_id=node.id, data={"changed": [*sorted(changed)]})
     await queue_node_updated(session, {node.id: {name: getattr(node, name) for name in changed}})
+    return bool(set(macs) - set(node.macs)) or (uuid is not None and uuid != node.uuid)
 
 
 async def reinstall(session: Session, node: NodeRecord) -> int:

@@ -39,6 +39,10 @@ class NewNode:
     key: str | None = None
     discovery: JsonObject = field(default_factory=dict)
     hint: JsonObject = field(default_factory=dict)
+    registered_from: str | None = None
+    """Where a machine came from that nobody announced. It waits to be accepted."""
+    identity_confirmed: bool = True
+    """Whether whoever adds it may say which machine it is. If not, its MACs and UUID are only a claim."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,12 @@ class NodeRecord:
     stay_on: bool
     macs: list[str]
     states: list[int]
+    waiting: bool = False
+    """It came by itself, and was never accepted."""
+    identity_confirmed: bool = True
+    offered_key: str | None = None
+    """The key of a machine that says it is this node, and that nobody accepted."""
+    offered_from: str | None = None
     groups: list[str] = field(default_factory=list)
     """Each as category:name."""
 
@@ -73,6 +83,7 @@ class NodeRecord:
 _SELECT = """
 SELECT n.id, n.name, n.description, n.admin, n.system, n.alive, n.available, n.bootenv, n.observed_bootenv, n.boot_id,
        n.deployment_id, d.name AS deployment, n.uuid::text AS uuid, n.discovery, n.hint, n.quirks, n.stay_on,
+       n.waiting_since IS NOT NULL AS waiting, n.identity_confirmed, n.offered_key, n.offered_from,
        ARRAY(SELECT mac::text FROM node_macs m WHERE m.node_id = n.id ORDER BY mac) AS macs,
        ARRAY(SELECT DISTINCT state FROM node_roles nr WHERE nr.node_id = n.id) AS states,
        ARRAY(SELECT g.category || ':' || g.name FROM node_groups ng JOIN groups g ON g.id = ng.group_id
@@ -181,9 +192,11 @@ async def create_node(session: Session, new: NewNode) -> int:
     system = await get_deployment(session, SYSTEM)
     id: int = await session.value(
         """
-        INSERT INTO nodes (name, description, admin, alive, available, deployment_id, uuid, key, discovery, hint)
+        INSERT INTO nodes (name, description, admin, alive, available, deployment_id, uuid, key, discovery, hint,
+                           registered_from, waiting_since, identity_confirmed)
         VALUES (:name, :description, :admin, :alive, :available, :deployment_id, CAST(:uuid AS uuid), :key,
-                :discovery, :hint)
+                :discovery, :hint, :registered_from,
+                CASE WHEN CAST(:registered_from AS text) IS NOT NULL THEN now() END, :identity_confirmed)
         RETURNING id
         """,
         name=name,
@@ -196,6 +209,8 @@ async def create_node(session: Session, new: NewNode) -> int:
         key=new.key,
         discovery=Jsonb(new.discovery),
         hint=Jsonb(new.hint),
+        registered_from=new.registered_from,
+        identity_confirmed=new.identity_confirmed,
     )
     await add_slots(session, nodes=[id])
     for mac in dict.fromkeys(check_mac(mac) for mac in new.macs):
@@ -239,6 +254,8 @@ async def update_node(session: Session, name_or_id: str | int, changes: dict[str
         name: Jsonb(value) if isinstance(value, dict) else value for name, value in changed.items()
     }
     sets = ", ".join(f"{name} = :{name}" for name in changed)
+    if changed.get("available") is True:
+        sets += ", waiting_since = NULL"  # whoever was let in once is never again one that nobody accepted
     await session.run(f"UPDATE nodes SET {sets} WHERE id = :id", id=node.id, **values)
     await emit(session, "node.updated", node.id, node_id=node.id, data={"changed": [*sorted(changed)]})
     await queue_node_updated(session, {node.id: {name: getattr(node, name) for name in changed}})
@@ -250,6 +267,18 @@ async def update_node(session: Session, name_or_id: str | int, changes: dict[str
     if isinstance(found, dict) and node.discovery.get("address") != found.get("address"):
         await dirty_peers(session, node.id)
     return await get_node(session, node.id)
+
+
+async def confirm_identity(session: Session, node: NodeRecord, *, confirmed: bool) -> None:
+    """Note whether the machine with this node's MACs and UUID is agreed to be this node.
+
+    While it is not, a machine that comes with them boots sledgehammer, and is kept out until it is accepted.
+    """
+    if node.identity_confirmed == confirmed:
+        return
+    await session.run("UPDATE nodes SET identity_confirmed = :it WHERE id = :id", it=confirmed, id=node.id)
+    await emit(session, "node.updated", node.id, node_id=node.id, data={"changed": ["identity_confirmed"]})
+    await queue_node_updated(session, {node.id: {"identity_confirmed": node.identity_confirmed}})
 
 
 async def noderoles_of(session: Session, node_id: int, states: Collection[NodeRoleState] = COMMITTED) -> list[int]:

@@ -210,9 +210,18 @@ nodes = Table(
     _flag("stay_on"),
     Column("boot_generation", BigInteger, nullable=False, server_default=text("0")),
     Column("token_hash", LargeBinary, unique=True),
-    _flag("may_rekey"),
     Column("host_key", Text),
     Column("seen_at", DateTime(timezone=True)),
+    # Set while a machine that came by itself was never accepted; only such a node is ever deleted by a clock.
+    Column("waiting_since", DateTime(timezone=True)),
+    Column("registered_from", Text),
+    # Which system said it, by key of `discovery`: it replaces just that the next time.
+    _json("reported_by"),
+    # Whether somebody who may accept machines agreed that the machine with these MACs and this UUID is this node.
+    _flag("identity_confirmed", default=True),
+    Column("offered_key", Text),
+    Column("offered_from", Text),
+    Column("offered_at", DateTime(timezone=True)),
     _words("past_boot_ids"),
     Column("sleep", Text),
     Column("power_until", DateTime(timezone=True)),
@@ -220,6 +229,8 @@ nodes = Table(
     CheckConstraint(f"sleep IN ({_quoted(Sleep)})", name="sleep"),
     CheckConstraint("name = lower(name)", name="name_is_lower_case"),
     CheckConstraint("NOT system OR (alive AND available AND NOT admin)", name="phantom_is_always_there"),
+    CheckConstraint("waiting_since IS NULL OR NOT (available OR system OR admin)", name="who_waits_is_not_let_in"),
+    Index("nodes_waiting_idx", "registered_from", postgresql_where=text("waiting_since IS NOT NULL")),
 )
 
 node_macs = Table(
@@ -464,6 +475,9 @@ run_logs = Table(
 
 # Calls of hooks and of jigs' node methods that are still to be made, and those that were given up. What is done goes.
 # A call that `blocks` keeps work from starting on its node and among the children of its noderole.
+# The last state of what is gone, once for all who are told of it.
+hook_views = Table("hook_views", metadata, _id(), Column("view", JSONB, nullable=False))
+
 hook_calls = Table(
     "hook_calls",
     metadata,
@@ -477,6 +491,7 @@ hook_calls = Table(
     Column("node_id", BigInteger),
     _flag("blocks"),
     _json("view"),
+    Column("view_id", BigInteger, ForeignKey("hook_views.id")),
     Column("state", Text, nullable=False, server_default=text("'waiting'")),
     Column("attempts", Integer, nullable=False, server_default=text("0")),
     Column("not_before", DateTime(timezone=True)),
@@ -492,6 +507,7 @@ hook_calls = Table(
     CheckConstraint("NOT blocks OR subject = 'noderole'", name="only_noderole_hooks_block"),
     Index("hook_calls_order_idx", "subject_id", "subject", "handler", "id"),
     Index("hook_calls_queue_idx", "id", postgresql_where=text("state <> 'failed'")),
+    Index("hook_calls_view_idx", "view_id", postgresql_where=text("view_id IS NOT NULL")),
     Index("hook_calls_blocks_node_idx", "node_id", postgresql_where=text("blocks")),
     Index("hook_calls_blocks_node_role_idx", "subject_id", postgresql_where=text("blocks")),
     postgresql_with={"fillfactor": "70"},
@@ -561,6 +577,16 @@ events = Table(
     Column("trace", Text, server_default=text("current_setting('rackwright.trace', true)")),
     _now("at"),
     PrimaryKeyConstraint("xid", "id"),
+)
+
+# --- registration
+
+# What machines used up; each is forgotten when it would not hold any more.
+spent_challenges = Table(
+    "spent_challenges",
+    metadata,
+    Column("challenge", LargeBinary, primary_key=True),
+    Column("ends_at", DateTime(timezone=True), nullable=False, index=True),
 )
 
 # --- settings

@@ -2,6 +2,7 @@
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from tests.support.registration import public_key, registration, signed
 from tests.support.site import DISCOVERED, HandMachine, Site
 
 from rackwright.domain.install import Stage
@@ -39,9 +40,10 @@ async def test_a_machine_that_registers_again_is_the_same_node(site: Site) -> No
 async def test_a_registration_needs_the_private_half_of_its_key(site: Site) -> None:
     machine = HandMachine(site, 1)
     machine.new_boot()
-    answer = await machine.register(macs=["52:54:00:00:00:99"])
+    body = registration(machine.key, await machine.challenge(), [machine.mac])
+    answer = await machine.send(body, signed(Ed25519PrivateKey.generate(), body))
     assert answer.status_code == 422
-    assert answer.json()["pointer"] == "/signature"
+    assert answer.json()["pointer"] == "/key"
 
 
 async def test_another_key_with_a_known_mac_is_refused(site: Site) -> None:
@@ -54,10 +56,13 @@ async def test_another_key_with_a_known_mac_is_refused(site: Site) -> None:
     assert (await machine.heartbeat()).status_code == 204, "its token still holds"
 
 
-async def test_a_new_key_is_taken_once_after_a_reboot_that_the_server_ordered(site: Site) -> None:
+async def test_the_key_of_an_installed_system_comes_with_the_secret_of_its_install(site: Site) -> None:
     [machine] = await site.deployed(1)
-    await site.reach_stage(machine, Stage.BOOTING)
+    await site.reach_stage(machine, Stage.INSTALLING)
     machine.key = Ed25519PrivateKey.generate()
+    result = {"ok": True, "key": public_key(machine.key)}
+    answer = await machine.ask("POST", "/api/v2/install/result", result, site.secrets[machine.name])
+    assert answer.status_code == 204
     machine.new_boot()
     assert (await machine.register("local")).status_code == 201
     machine.key = Ed25519PrivateKey.generate()

@@ -2,20 +2,18 @@
 once with success, then with whatever the document allows and with what it does not. Every answer must be as declared.
 """
 
-import base64
 import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import schemathesis
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import APIOperation, Case, GenerationMode
@@ -30,12 +28,12 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 from schemathesis.specs.openapi.schemas import OpenApiSchema
+from tests.support.registration import registration, signed
 from tests.support.site import Site, running_site
 from tests.support.waiting import PATIENCE
 
 from rackwright.annealer.installs import Reach
 from rackwright.api.app import create_app
-from rackwright.api.machines import registration_message
 from rackwright.api.serve import PASSWORD_FILE, TOKEN_FILE, listening
 from rackwright.domain.install import Stage
 from rackwright.store.run_life import append_logs
@@ -100,7 +98,8 @@ def running(home: Path, url: str) -> Iterator[tuple[BlockingPortal, Site, str]]:
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(running_site(home, url)) as site,
-        portal.wrap_async_context_manager(listening(site.app)) as address,
+        # All routes at one address, as a lab has them.
+        portal.wrap_async_context_manager(listening(create_app(replace(site.server, simulates=True)))) as address,
     ):
         site.server.installs.reach = Reach(hammer=lambda _: site.bmc, probe=lambda _: site.bmc)
         yield portal, site, address
@@ -171,18 +170,12 @@ def _machines(client: Client, portal: BlockingPortal, site: Site, home: Path) ->
     with site.server.shelf.making("toy", {}) as folder:
         (folder / "kernel").write_bytes(b"not really")
     client.do("getImageFile", token="", image="toy", file="kernel")
-    registered = client.do("registerMachine", _registration(), token="")
+    private = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+    challenge = client.do("getChallenge", token="")["challenge"]
+    body = registration(private, challenge, ["52:54:00:00:aa:01"])
+    registered = client.do("registerMachine", body, token="", headers=signed(private, body))
     client.do("machineHeartbeat", {"boot_id": "boot-1", "bootenv": "sledgehammer"}, token=registered["token"])
     client.do("acceptNode", node=registered["node_id"])
-
-
-def _registration() -> dict[str, Any]:
-    private = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
-    key = base64.b64encode(private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)).decode()
-    macs = ["52:54:00:00:aa:01"]
-    signature = private.sign(registration_message(key, macs, "boot-1", "sledgehammer"))
-    given = {"key": key, "macs": macs, "boot_id": "boot-1", "bootenv": "sledgehammer", "inventory": {}}
-    return {**given, "signature": base64.b64encode(signature).decode()}
 
 
 def _people(client: Client, password: str) -> None:

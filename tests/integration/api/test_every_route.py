@@ -24,6 +24,7 @@ PUBLIC = {
     "GET /boot/{machine}/secret.cpio",
     "GET /boot.ipxe",
     "GET /files/{image}/{file}",
+    "GET /api/v2/machine/challenge",
     "POST /api/v2/nodes/register",
     "POST /api/v2/sessions",
     "GET /assets/{name}",

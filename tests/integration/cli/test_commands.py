@@ -3,17 +3,15 @@
 The server has no annealer, so that nothing changes but by the commands themselves.
 """
 
-import base64
 from collections.abc import Iterator
 
 import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from tests.support.cli import Cli, served
+from tests.support.registration import registration, signed
 from tests.support.waiting import PATIENCE
 
-from rackwright.api.machines import registration_message
 from rackwright.cli.exits import Exit
 from rackwright.lab.lldp import in_base64, switch_frame
 
@@ -197,20 +195,15 @@ def test_what_a_bmc_speaks_is_said_with_how_it_is_reached(cli: Cli) -> None:
 
 def test_a_node_is_shown_with_where_its_cables_lead(cli: Cli) -> None:
     private = Ed25519PrivateKey.generate()
-    key = base64.b64encode(private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)).decode()
     macs = ["52:54:00:aa:bb:dd"]
-    signature = private.sign(registration_message(key, macs, "boot-1", "sledgehammer"))
     inventory = {
         "links": [{"name": "eth0", "mac": macs[0], "up": True, "speed": 1000}],
         "lldp": {"eth0": in_base64(switch_frame(7))},
     }
-    said = {"key": key, "macs": macs, "boot_id": "boot-1", "bootenv": "sledgehammer", "inventory": inventory}
-    answer = httpx.post(
-        f"{cli.url}/api/v2/nodes/register",
-        json={**said, "signature": base64.b64encode(signature).decode()},
-        timeout=PATIENCE,
-        trust_env=False,
-    )
+    with httpx.Client(base_url=f"{cli.url}/api/v2", timeout=PATIENCE, trust_env=False) as machine:
+        challenge = machine.get("/machine/challenge").json()["challenge"]
+        body = registration(private, challenge, macs, inventory=inventory)
+        answer = machine.post("/nodes/register", content=body, headers=signed(private, body))
     assert answer.status_code == 201, answer.text
     name = "d525400aabbdd.discovered.internal"
     assert f"{macs[0]}, up, 1000 Mbit/s, connected to leaf-1 port Ethernet7\n" in cli.ok("node", "show", name).out

@@ -172,3 +172,55 @@ async def test_a_schema_of_a_newer_rackwright_is_refused_and_untouched(engine: A
     with pytest.raises(DatabaseVersionUnsupported, match=f"schema revision {present}.*newer Rackwright"):
         await migrate(engine)
     assert await current_revision(engine) == present
+
+
+NODES_OF_0011 = """
+INSERT INTO nodes (id, name, system, alive, available, deployment_id) OVERRIDING SYSTEM VALUE VALUES
+    (1, 'system.phantom', true, true, true, 1), (2, 'web.phantom', true, true, true, 2);
+INSERT INTO deployments (id, name, parent_id, phantom_id) OVERRIDING SYSTEM VALUE VALUES
+    (1, 'system', NULL, 1), (2, 'web', 1, 2);
+INSERT INTO nodes (id, name, available, deployment_id, key, seen_at, hint, bootenv, discovery)
+OVERRIDING SYSTEM VALUE VALUES
+    (10, 'stranger.example', false, 1, 'k10', now(), '{}', '', '{"address": "192.0.2.10", "cpu": 8}'),
+    (11, 'accepted.example', true, 1, 'k11', now(), '{}', '', '{}'),
+    (12, 'aside-with-wish.example', false, 1, 'k12', now(), '{"a": 1}', '', '{}'),
+    (13, 'aside-once-told-to-boot.example', false, 1, 'k13', now(), '{}', 'local', '{}'),
+    (14, 'aside-once-let-in.example', false, 1, 'k14', now(), '{}', '', '{}'),
+    (15, 'aside-added.example', false, 1, NULL, NULL, '{}', '', '{}'),
+    (16, 'claimed.example', true, 2, NULL, NULL, '{}', '', '{}'),
+    (17, 'aside-ran.example', false, 1, 'k17', now(), '{}', '', '{}');
+INSERT INTO node_macs (mac, node_id) VALUES ('52:54:00:00:00:10', 16);
+INSERT INTO events (kind, node_id, data) VALUES ('node.updated', 14, '{"changed": ["available"]}');
+INSERT INTO runs (node_role_id, node_id, slot, jig, state, deadline, ended_at)
+VALUES (1, 17, 17, 'noop', 'succeeded', 60, now());
+INSERT INTO hook_calls (kind, handler, hook, subject, subject_id, view) VALUES
+    ('role', 'r', 'on_node_delete', 'node', 99, '{"name": "gone.example", "discovery": {"cpu": 8}}'),
+    ('role', 'r', 'on_node_update', 'node', 10, '{"name": "stranger.example", "before": {"alive": true}}');
+"""
+
+
+async def test_of_nodes_that_were_there_only_those_wait_that_clearly_nobody_accepted(engine: AsyncEngine) -> None:
+    await migrate(engine, "0011")
+    async with engine.begin() as connection:
+        for statement in NODES_OF_0011.split(";\n"):
+            if statement.strip():
+                await connection.exec_driver_sql(statement)
+    await migrate(engine)
+    async with engine.connect() as connection:
+        waiting = (
+            (await connection.execute(text("SELECT id FROM nodes WHERE waiting_since IS NOT NULL"))).scalars().all()
+        )
+        claims = (await connection.execute(text("SELECT id FROM nodes WHERE NOT identity_confirmed"))).scalars().all()
+        told = (
+            await connection.execute(
+                text("SELECT h.hook, v.view FROM hook_calls h LEFT JOIN hook_views v ON v.id = h.view_id ORDER BY h.id")
+            )
+        ).all()
+        reported = (await connection.execute(text("SELECT reported_by FROM nodes WHERE id = 10"))).scalar()
+    assert waiting == [10]
+    assert sorted(claims) == [10, 16]
+    assert [tuple(row) for row in told] == [
+        ("on_node_delete", {"name": "gone.example", "discovery": {"cpu": 8}}),
+        ("on_node_update", None),
+    ]
+    assert reported == {"address": "sledgehammer", "cpu": "sledgehammer"}

@@ -16,6 +16,6 @@ def _moved(node: NodeView) -> bool:
     """Whether it was found at another address."""
     for name, now in (("discovery", node.discovery), ("hint", node.hint)):
         before = node.before.get(name)
-        if isinstance(before, dict) and before.get("address") != now.get("address"):
+        if isinstance(before, dict) and "address" in before and before["address"] != now.get("address"):
             return True
     return False

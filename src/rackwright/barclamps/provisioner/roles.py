@@ -2,7 +2,7 @@
 
 from rackwright.domain.hooks import FollowsNodes, NodeView
 
-SERVED = frozenset({"bootenv", "macs", "name", "available"})
+SERVED = frozenset({"bootenv", "macs", "name", "available", "identity_confirmed"})
 """What of a node the DHCP servers serve; one that was let in gets an address of its own."""
 
 
