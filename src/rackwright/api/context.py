@@ -18,6 +18,7 @@ from rackwright.annealer.hooks import HookDispatcher
 from rackwright.annealer.installs import Installs
 from rackwright.annealer.judged import Judge
 from rackwright.annealer.providers import Providers
+from rackwright.annealer.supervision import Supervisor
 from rackwright.api.doorkeeper import Doorkeeper, Forbidden, Unauthenticated
 from rackwright.api.passwords import Passwords
 from rackwright.domain.people import GRANTS, SCOPES, Permission, Principal
@@ -75,6 +76,8 @@ class Server:
     """None: work is done by hand."""
     kernel_arguments: str = ""
     """For what machines boot over the network: a console, say."""
+    supervisor: Supervisor = field(default_factory=Supervisor)
+    """Runs all that works by itself."""
 
 
 @dataclass(frozen=True)

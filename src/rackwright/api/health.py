@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from rackwright.api.context import Server
 from rackwright.api.limits import Source
@@ -41,6 +41,7 @@ class ReadyOut(BaseModel):
     database: bool
     migrations: bool
     annealer: bool
+    broken: list[str] = Field(description="Background work that broke and is started again; the log says why.")
 
 
 @router.get("/healthz")
@@ -62,8 +63,14 @@ async def readyz(request: Request, response: Response, source: Source) -> ReadyO
     except (*DATABASE_TROUBLE, TimeoutError):
         pass  # that is the answer
     annealer = readiness.annealing(server)
+    # What is broken is told, and does not make the server unready: the others have the same work and the same code, so
+    # a load balancer would take them all away, and with them the API that people mend it by.
     found = ReadyOut(
-        ready=database and migrations and annealer, database=database, migrations=migrations, annealer=annealer
+        ready=database and migrations and annealer,
+        database=database,
+        migrations=migrations,
+        annealer=annealer,
+        broken=[part.name for part in server.supervisor.broken],
     )
     response.status_code = 200 if found.ready else 503
     return found

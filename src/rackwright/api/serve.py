@@ -7,7 +7,7 @@ import secrets
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from ipaddress import IPv4Address, ip_address
 from pathlib import Path
@@ -204,27 +204,38 @@ def _dns_server(options: Options) -> IPv4Address | None:
 
 @asynccontextmanager
 async def _annealing(server: Server, options: Options) -> AsyncIterator[None]:
-    """All that works by itself; if one of them breaks, so does the server."""
-    annealer = server.annealer
+    """All that works by itself. What breaks is started again, and the server goes on."""
+    annealer, supervisor = server.annealer, server.supervisor
     assert annealer is not None
     watch = Watch(server.store, server.installs.reach, options.heartbeat)
     powersave = Powersave(server.store, server.installs.reach, options.tick)
+    webhooks = Webhooks(server.store, server.claimant.worker, Courier(options.webhook_allow))
+    retention = Retention(server.store, options.event_retention)
+    mesh = _mesh_of(options)
+    until_stopped: dict[str, Callable[[], Awaitable[None]]] = {"annealer": annealer.run, "hooks": server.hooks.run}
+    until_cancelled: dict[str, Callable[[], Awaitable[None]]] = {
+        "installs": server.installs.run,
+        "providers": server.providers.run,
+        "watch": watch.run,
+        "powersave": powersave.run,
+        "webhooks": webhooks.run,
+        "retention": retention.run,
+    }
+    if mesh is not None:
+        until_cancelled["mesh follower"] = MeshFollower(server.store, mesh, options.tick).run
     async with asyncio.TaskGroup() as group:
-        group.create_task(annealer.run(), name="annealer")
-        group.create_task(server.hooks.run(), name="hooks")
-        webhooks = Webhooks(server.store, server.claimant.worker, Courier(options.webhook_allow))
-        retention = Retention(server.store, options.event_retention)
-        mesh = _mesh_of(options)
-        follower = () if mesh is None else (MeshFollower(server.store, mesh, options.tick),)
-        parts = (server.installs, server.providers, watch, powersave, webhooks, retention, *follower)
-        idle = [group.create_task(part.run()) for part in parts]
+        tasks = {
+            name: group.create_task(supervisor.keep_running(name, run), name=name)
+            for name, run in (until_stopped | until_cancelled).items()
+        }
         try:
             yield
         finally:
+            supervisor.stop()
             annealer.stop()
             server.hooks.stop()
-            for task in idle:
-                task.cancel()
+            for name in until_cancelled:
+                tasks[name].cancel()
 
 
 async def _own_node(store: Store) -> int:
