@@ -34,7 +34,9 @@ class Reach:
 async def hammer_node(session: Session, node_id: int) -> HammerNode:
     """What hammers and probes are told of a node: what was found out, under what people say, its secrets opened."""
     node = await get_node(session, node_id)
-    return HammerNode(node.id, node.name, session.store.vault.open_input(merge(node.discovery, node.hint)))
+    secret = (await session.catalogue()).catalogue.secret_attribs
+    settings = session.store.vault.open_secrets(secret, merge(node.discovery, node.hint))
+    return HammerNode(node.id, node.name, settings)
 
 
 class Installs:
@@ -92,6 +94,8 @@ class Installs:
             log.warning("%s of node %s is moot: %s", action.act, action.node_id, error.message)
         except DATABASE_TROUBLE as error:
             log.warning("cannot record %s of node %s: %s", action.act, action.node_id, first_line(error))
+        except Exception:  # whatever this machine answered, the others' installs go on
+            log.exception("%s of node %s broke; please report this", action.act, action.node_id)
 
     async def _soon_again(self, action: Action) -> None:
         """A look harms nobody, so it is due at the next tick: a system that has just come up may refuse one. A reboot

@@ -23,6 +23,10 @@ HOST_KEY_ALGORITHMS = [
 """All but those that are no longer safe."""
 
 
+ANSWER_LIMIT = 64 * 1024
+"""Bytes that a node may answer a short question with."""
+
+
 @dataclass(frozen=True)
 class Target:
     """How a node is reached."""
@@ -225,6 +229,34 @@ class Connections:
         idle = [node_id for node_id, kept in self._kept.items() if kept.users == 0]
         for node_id in idle[: max(0, len(self._kept) - self._limit)]:
             self.drop(node_id)
+
+
+class ShortAnswer(asyncssh.SSHClientSession[bytes]):
+    """Collects what a short command prints. A node that prints more than `limit` bytes gave no answer."""
+
+    def __init__(self, limit: int = ANSWER_LIMIT) -> None:
+        self.text: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._limit = limit
+        self._received = bytearray()
+        self._channel: asyncssh.SSHClientChannel[bytes] | None = None
+
+    def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
+        self._channel = chan
+
+    def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
+        if datatype is not None or self.text.done():
+            return
+        if len(self._received) + len(data) > self._limit:
+            self.text.set_exception(Unreachable(f"It answered a short question with more than {self._limit} bytes."))
+            self._received.clear()
+            if self._channel is not None:
+                self._channel.abort()
+        else:
+            self._received += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.text.done():
+            self.text.set_result(self._received.decode(errors="replace"))
 
 
 class _Client(asyncssh.SSHClient):

@@ -66,7 +66,7 @@ async def test_a_jig_is_handed_the_secret_itself(rack: Rack) -> None:
     assert isinstance(keeper, dict)
     assert is_sealed(keeper["password"])
     assert masked(staged)["keeper"] == {"password": MASK}  # type: ignore[index,call-overload]
-    assert rack.store.vault.open_input(staged)["keeper"] == {"password": "open sesame"}
+    assert (await rack.opened("n1", "keeper"))["keeper"] == {"password": "open sesame"}
 
 
 async def test_a_secret_that_does_not_fit_is_refused_without_being_repeated(rack: Rack) -> None:
@@ -86,7 +86,7 @@ async def test_a_new_key_takes_over_and_makes_nothing_run_again(rack: Rack) -> N
     rack.store.vault = old.with_new_key()
     assert await rack.do(lambda session: reseal(session, rack.store.vault)) > 0
     rack.store.vault = Vault({2: rack.store.vault.keys[2]}, old.fingerprint_key)
-    keeper = rack.store.vault.open_input(await rack.staged("n1", "keeper"))["keeper"]
+    keeper = (await rack.opened("n1", "keeper"))["keeper"]
     assert keeper == {"password": "open sesame"}
     await rack.propose("web")
     assert (await rack.plan("web")).empty
