@@ -128,6 +128,11 @@ class Caller:
             where = "here" if line else "for the whole system"
             raise Forbidden(f"This takes the permission {permission} {where}, which you do not have.")
 
+    @property
+    def is_administrator(self) -> bool:
+        """Whether the caller may say what only administrators may, everywhere."""
+        return self.principal.may(Permission.ADMINISTER)
+
     def require(self, permission: Permission) -> None:
         """Refuses whoever does not have the permission everywhere."""
         if not self.principal.may(permission):

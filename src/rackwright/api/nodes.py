@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any
 
+import asyncssh
 from fastapi import APIRouter, Depends, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from sqlalchemy import Row
 
 from rackwright.api.answers import Fields, Page, Resource, answer
@@ -18,6 +19,7 @@ from rackwright.domain.states import NodeRoleState
 from rackwright.store import nodes as stored
 from rackwright.store.deployments import SYSTEM, get_deployment
 from rackwright.store.machines import accept
+from rackwright.store.node_address import approve_address, give_host_key
 from rackwright.store.node_edit import NodeChanges, edit_node, reinstall
 from rackwright.store.noderole_views import view_noderole
 from rackwright.store.nodes import NODES, NewNode, NodeRecord, lock_node, select_listed
@@ -55,6 +57,25 @@ class NodeEdit(BaseModel):
     quirks: list[Quirk] = Field(max_length=64)
     macs: list[Mac] = Field(max_length=64)
     uuid: Uuid | None = None
+
+
+class HostKeyIn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    host_key: str = Field(
+        max_length=4096,
+        description="As in an OpenSSH public key file",
+        examples=["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5..."],
+    )
+
+    @field_validator("host_key")
+    @classmethod
+    def _is_a_key(cls, text: str) -> str:
+        try:
+            key = asyncssh.import_public_key(text)
+        except asyncssh.KeyImportError:
+            raise ValueError("This is no public key as OpenSSH writes them.") from None
+        return key.export_public_key().decode().strip()
 
 
 class MoveIn(BaseModel):
@@ -157,8 +178,11 @@ async def create_node(caller: Writer, terms: Posting, body: NodeIn) -> Response:
             uuid=body.uuid,
         )
         node = await stored.get_node(session, await stored.create_node(session, new))
+        if caller.is_administrator:
+            await approve_address(session, node.id)
         if body.hint:
-            node = await edit_node(session, node, _changes(_editable(node).model_copy(update={"hint": body.hint})))
+            wanted = _changes(_editable(node).model_copy(update={"hint": body.hint}))
+            node = await edit_node(session, node, wanted, administrator=caller.is_administrator)
         return NodeDetail.of(node)
 
     return await write(caller, terms, work, graph=True, status=201, location=lambda made: f"/api/v2/nodes/{_id(made)}")
@@ -215,7 +239,8 @@ async def update_node(caller: Writer, terms: Editing, node: Key, request: Reques
         found = await lock_node(session, node)
         await caller.authorize(session, found.deployment_id)
         terms.check(NodeOut.of(found), f"node {found.name}")
-        return NodeDetail.of(await edit_node(session, found, _changes(patch.apply(_editable(found)))))
+        wanted = _changes(patch.apply(_editable(found)))
+        return NodeDetail.of(await edit_node(session, found, wanted, administrator=caller.is_administrator))
 
     return await write(caller, terms, work)
 
@@ -243,6 +268,19 @@ async def accept_node(caller: Writer, terms: Posting, node: Key) -> Response:
         terms.check(NodeOut.of(found), f"node {found.name}")
         await accept(session, found.id)
         return NodeDetail.of(await stored.get_node(session, found.id))
+
+    return await write(caller, terms, work)
+
+
+@router.put("/{node}/host_key", status_code=204)
+async def set_node_host_key(caller: Writer, terms: Editing, node: Key, body: HostKeyIn) -> Response:
+    """Say which host key the machine shows over SSH. The server logs in nowhere else."""
+
+    async def work(session: Session) -> None:
+        found = await lock_node(session, node)
+        await caller.authorize(session, found.deployment_id)
+        terms.check(NodeOut.of(found), f"node {found.name}")
+        await give_host_key(session, found, body.host_key)
 
     return await write(caller, terms, work)
 

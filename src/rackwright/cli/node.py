@@ -1,6 +1,8 @@
 """rackwright node"""
 
+import sys
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -146,6 +148,17 @@ def bmc(
         "cipher_suite": cipher_suite,
     }
     Client().put(f"/nodes/{node}/bmc", body, tagged=False)
+
+
+@app.command("host-key")
+def host_key(
+    node: Node,
+    file: Annotated[Path, typer.Argument(help="An OpenSSH public key file, or - for standard input.", allow_dash=True)],
+) -> None:
+    """Say which host key a machine shows over SSH; the server logs in nowhere else. A machine that registered, or was
+    installed from here, has told its own."""
+    text = sys.stdin.read(8192) if str(file) == "-" else file.read_text()
+    Client().put(f"/nodes/{node}/host_key", {"host_key": text.strip()}, tagged=False)
 
 
 @app.command()

@@ -284,7 +284,11 @@ class _Client(asyncssh.SSHClient):
         shown = asyncssh.import_public_key(self.offered).get_fingerprint()
         where = _where(self._target)
         if self._pinned is None:
-            return f"{where} shows host key {shown}, and none is pinned. Nothing was sent. Check the key, then pin it."
+            return (
+                f"{where} shows host key {shown}, and none is known of it. Nothing was sent. Compare that with the"
+                " machine's own, then give it: rackwright node host-key NODE FILE; or have an administrator say where"
+                " the machine is."
+            )
         return (
             f"{where} shows host key {shown}, but {self._pinned.get_fingerprint()} is pinned. Nothing was sent. If the"
             " machine got a new key on purpose, pin that one; if not, something else answers at its address."

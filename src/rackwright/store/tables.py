@@ -212,6 +212,7 @@ nodes = Table(
     Column("token_hash", LargeBinary, unique=True),
     _flag("may_rekey"),
     Column("host_key", Text),
+    Column("approved_address", Text),
     Column("seen_at", DateTime(timezone=True)),
     _words("past_boot_ids"),
     Column("sleep", Text),
@@ -220,6 +221,9 @@ nodes = Table(
     CheckConstraint(f"sleep IN ({_quoted(Sleep)})", name="sleep"),
     CheckConstraint("name = lower(name)", name="name_is_lower_case"),
     CheckConstraint("NOT system OR (alive AND available AND NOT admin)", name="phantom_is_always_there"),
+    Index("nodes_registered_address", text("(discovery ->> 'address')")),
+    Index("nodes_hinted_address", text("(hint ->> 'address')")),
+    Index("nodes_host_key", "host_key"),
 )
 
 node_macs = Table(
