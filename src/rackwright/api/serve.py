@@ -33,7 +33,7 @@ from rackwright.api.deliveries import Courier, Webhooks
 from rackwright.api.feed import Feed
 from rackwright.api.passwords import Passwords
 from rackwright.api.provisioning import look_of, reach_of, serving_machines
-from rackwright.api.retention import Retention
+from rackwright.api.retention import Keep, Retention
 from rackwright.api.settings import Options, SettingsInvalid
 from rackwright.api.tls import certificate_of, keep_fresh
 from rackwright.barclamps.loader import built_in
@@ -48,6 +48,7 @@ from rackwright.store.embedded import EmbeddedPostgres
 from rackwright.store.keys import publish_server_key
 from rackwright.store.logins import Lifetime
 from rackwright.store.people import ensure_admin
+from rackwright.store.reseal import rotate_key
 from rackwright.store.runs import Claimant
 from rackwright.store.session import Store
 from rackwright.store.unusable import EmbeddedPostgresFailed
@@ -71,6 +72,8 @@ async def running(options: Options) -> AsyncIterator[Server]:
     """The parts of a server on an open database, past its first start."""
     async with await open_database(options.database_url, options.home) as database, _held(database.embedded):
         store = Store(database.engine, load_vault(options.home))
+        if options.rotate_key:
+            log.warning("%d secrets are sealed under a new key now", await rotate_key(store, options.home))
         await first_start(store, built_in(options.test_barclamp, options.lab), host_name())
         passwords = Passwords()
         await _first_admin(store, passwords, options.home)
@@ -210,7 +213,7 @@ async def _annealing(server: Server, options: Options) -> AsyncIterator[None]:
     watch = Watch(server.store, server.installs.reach, options.heartbeat)
     powersave = Powersave(server.store, server.installs.reach, options.tick)
     webhooks = Webhooks(server.store, server.claimant.worker, Courier(options.webhook_allow))
-    retention = Retention(server.store, options.event_retention)
+    retention = Retention(server.store, Keep(options.event_retention, options.run_retention))
     mesh = _mesh_of(options)
     until_stopped: dict[str, Callable[[], Awaitable[None]]] = {"annealer": annealer.run, "hooks": server.hooks.run}
     until_cancelled: dict[str, Callable[[], Awaitable[None]]] = {

@@ -48,6 +48,9 @@ class Vault:
     def with_new_key(self) -> "Vault":
         return Vault({**self.keys, self.newest + 1: AESSIV.generate_key(512)}, self.fingerprint_key)
 
+    def with_newest_key_only(self) -> "Vault":
+        return Vault({self.newest: self.keys[self.newest]}, self.fingerprint_key)
+
     def seal(self, value: Json) -> JsonObject:
         plain = json.dumps(value, sort_keys=True).encode()
         # Deterministic (SIV): one secret sealed in two places compares equal, as data that is the same should.

@@ -9,7 +9,7 @@ from tests.support.rack import Rack
 from rackwright.domain.errors import Invalid
 from rackwright.domain.sealed import MASK, is_sealed, masked
 from rackwright.store.deployments import get_deployment
-from rackwright.store.reseal import reseal
+from rackwright.store.reseal import reseal, rotate_key
 from rackwright.store.session import Session
 from rackwright.store.snapshots import set_binding_data
 from rackwright.store.vault import Vault, VaultLocked, load_vault, save_vault
@@ -105,3 +105,31 @@ def test_without_its_key_a_secret_stays_shut() -> None:
     sealed = Vault.fresh().seal("open sesame")
     with pytest.raises(VaultLocked):
         Vault.fresh().open(sealed)
+
+
+async def test_rotating_the_key_leaves_nothing_under_an_older_one(rack: Rack, tmp_path: Path) -> None:
+    await bound(rack, "open sesame")
+    await rack.anneal()
+    await rotate_key(rack.store, tmp_path)
+    assert load_vault(tmp_path).keys.keys() == {2}
+    assert '"1:' not in await everything_stored(rack)
+    assert (await rack.opened("n1", "keeper"))["keeper"] == {"password": "open sesame"}
+
+
+async def test_a_rotation_that_was_ended_in_the_middle_is_completed_by_the_next(
+    rack: Rack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bound(rack, "open sesame")
+
+    async def killed(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rackwright.store.reseal.reseal", killed)
+    with pytest.raises(KeyboardInterrupt):
+        await rotate_key(rack.store, tmp_path)
+    monkeypatch.undo()
+    rack.store.vault = load_vault(tmp_path)
+    assert (await rack.opened("n1", "keeper"))["keeper"] == {"password": "open sesame"}
+    await rotate_key(rack.store, tmp_path)
+    assert load_vault(tmp_path).keys.keys() == {3}
+    assert (await rack.opened("n1", "keeper"))["keeper"] == {"password": "open sesame"}
