@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from sqlalchemy import Row
 
 from rackwright.api.answers import Fields, Page, Resource, answer
-from rackwright.api.context import ScopedReader, Writer
+from rackwright.api.context import Caller, Forbidden, ScopedReader, Writer
 from rackwright.api.etags import tag
 from rackwright.api.node_roles import NodeRoleOut
 from rackwright.api.paging import Asked, page, parameters
@@ -18,6 +18,7 @@ from rackwright.api.writing import Editing, Posting, write
 from rackwright.domain.states import NodeRoleState
 from rackwright.store import nodes as stored
 from rackwright.store.deployments import SYSTEM, get_deployment
+from rackwright.store.domains import nearest_domain
 from rackwright.store.machines import accept
 from rackwright.store.node_address import approve_address, give_host_key
 from rackwright.store.node_edit import NodeChanges, edit_node, reinstall
@@ -169,6 +170,7 @@ async def create_node(caller: Writer, terms: Posting, body: NodeIn) -> Response:
     async def work(session: Session) -> NodeDetail:
         home = await get_deployment(session, body.deployment or SYSTEM)
         await caller.authorize(session, home.id)
+        await _check_name_is_free_for(session, caller, body.name)
         new = NewNode(
             body.name,
             body.description,
@@ -186,6 +188,20 @@ async def create_node(caller: Writer, terms: Posting, body: NodeIn) -> Response:
         return NodeDetail.of(node)
 
     return await write(caller, terms, work, graph=True, status=201, location=lambda made: f"/api/v2/nodes/{_id(made)}")
+
+
+async def _check_name_is_free_for(session: Session, caller: Caller, name: str) -> None:
+    """A name in a domain is for those who may write where the domain belongs; any other is served by nobody."""
+    domain = await nearest_domain(session, name)
+    if domain is None:
+        return
+    try:
+        await caller.authorize(session, domain.deployment_id)
+    except Forbidden:
+        raise Forbidden(
+            f"Names in {domain.name} belong to another deployment. Choose a name in a domain of yours, or ask an "
+            f"administrator for one: rackwright domain create NAME --deployment DEPLOYMENT"
+        ) from None
 
 
 def _id(made: BaseModel) -> int:

@@ -46,7 +46,7 @@ BOUNDED_BY_WHAT_THERE_IS = frozenset(
         *("barclamps", "jigs", "hammers", "roles", "attribs", "nodes", "node_macs", "groups", "node_groups"),
         *("deployments", "deployment_roles", "node_roles", "node_role_edges", "node_role_links", "graph", "slots"),
         *("boot_state", "boot_providers", "settings", "networks", "ranges", "range_gaps", "routers", "allocations"),
-        *("users", "grants", "webhooks"),
+        *("users", "grants", "webhooks", "domains"),
         # The history of what people committed is theirs to keep; it grows by what they do, not by what runs.
         *("snapshots", "snapshot_roles", "snapshot_bindings"),
     }

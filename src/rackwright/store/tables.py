@@ -273,6 +273,17 @@ deployments = Table(
     CheckConstraint("parent_id <> id", name="not_its_own_parent"),
 )
 
+# Under which names nodes are served by DNS, and whose nodes.
+domains = Table(
+    "domains",
+    metadata,
+    _id(),
+    Column("name", Text, nullable=False, unique=True),
+    _refers("deployment_id", "deployments.id", index=True, ondelete="CASCADE"),
+    _now("created_at"),
+    CheckConstraint("name = lower(name)", name="name_is_lower_case"),
+)
+
 snapshots = Table(
     "snapshots",
     metadata,

@@ -16,7 +16,10 @@ from tests.support.people import House, house, ok, refused
 
 from rackwright.annealer.equipment import Means
 from rackwright.annealer.installs import hammer_node
+from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.dns import DnsState, Type
 from rackwright.jigs.ssh import Target, Unreachable
+from rackwright.store.dns import name_state
 from rackwright.store.nodes import update_node
 
 VICTIM, VICTIM_ADDRESS = "db1.blue.example", "192.0.2.10"
@@ -30,7 +33,7 @@ async def home(migrated_url: str, tmp_path: Path) -> AsyncIterator[House]:
         for tenant in ("red", "blue"):
             await ok(opened.admin.post("/deployments", json={"name": tenant}))
         await ok(opened.admin.post("/nodes", json={"name": VICTIM, "deployment": "blue", "alive": True}))
-        registered = {"address": VICTIM_ADDRESS}
+        registered: JsonObject = {"address": VICTIM_ADDRESS}
         await opened.store.change(lambda session: update_node(session, VICTIM, {"discovery": registered}))
         yield opened
 
@@ -181,3 +184,46 @@ async def test_a_changed_target_drops_the_password_that_was_for_another(
     assert "password" not in await bmc_of(home, node_id)
     await ok(home.admin.put(f"/nodes/{MINE}/attribs/bmc-password", json={"value": "another"}))
     assert (await bmc_of(home, node_id))["password"] == "another"
+
+
+# --- what DNS serves
+
+
+async def names_served(home: House) -> set[str]:
+    state: DnsState = await home.store.change(name_state)
+    return {record.name for zone in state.zones.values() for record in zone if record.type is not Type.PTR}
+
+
+async def test_a_tenants_names_are_served_in_his_own_domains_alone(home: House, red: httpx.AsyncClient) -> None:
+    await ok(home.admin.post("/domains", json={"name": "red.example", "deployment": "red"}))
+    await ok(home.admin.post("/domains", json={"name": "blue.example", "deployment": "blue"}))
+    for name in (MINE, "evil.com", "n2.other.example"):
+        await ok(red.post("/nodes", json={"name": name, "deployment": "red", "alive": True}))
+        await home.store.change(
+            lambda session, name=name: update_node(session, name, {"discovery": {"address": "192.0.2.66"}})
+        )
+    refused(await red.post("/nodes", json={"name": "www.blue.example", "deployment": "red"}), 403)
+    refused(await red.post("/nodes", json={"name": "gateway.internal", "deployment": "red"}), 403)
+    refused(await red.post("/domains", json={"name": "com"}), 403)
+    assert await names_served(home) >= {VICTIM, MINE}
+    assert not await names_served(home) & {"evil.com", "n2.other.example"}
+
+
+async def test_an_address_that_an_operator_hints_is_in_no_record(home: House, red: httpx.AsyncClient) -> None:
+    await ok(home.admin.post("/domains", json={"name": "red.example", "deployment": "red"}))
+    await add_mine(red, address=VICTIM_ADDRESS)
+    assert MINE not in await names_served(home)
+
+
+async def test_a_node_that_moves_to_another_tenant_takes_no_name_along(home: House) -> None:
+    await ok(home.admin.post("/domains", json={"name": "blue.example", "deployment": "blue"}))
+    assert VICTIM in await names_served(home)
+    await ok(home.admin.post(f"/nodes/{VICTIM}/move", json={"deployment": "red"}))
+    assert VICTIM not in await names_served(home)
+
+
+async def test_no_zone_is_ever_a_whole_top_level_domain(home: House) -> None:
+    refused(await home.admin.post("/domains", json={"name": "com"}), 422)
+    await ok(home.admin.post("/nodes", json={"name": "evil.com", "alive": True}))
+    state: DnsState = await home.store.change(name_state)
+    assert "com" not in state.zones

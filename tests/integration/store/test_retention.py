@@ -1,5 +1,7 @@
 """What grows is forgotten: each table has a rule, and what people still need stays."""
 
+from functools import partial
+
 from tests.support.rack import Rack
 
 from rackwright.api.retention import Keep, Retention
@@ -68,13 +70,9 @@ async def test_runs_of_a_noderole_that_is_gone_go_all(rack: Rack) -> None:
 
 async def test_batches_go_on_past_runs_that_stay(rack: Rack) -> None:
     first, last = await run_twice(rack)
-    deleted, after = 0, 0
-    while True:
-        count, next_after = await rack.do(lambda session, at=after: forget_runs(session, 90 * DAY, at, batch=1))
-        deleted += count
-        if next_after is None:
-            break
-        after = next_after
+    after: int | None = 0
+    while after is not None:
+        _, after = await rack.do(partial(forget_runs, keep=90 * DAY, after=after, batch=1))
     assert first not in await runs_left(rack, first, last)
 
 
