@@ -14,7 +14,9 @@ import pytest
 pytestmark = pytest.mark.pxe
 
 ROOT = Path(__file__).parents[2]
-NAMESPACES = ("unshare", "--net", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc")
+# Killed with this process, however that ends; the namespaces and all in them go with their first one.
+DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")
+NAMESPACES = (*DIES_WITH_US, "unshare", "--net", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc")
 
 
 @pytest.fixture
