@@ -42,7 +42,7 @@ class Pattern:
         empty = b"" if isinstance(self.text, bytes) else ""
         for method in sorted(self.methods or {"search"}):
             if method in ("sub", "subn"):
-                yield partial(compiled.sub, empty)  # type: ignore[arg-type]
+                yield partial(compiled.sub, empty)
             elif method == "finditer":
                 yield lambda text: [*compiled.finditer(text)]  # type: ignore[arg-type]
             else:

@@ -199,6 +199,12 @@ class Rack:
         async with self.store.read() as session:
             return (await stage_noderoles(session, [noderole.id]))[noderole.id].staged.input
 
+    async def opened(self, node: str, role: str) -> JsonObject:
+        """What its jig would be handed: the same with its secrets in the clear."""
+        async with self.store.read() as session:
+            secret = (await session.catalogue()).catalogue.secret_attribs
+        return self.store.vault.open_secrets(secret, await self.staged(node, role))
+
     async def value(self, node: str, role: str, path: str) -> object:
         """What the noderole would be handed at this place if it ran now."""
         return read(await self.staged(node, role), path.split("/"))

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from rackwright.annealer.cap import CapControl
 from rackwright.annealer.logs import RunLogs
 from rackwright.annealer.step import finished, is_instant, outcome_of
+from rackwright.domain.foreign import storable_text
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import Jig
 from rackwright.store import run_life
 from rackwright.store.instant import AtOnce
 from rackwright.store.locks import CAP_LOCK
 from rackwright.store.runs import Claimant, Finished, Pass, claim, settle
-from rackwright.store.session import DATABASE_TROUBLE, Session, Store, first_line
+from rackwright.store.session import DATABASE_TROUBLE, UNREACHABLE, Session, Store, first_line
 from rackwright.store.slots import WORK_CHANNEL
 from rackwright.store.upkeep import Upkeep
 
@@ -102,9 +103,14 @@ class Annealer:
             self._wake.clear()
             try:
                 more = await self._one_pass()
-            except DATABASE_TROUBLE as error:
+            except UNREACHABLE as error:
                 log.warning("the database does not answer, trying again: %s", first_line(error))
                 await asyncio.sleep(self.pace.back_off)
+                continue
+            except DATABASE_TROUBLE as error:
+                log.error("a pass was refused by the database, trying again: %s", first_line(error))
+                await asyncio.sleep(self.pace.back_off)
+                await self._settle_each()
                 continue
             if more:
                 continue
@@ -138,6 +144,28 @@ class Annealer:
             else:
                 self._start(run)
         return claimed.more or bool(self._finished)
+
+    async def _settle_each(self) -> None:
+        """Settle what finished one by one: a result that the database refuses fails its own run, and no other."""
+        done, self._finished = self._finished, []
+        for number, result in enumerate(done):
+            try:
+                await self._settle_alone(result)
+            except DATABASE_TROUBLE as error:
+                log.warning("results wait for the database: %s", first_line(error))
+                self._finished = done[number:] + self._finished
+                return
+
+    async def _settle_alone(self, result: Finished) -> None:
+        try:
+            await self.store.change(lambda session: settle(session, [result]), actor=ACTOR, lock=CAP_LOCK)
+        except UNREACHABLE:
+            raise
+        except DATABASE_TROUBLE as error:
+            log.error("the result of run %s cannot be stored: %s", result.run_id, first_line(error))
+            why = storable_text(f"Its result cannot be stored: {first_line(error)}")
+            failed = Finished(result.run_id, ok=False, error=why)
+            await self.store.change(lambda session: settle(session, [failed]), actor=ACTOR, lock=CAP_LOCK)
 
     async def _work(
         self, session: Session, done: list[Finished], said: list[tuple[int, str]]

@@ -1,9 +1,12 @@
 """What the jigs of a server are given: ways to the store, the server's SSH key, and clients."""
 
 import asyncio
+import contextlib
 import logging
 import os
+import socket
 from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,9 +16,9 @@ import httpx
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.dhcp import DhcpState
 from rackwright.domain.dns import DnsState
-from rackwright.domain.errors import NotFound
 from rackwright.domain.install import SLEDGEHAMMER
 from rackwright.domain.runs import Run
+from rackwright.domain.targets import Address, machine_refusal, real_address
 from rackwright.home import short_folder
 from rackwright.images.shelf import ROOT_FILE, NoImage, Shelf
 from rackwright.jigs.boot_server import Look, nothing_served
@@ -27,7 +30,7 @@ from rackwright.jigs.parcel import BadParcel, Places
 from rackwright.jigs.registry import Equipment
 from rackwright.jigs.role_provided import Transitions
 from rackwright.jigs.script import ScriptJig
-from rackwright.jigs.ssh import Connections, HostKeyWatch, Target
+from rackwright.jigs.ssh import Connections, HostKeyWatch, Target, Unreachable
 from rackwright.jigs.state_mesh import MeshWay
 from rackwright.mesh.client import MeshClient
 from rackwright.store.allocations import ensure_addresses
@@ -38,6 +41,7 @@ from rackwright.store.events import emit
 from rackwright.store.keys import server_keys
 from rackwright.store.members import fence_scope, mark_on
 from rackwright.store.network_rows import get_network
+from rackwright.store.node_address import NodeAddress, SaidBy, is_held_by_another, node_address
 from rackwright.store.nodes import get_node, update_node
 from rackwright.store.session import UNREACHABLE, Session, Store, first_line
 
@@ -82,6 +86,20 @@ def _image_of(shelf: Shelf | None, target_os: str) -> JsonObject:
     except NoImage as error:
         raise BadInstall(str(error)) from None
     return {"image": {"path": f"/files/{target_os}/{ROOT_FILE}", "size": root.size, "sha256": root.sha256}}
+
+
+async def _addresses_of(where: NodeAddress) -> list[Address]:
+    """The addresses that a place stands for."""
+    with contextlib.suppress(ValueError):
+        return [ip_address(where.place)]
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(where.place, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise Unreachable(
+            f"{where.node} is at {where.place} by {where.said_by}, and that name has no address ({error}). Say where it"
+            f" is: rackwright node update {where.node} --set hint.address=ADDRESS"
+        ) from None
+    return list(dict.fromkeys(ip_address(str(entry[4][0]).partition("%")[0]) for entry in found))
 
 
 class Means:
@@ -148,19 +166,31 @@ class Means:
         return folder if folder is not None and folder.is_dir() else None
 
     async def target(self, node_id: int) -> Target:
-        """How a node is reached. A key may be pinned on first use: the provisioning network is the trust boundary."""
+        """How a node is reached; Unreachable if what was said of its address must not be believed."""
         async with self._store.read() as session:
-            row = await session.row("SELECT name, discovery, hint, host_key FROM nodes WHERE id = :id", id=node_id)
-        if row is None:
-            raise NotFound("node", node_id)
-        address = {**row.discovery, **row.hint}.get("address")
-        return Target(
-            address=address if isinstance(address, str) else row.name,
-            host_key=row.host_key,
-            first_use=row.host_key is None,
-            local=node_id == self._own_node,
-            places=self._places if node_id == self._own_node else Places(),
-        )
+            where = await node_address(session, node_id)
+        if node_id == self._own_node:
+            return Target(where.place, local=True, places=self._places)
+        address = where.place
+        if where.said_by is not SaidBy.REGISTRATION:
+            address = await self._believed(node_id, where)
+        return Target(address, host_key=where.host_key, first_use=where.host_key is None and where.approved)
+
+    async def _believed(self, node_id: int, where: NodeAddress) -> str:
+        """The address behind what a person said. A name is looked up here, so that what is checked is what is used."""
+        addresses = await _addresses_of(where)
+        refused = None if where.approved else next(filter(None, map(machine_refusal, addresses)), None)
+        if refused is not None:
+            raise Unreachable(f"{where.node} is said to be at {where.place}, but {refused}. Nothing was sent.")
+        forms = {str(form) for address in addresses for form in (address, real_address(address))}
+        async with self._store.read() as session:
+            held = await is_held_by_another(session, node_id, sorted(forms))
+        if held:
+            raise Unreachable(
+                f"{where.place}, where {where.node} is by {where.said_by}, is the address of another node."
+                " Nothing was sent. Correct the address of one of them."
+            )
+        return str(addresses[0])
 
     async def pin_host_key(self, node_id: int, key: str) -> None:
         async def work(session: Session) -> None:

@@ -37,8 +37,9 @@ async def hammer_node(session: Session, node_id: int) -> HammerNode:
     Where its controller is only people say: a machine that could would have the server connect to wherever it likes.
     """
     node = await get_node(session, node_id)
+    secret = (await session.catalogue()).catalogue.secret_attribs
     discovered = {name: value for name, value in node.discovery.items() if name != "bmc"}
-    settings = merge(discovered, session.store.vault.open_input(node.hint))
+    settings = merge(discovered, session.store.vault.open_secrets(secret, node.hint))
     return HammerNode(node.id, node.name, settings, node.discovery.get("bmc"))
 
 
@@ -97,6 +98,8 @@ class Installs:
             log.warning("%s of node %s is moot: %s", action.act, action.node_id, error.message)
         except DATABASE_TROUBLE as error:
             log.warning("cannot record %s of node %s: %s", action.act, action.node_id, first_line(error))
+        except Exception:  # whatever this machine answered, the others' installs go on
+            log.exception("%s of node %s broke; please report this", action.act, action.node_id)
 
     async def _soon_again(self, action: Action) -> None:
         """A look harms nobody, so it is due at the next tick: a system that has just come up may refuse one. A reboot

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from rackwright.domain.foreign import storable_text
 from rackwright.store.run_life import append_logs
 from rackwright.store.session import DATABASE_TROUBLE, Store, first_line
 
@@ -23,6 +24,7 @@ class RunLogs:
         """Where a jig writes the output of one run."""
 
         def write(text: str) -> None:
+            text = storable_text(text)
             if text:
                 self._chunks.append((run_id, text))
                 self._size += len(text)

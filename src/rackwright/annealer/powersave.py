@@ -53,6 +53,8 @@ class Powersave:
             log.warning("switching the power of node %s is moot: %s", action.node_id, error.message)
         except DATABASE_TROUBLE as error:
             log.warning("cannot record the power of node %s: %s", action.node_id, first_line(error))
+        except Exception:  # whatever this machine answered, the others are switched as well
+            log.exception("switching the power of node %s broke; please report this", action.node_id)
 
     async def _switch(self, action: PowerAction) -> None:
         async with self.store.read() as session:

@@ -11,6 +11,8 @@ from functools import partial
 
 from rackwright.annealer.hooks import Delivered, HookDispatcher
 from rackwright.annealer.logs import RunLogs
+from rackwright.domain.errors import RackwrightError
+from rackwright.domain.foreign import LONGEST_ERROR, check_foreign, storable_text
 from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.domain.sealed import masked
 from rackwright.domain.why import Reason
@@ -96,26 +98,43 @@ def is_instant(jig: Jig | None) -> bool:
 
 
 async def outcome_of(store: Store, jigs: Mapping[str, Jig], run: Run, write: Log) -> Outcome:
-    """What the jig says; a jig that breaks has failed, and never takes the annealer with it."""
+    """What the jig says, fit to be stored; a jig that breaks has failed, and never takes the annealer with it."""
     jig = jigs.get(run.kind)
     if jig is None:
         return Outcome.failure(f"This server has no jig of kind {run.kind!r}.")
-    known = store.known_catalogue
-    if known is None or known.catalogue.has_secrets:
-        hidden = frozenset(key for key, value in run.input.items() if masked(value) != value)
-        run = replace(run, input=store.vault.open_input(run.input), secrets=hidden)
     try:
-        if is_instant(jig):
-            return await jig.run(run, write)
-        if run.trace:  # so that a log says by itself which request it is part of
-            write(f"[trace {run.trace}]\n")
-        async with asyncio.timeout(run.deadline):
-            return await jig.run(run, write)
+        outcome = await _run_jig(jig, _with_secrets(store, run), write)
+        if outcome.wall:
+            check_foreign(outcome.wall)
     except TimeoutError:
-        return Outcome.failure(f"not finished within {run.deadline:g} s")
+        outcome = Outcome.failure(f"not finished within {run.deadline:g} s")
+    except RackwrightError as error:
+        outcome = Outcome.failure(f"The run of {run.role} on {run.node} was refused: {error.message}")
     except Exception as error:  # a jig's own fault becomes the run's error, which people see
         log.exception("jig %s broke on run %s", run.jig, run.id)
-        return Outcome.failure(f"jig {run.jig} broke: {type(error).__name__}: {error}")
+        outcome = Outcome.failure(f"jig {run.jig} broke: {type(error).__name__}: {error}")
+    return replace(outcome, error=storable_text(outcome.error, LONGEST_ERROR)) if outcome.error else outcome
+
+
+def _with_secrets(store: Store, run: Run) -> Run:
+    """The run with the secrets in its input opened: those that lie where an attrib is declared secret."""
+    known = store.known_catalogue
+    if known is not None and not known.catalogue.has_secrets:
+        return run
+    hidden = frozenset(key for key, value in run.input.items() if masked(value) != value)
+    if not hidden:
+        return run
+    secret = known.catalogue.secret_attribs if known is not None else ()
+    return replace(run, input=store.vault.open_secrets(secret, run.input), secrets=hidden)
+
+
+async def _run_jig(jig: Jig, run: Run, write: Log) -> Outcome:
+    if is_instant(jig):
+        return await jig.run(run, write)
+    if run.trace:  # so that a log says by itself which request it is part of
+        write(f"[trace {run.trace}]\n")
+    async with asyncio.timeout(run.deadline):
+        return await jig.run(run, write)
 
 
 def finished(run: Run, outcome: Outcome) -> Finished:

@@ -47,18 +47,25 @@ class Watch:
     async def ask(self) -> None:
         """Ask installed systems that were not heard of for a while."""
         async with self.store.read() as session:
-            nodes = [await hammer_node(session, node_id) for node_id in await to_ask(session)]
+            node_ids = await to_ask(session)
         places = asyncio.Semaphore(ASKED_AT_ONCE)
 
-        async def one(number: int) -> None:
-            node = nodes[number]
+        async def ask_within_limit(node_id: int) -> None:
             async with places:
-                try:
-                    seen = await self.reach.probe(node).look(node)
-                    await self.store.change(
-                        lambda session: heartbeat(session, node.id, seen.boot_id, LOCAL), actor=ACTOR
-                    )
-                except (HammerFailed, RackwrightError) as error:
-                    log.info("%s was asked and did not answer: %s", node.name, error)
+                await self._ask_node(node_id)
 
-        await asyncio.gather(*(one(number) for number in range(len(nodes))))
+        await asyncio.gather(*(ask_within_limit(node_id) for node_id in node_ids))
+
+    async def _ask_node(self, node_id: int) -> None:
+        """Each by itself: whatever a machine answers, the others are asked as well."""
+        try:
+            async with self.store.read() as session:
+                node = await hammer_node(session, node_id)
+            seen = await self.reach.probe(node).look(node)
+            await self.store.change(lambda session: heartbeat(session, node.id, seen.boot_id, LOCAL), actor=ACTOR)
+        except (HammerFailed, RackwrightError) as error:
+            log.info("node %s was asked and did not answer: %s", node_id, error)
+        except DATABASE_TROUBLE as error:
+            log.warning("cannot record what node %s answered: %s", node_id, first_line(error))
+        except Exception:
+            log.exception("asking node %s broke; please report this", node_id)

@@ -12,6 +12,7 @@ from rackwright.api import (
     deployment_roles,
     deployments,
     docs,
+    domains,
     events,
     graph,
     groups,
@@ -51,7 +52,7 @@ PREFIX = "/api/v2"
 MODULES = (
     *(nodes, power, deployments, snapshots, deployment_roles, node_roles, attribs, runs, groups),
     *(inputs, addresses),
-    *(catalogue, networks, anneal, graph, hook_calls, docs),
+    *(catalogue, networks, domains, anneal, graph, hook_calls, docs),
     *(sessions, me, users, tokens, events, webhooks),
 )
 

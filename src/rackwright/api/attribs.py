@@ -190,7 +190,7 @@ async def _write_node(caller: Caller, terms: Terms, key: str, attrib: str, chang
 
     async def store(session: Session, give: Give) -> None:
         node = await get_node(session, key)
-        await set_hint(session, node, give(node.hint))
+        await set_hint(session, node, give(node.hint), administrator=caller.is_administrator)
 
     return await _write(caller, terms, read, store, change)
 

@@ -18,6 +18,7 @@ from rackwright.annealer.hooks import HookDispatcher
 from rackwright.annealer.installs import Installs
 from rackwright.annealer.judged import Judge
 from rackwright.annealer.providers import Providers
+from rackwright.annealer.supervision import Supervisor
 from rackwright.api.doorkeeper import Doorkeeper, Forbidden, Unauthenticated
 from rackwright.api.passwords import Passwords
 from rackwright.domain.people import GRANTS, SCOPES, Permission, Principal
@@ -78,6 +79,8 @@ class Server:
     """For what machines boot over the network: a console, say."""
     simulates: bool = False
     """Its machines are simulated: they have no network, so their interface is served beside people's."""
+    supervisor: Supervisor = field(default_factory=Supervisor)
+    """Runs all that works by itself."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,11 @@ class Caller:
     async def authorize_accepting(self, session: Session) -> None:
         """Refuses whoever may not let machines in."""
         await self.authorize(session, (await get_deployment(session, SYSTEM)).id)
+
+    @property
+    def is_administrator(self) -> bool:
+        """Whether the caller may say what only administrators may, everywhere."""
+        return self.principal.may(Permission.ADMINISTER)
 
     def require(self, permission: Permission) -> None:
         """Refuses whoever does not have the permission everywhere."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from sqlalchemy import text
 
 from rackwright.api.context import Server
@@ -47,6 +47,7 @@ class ReadyOut(BaseModel):
     migrations: bool
     annealer: bool
     disk: bool
+    broken: list[str] = Field(description="Background work that broke and is started again; the log says why.")
 
 
 def has_room(folder: Path) -> bool:
@@ -81,12 +82,15 @@ async def readyz(request: Request, response: Response, source: Source) -> ReadyO
         pass  # that is the answer
     annealer = readiness.annealing(server)
     disk = has_room(server.shelf.folder.parent)
+    # What is broken is told, and does not make the server unready: the others have the same work and the same code, so
+    # a load balancer would take them all away, and with them the API that people mend it by.
     found = ReadyOut(
         ready=database and migrations and annealer and disk,
         database=database,
         migrations=migrations,
         annealer=annealer,
         disk=disk,
+        broken=[part.name for part in server.supervisor.broken],
     )
     response.status_code = 200 if found.ready else 503
     return found

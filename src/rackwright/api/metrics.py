@@ -14,6 +14,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, H
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rackwright.annealer.supervision import Supervisor
 from rackwright.api.context import Server, allowed, authenticated
 from rackwright.api.limits import source_of
 from rackwright.domain.people import Permission
@@ -91,12 +92,26 @@ class _Standing:
         yield _gauge("rackwright_nodes", "Nodes that are alive, and those that are not.", "alive", found.nodes)
         yield _gauge("rackwright_hook_calls", "Calls of hooks that wait or were given up.", "state", found.hook_calls)
         yield _gauge("rackwright_webhooks", "Webhooks by state.", "state", found.webhooks)
+        yield from _background(self._server.supervisor)
         annealer = self._server.annealer
         if annealer is not None:
             for name, value in vars(annealer.counters).items():
                 family = CounterMetricFamily(f"rackwright_annealer_{name}", f"{name} since this server started.")
                 family.add_metric([], value)
                 yield family
+
+
+def _background(supervisor: Supervisor) -> Iterable[Metric]:
+    broken = GaugeMetricFamily(
+        "rackwright_background_broken", "1 for background work that broke and is started again.", labels=["part"]
+    )
+    restarts = CounterMetricFamily(
+        "rackwright_background_restarts", "How often background work broke and was started again.", labels=["part"]
+    )
+    for part in supervisor.parts.values():
+        broken.add_metric([part.name], 1 if part.error else 0)
+        restarts.add_metric([part.name], part.restarts)
+    return [broken, restarts]
 
 
 def _gauge(name: str, says: str, label: str, values: dict[str, int]) -> GaugeMetricFamily:

@@ -2,12 +2,13 @@
 
 from typing import Annotated, Any
 
+import asyncssh
 from fastapi import APIRouter, Depends, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from sqlalchemy import Row
 
 from rackwright.api.answers import Fields, Page, Resource, answer
-from rackwright.api.context import ScopedReader, Writer
+from rackwright.api.context import Caller, Forbidden, ScopedReader, Writer
 from rackwright.api.etags import tag
 from rackwright.api.node_roles import NodeRoleOut
 from rackwright.api.paging import Asked, page, parameters
@@ -17,9 +18,11 @@ from rackwright.api.writing import Editing, Posting, write
 from rackwright.domain.states import NodeRoleState
 from rackwright.store import nodes as stored
 from rackwright.store.deployments import SYSTEM, get_deployment
+from rackwright.store.domains import nearest_domain
 from rackwright.store.keys import fingerprint
 from rackwright.store.machines import accept
-from rackwright.store.node_edit import NodeChanges, edit_node, reinstall
+from rackwright.store.node_address import approve_address, give_host_key
+from rackwright.store.node_edit import Editor, NodeChanges, edit_node, reinstall
 from rackwright.store.noderole_views import view_noderole
 from rackwright.store.nodes import NODES, NewNode, NodeRecord, lock_node, select_listed
 from rackwright.store.session import Session
@@ -68,6 +71,25 @@ class AcceptIn(BaseModel):
         description="Fingerprint of the key that the machine offers, if it is not the one that the node is known by.",
         examples=["SHA256:nThbg6kXUpJWGl7E1IGOCspRomTxdCARLviKw6E5SY8"],
     )
+
+
+class HostKeyIn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    host_key: str = Field(
+        max_length=4096,
+        description="As in an OpenSSH public key file",
+        examples=["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5..."],
+    )
+
+    @field_validator("host_key")
+    @classmethod
+    def _is_a_key(cls, text: str) -> str:
+        try:
+            key = asyncssh.import_public_key(text)
+        except asyncssh.KeyImportError:
+            raise ValueError("This is no public key as OpenSSH writes them.") from None
+        return key.export_public_key().decode().strip()
 
 
 class MoveIn(BaseModel):
@@ -173,6 +195,7 @@ async def create_node(caller: Writer, terms: Posting, body: NodeIn) -> Response:
     async def work(session: Session) -> NodeDetail:
         home = await get_deployment(session, body.deployment or SYSTEM)
         await caller.authorize(session, home.id)
+        await _check_name_is_free_for(session, caller, body.name)
         new = NewNode(
             body.name,
             body.description,
@@ -183,11 +206,29 @@ async def create_node(caller: Writer, terms: Posting, body: NodeIn) -> Response:
             identity_confirmed=not (body.macs or body.uuid) or await caller.may_accept(session),
         )
         node = await stored.get_node(session, await stored.create_node(session, new))
+        if caller.is_administrator:
+            await approve_address(session, node.id)
         if body.hint:
-            node = await edit_node(session, node, _changes(_editable(node).model_copy(update={"hint": body.hint})))
+            wanted = _changes(_editable(node).model_copy(update={"hint": body.hint}))
+            editor = Editor(caller.is_administrator, await caller.may_accept(session))
+            node = await edit_node(session, node, wanted, editor)
         return NodeDetail.of(node)
 
     return await write(caller, terms, work, graph=True, status=201, location=lambda made: f"/api/v2/nodes/{_id(made)}")
+
+
+async def _check_name_is_free_for(session: Session, caller: Caller, name: str) -> None:
+    """A name in a domain is for those who may write where the domain belongs; any other is served by nobody."""
+    domain = await nearest_domain(session, name)
+    if domain is None:
+        return
+    try:
+        await caller.authorize(session, domain.deployment_id)
+    except Forbidden:
+        raise Forbidden(
+            f"Names in {domain.name} belong to another deployment. Choose a name in a domain of yours, or ask an "
+            f"administrator for one: rackwright domain create NAME --deployment DEPLOYMENT"
+        ) from None
 
 
 def _id(made: BaseModel) -> int:
@@ -244,7 +285,8 @@ async def update_node(caller: Writer, terms: Editing, node: Key, request: Reques
         wanted = _changes(patch.apply(_editable(found)))
         if found.waiting and wanted.available:
             await caller.authorize_accepting(session)
-        return NodeDetail.of(await edit_node(session, found, wanted, may_accept=await caller.may_accept(session)))
+        editor = Editor(caller.is_administrator, await caller.may_accept(session))
+        return NodeDetail.of(await edit_node(session, found, wanted, editor))
 
     return await write(caller, terms, work)
 
@@ -276,6 +318,19 @@ async def accept_node(caller: Writer, terms: Posting, node: Key, body: AcceptIn 
         terms.check(NodeOut.of(found), f"node {found.name}")
         await accept(session, found.id, key)
         return NodeDetail.of(await stored.get_node(session, found.id))
+
+    return await write(caller, terms, work)
+
+
+@router.put("/{node}/host_key", status_code=204)
+async def set_node_host_key(caller: Writer, terms: Editing, node: Key, body: HostKeyIn) -> Response:
+    """Say which host key the machine shows over SSH. The server logs in nowhere else."""
+
+    async def work(session: Session) -> None:
+        found = await lock_node(session, node)
+        await caller.authorize(session, found.deployment_id)
+        terms.check(NodeOut.of(found), f"node {found.name}")
+        await give_host_key(session, found, body.host_key)
 
     return await write(caller, terms, work)
 

@@ -1,21 +1,38 @@
-"""Forgetting: events that are older than what the settings say go, a batch at a time."""
+"""Forgetting: what is older than what the settings say goes, a batch at a time."""
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
 
 from rackwright.store.events import forget_events
-from rackwright.store.session import DATABASE_TROUBLE, Store, first_line
+from rackwright.store.idempotency import KEPT_SECONDS
+from rackwright.store.retention import FORGET, forget, forget_runs
+from rackwright.store.session import DATABASE_TROUBLE, Session, Store, first_line
 
 log = logging.getLogger(__name__)
 
+ACTOR = "retention"
 EVERY = 600.0
 BATCH = 5000
+PAUSE = 0.1
+"""Seconds between two batches: what else there is to do goes first."""
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Seconds for which things are kept after they ended."""
+
+    events: float = 30 * 86400.0
+    runs: float = 90 * 86400.0
+    """Runs and their logs, installs, hooks that were given up, expired tokens and sessions."""
 
 
 class Retention:
     """Looks now and then, until cancelled. Several servers may: each takes what the others left."""
 
-    def __init__(self, store: Store, keep: float, every: float = EVERY) -> None:
+    def __init__(self, store: Store, keep: Keep, every: float = EVERY) -> None:
         self.store = store
         self.keep = keep
         self.every = every
@@ -26,12 +43,25 @@ class Retention:
             try:
                 await self.forget()
             except DATABASE_TROUBLE as error:
-                log.warning("old events stay for now: the database does not answer: %s", first_line(error))
+                log.warning("what is old stays for now: the database does not answer: %s", first_line(error))
 
     async def forget(self) -> None:
         """All that is too old now."""
-        while True:
-            gone = await self.store.change(lambda session: forget_events(session, self.keep, BATCH), actor="retention")
-            if not gone:
-                return
-            await asyncio.sleep(0.1)  # what else there is to do goes first
+        await self._repeat(lambda session: forget_events(session, self.keep.events, BATCH))
+        for table in FORGET:
+            seconds = KEPT_SECONDS if table == "kept_answers" else self.keep.runs
+            await self._repeat(partial(forget, table=table, keep=seconds, batch=BATCH))
+        await self._forget_runs()
+
+    async def _repeat(self, delete_batch: Callable[[Session], Awaitable[int]]) -> None:
+        deleted = 1
+        while deleted:
+            deleted = await self.store.change(delete_batch, actor=ACTOR)
+            await asyncio.sleep(PAUSE)
+
+    async def _forget_runs(self) -> None:
+        after: int | None = 0
+        while after is not None:
+            batch = partial(forget_runs, keep=self.keep.runs, after=after, batch=BATCH)
+            _, after = await self.store.change(batch, actor=ACTOR)
+            await asyncio.sleep(PAUSE)

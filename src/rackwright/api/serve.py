@@ -8,7 +8,7 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -38,7 +38,7 @@ from rackwright.api.feed import Feed
 from rackwright.api.passwords import Passwords
 from rackwright.api.patience import QUIET, PatientProtocol
 from rackwright.api.provisioning import look_of, reach_of, serving_machines, simulates
-from rackwright.api.retention import Retention
+from rackwright.api.retention import Keep, Retention
 from rackwright.api.settings import Options, SettingsInvalid
 from rackwright.api.tls import certificate_of, keep_fresh
 from rackwright.barclamps.loader import built_in
@@ -53,6 +53,7 @@ from rackwright.store.embedded import EmbeddedPostgres
 from rackwright.store.keys import publish_server_key
 from rackwright.store.logins import Lifetime
 from rackwright.store.people import ensure_admin
+from rackwright.store.reseal import rotate_key
 from rackwright.store.runs import Claimant
 from rackwright.store.session import Session, Store
 from rackwright.store.unusable import EmbeddedPostgresFailed
@@ -80,6 +81,8 @@ async def running(options: Options) -> AsyncIterator[Server]:
     """The parts of a server on an open database, past its first start."""
     async with await open_database(options.database_url, options.home) as database, _held(database.embedded):
         store = Store(database.engine, await open_vault(Store(database.engine), options.home))
+        if options.rotate_key:
+            log.warning("%d secrets are sealed under a new key now", await rotate_key(store, options.home))
         await first_start(store, built_in(options.test_barclamp, options.lab), host_name())
         passwords = Passwords()
         await _first_admin(store, passwords, options.home)
@@ -220,27 +223,38 @@ def _dns_server(options: Options) -> IPv4Address | None:
 
 @asynccontextmanager
 async def _annealing(server: Server, options: Options) -> AsyncIterator[None]:
-    """All that works by itself; if one of them breaks, so does the server."""
-    annealer = server.annealer
+    """All that works by itself. What breaks is started again, and the server goes on."""
+    annealer, supervisor = server.annealer, server.supervisor
     assert annealer is not None
     watch = Watch(server.store, server.installs.reach, options.heartbeat)
     powersave = Powersave(server.store, server.installs.reach, options.tick)
+    webhooks = Webhooks(server.store, server.claimant.worker, Courier(options.webhook_allow))
+    retention = Retention(server.store, Keep(options.event_retention, options.run_retention))
+    mesh = _mesh_of(options)
+    until_stopped: dict[str, Callable[[], Awaitable[None]]] = {"annealer": annealer.run, "hooks": server.hooks.run}
+    until_cancelled: dict[str, Callable[[], Awaitable[None]]] = {
+        "installs": server.installs.run,
+        "providers": server.providers.run,
+        "watch": watch.run,
+        "powersave": powersave.run,
+        "webhooks": webhooks.run,
+        "retention": retention.run,
+    }
+    if mesh is not None:
+        until_cancelled["mesh follower"] = MeshFollower(server.store, mesh, options.tick).run
     async with asyncio.TaskGroup() as group:
-        group.create_task(annealer.run(), name="annealer")
-        group.create_task(server.hooks.run(), name="hooks")
-        webhooks = Webhooks(server.store, server.claimant.worker, Courier(options.webhook_allow))
-        retention = Retention(server.store, options.event_retention)
-        mesh = _mesh_of(options)
-        follower = () if mesh is None else (MeshFollower(server.store, mesh, options.tick),)
-        parts = (server.installs, server.providers, watch, powersave, webhooks, retention, *follower)
-        idle = [group.create_task(part.run()) for part in parts]
+        tasks = {
+            name: group.create_task(supervisor.keep_running(name, run), name=name)
+            for name, run in (until_stopped | until_cancelled).items()
+        }
         try:
             yield
         finally:
+            supervisor.stop()
             annealer.stop()
             server.hooks.stop()
-            for task in idle:
-                task.cancel()
+            for name in until_cancelled:
+                tasks[name].cancel()
 
 
 async def _own_node(store: Store) -> int:

@@ -63,6 +63,10 @@ class Options(BaseSettings):
     session_idle: float = Field(12 * 3600.0, gt=0, description="Seconds without a request after which a login ends.")
     session_absolute: float = Field(7 * 86400.0, gt=0, description="Seconds after which a login ends in any case.")
     event_retention: float = Field(30 * 86400.0, ge=60, description="Seconds for which events are kept.")
+    run_retention: float = Field(
+        90 * 86400.0, ge=60, description="Seconds for which ended runs and their logs are kept; the last ones stay."
+    )
+    rotate_key: bool = Field(False, description="Seal all secrets under a new key before serving.")
     metrics_allow: list[Network] = Field(default_factory=list, description="Networks that read /metrics without token.")
     webhook_allow: list[Network] = Field(
         default_factory=list, description="Private networks that webhooks may call; they are refused otherwise."

@@ -20,6 +20,7 @@ NOUNS: dict[str, tuple[str, str]] = {
     "node": ("rackwright.cli.node:app", "machines"),
     "group": ("rackwright.cli.group:app", "machines that belong together"),
     "network": ("rackwright.cli.network:app", "networks and addresses"),
+    "domain": ("rackwright.cli.domain:app", "under which names nodes are served by DNS"),
     "deployment": ("rackwright.cli.deployment:app", "what people want of their machines"),
     "noderole": ("rackwright.cli.noderole:app", "roles bound to nodes"),
     "anneal": ("rackwright.cli.anneal:app", "the work itself"),

@@ -1,6 +1,8 @@
 """rackwright node"""
 
+import sys
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -168,6 +170,17 @@ def _proposed_address(client: Client, node: str, yes: bool) -> str:
         raise typer.BadParameter(f"{node} does not say where its BMC is: give it with --address.")
     confirm(f"The machine says that its BMC is at {address!r}. Send the password there?", yes)
     return address
+
+
+@app.command("host-key")
+def host_key(
+    node: Node,
+    file: Annotated[Path, typer.Argument(help="An OpenSSH public key file, or - for standard input.", allow_dash=True)],
+) -> None:
+    """Say which host key a machine shows over SSH; the server logs in nowhere else. A machine that registered, or was
+    installed from here, has told its own."""
+    text = sys.stdin.read(8192) if str(file) == "-" else file.read_text()
+    Client().put(f"/nodes/{node}/host_key", {"host_key": text.strip()}, tagged=False)
 
 
 @app.command()

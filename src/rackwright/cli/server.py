@@ -24,6 +24,10 @@ def server(
     database_url: Annotated[
         str | None, typer.Option(help="A PostgreSQL of yours, instead of the embedded one.")
     ] = None,
+    rotate_key: Annotated[
+        bool | None,
+        typer.Option("--rotate-key", help="Seal all secrets under a new key first. Stop all other servers before."),
+    ] = None,
     tls: Annotated[bool | None, typer.Option(help="HTTPS, with a certificate made here unless one is given.")] = None,
     tls_certificate: Annotated[Path | None, typer.Option(help="PEM file of your certificate and its chain.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="PEM file of its key.")] = None,

@@ -153,11 +153,12 @@ def stage(catalogue: Catalogue, role: str, own: Layers, around: Surroundings) ->
 def _input(catalogue: Catalogue, role: str, own: JsonObject, around: Surroundings) -> JsonObject:
     node = merge(around.discovery, around.hint)
     wanted = [catalogue.attribs[name] for name in catalogue.role(role).wants if name in catalogue.attribs]
-    extras: JsonObject = {"hints": around.hint, "quirks": list(around.quirks)}
+    of_node = [attrib for attrib in wanted if attrib.role is None]
+    extras: JsonObject = {"hints": _parts_at(around.hint, of_node), "quirks": list(around.quirks)}
     if around.members:
         extras["cluster"] = {"members": list(around.members)}
     return merge(
-        *_at_their_places((attrib, node) for attrib in wanted if attrib.role is None),
+        *_at_their_places((attrib, node) for attrib in of_node),
         *_at_their_places((catalogue.attribs[name], source.values) for name, source in around.links),
         *(source.values for source in around.ancestors),
         *_at_their_places((attrib, {}) for attrib in catalogue.attribs_of(role)),
@@ -171,6 +172,12 @@ def _at_their_places(pairs: Iterable[tuple[Attrib, JsonObject]]) -> Iterable[Jso
         value = attrib_value(attrib, values)
         if value is not MISSING:
             yield nest(attrib.map, value)  # type: ignore[arg-type]  # MISSING is ruled out
+
+
+def _parts_at(values: JsonObject, attribs: Iterable[Attrib]) -> JsonObject:
+    """Of the values those that lie at the place of one of these attribs, and nothing else."""
+    found = ((attrib.map, read(values, attrib.map)) for attrib in attribs)
+    return merge(*(nest(path, value) for path, value in found if value is not MISSING))  # type: ignore[arg-type]
 
 
 def digest(value: Json) -> bytes:

@@ -179,8 +179,12 @@ class Catalogue:
         return {hook: tuple(names) for hook, names in found.items()}
 
     @cached_property
+    def secret_attribs(self) -> tuple[Attrib, ...]:
+        return tuple(attrib for attrib in self.attribs.values() if attrib.secret)
+
+    @property
     def has_secrets(self) -> bool:
-        return any(attrib.secret for attrib in self.attribs.values())
+        return bool(self.secret_attribs)
 
     @cached_property
     def _needed(self) -> dict[str, tuple[str, ...]]:

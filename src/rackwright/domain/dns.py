@@ -48,15 +48,16 @@ class DnsState:
     zones: Mapping[str, frozenset[Record]] = field(default_factory=dict)
 
 
-def dns_state(generation: int, hosts: Iterable[DnsHost], subnets: Iterable[Subnet]) -> DnsState:
-    """A, AAAA and PTR of every node, in the zones of their names and of the networks' subnets."""
-    listed = list(hosts)
-    zones: dict[str, set[Record]] = {zone: set() for zone in forward_zones(host.node for host in listed)}
+def dns_state(generation: int, hosts: Iterable[DnsHost], subnets: Iterable[Subnet], domains: Iterable[str]) -> DnsState:
+    """A, AAAA and PTR of the nodes whose names lie in one of the domains, in their zones and those of the subnets."""
+    zones: dict[str, set[Record]] = {zone: set() for zone in forward_zones(domains)}
     forward = list(zones)
     for subnet in subnets:
         zones.setdefault(reverse_zone(subnet), set())
-    for host in listed:
+    for host in hosts:
         name = check_node_name(host.node)
+        if not any(_below(name, zone) for zone in forward):
+            continue
         for address in host.addresses:
             kind = Type.A if address.version == 4 else Type.AAAA
             zones[_zone_of(name, forward)].add(Record(name, kind, str(address)))
@@ -68,10 +69,10 @@ def dns_state(generation: int, hosts: Iterable[DnsHost], subnets: Iterable[Subne
     return DnsState(generation, {zone: frozenset(records) for zone, records in zones.items()})
 
 
-def forward_zones(names: Iterable[str]) -> list[str]:
-    """The domains that nodes are in, none of them below another: n1.rack.example is in rack.example."""
-    domains = {check_node_name(name).partition(".")[2] for name in names}
-    return sorted(zone for zone in domains if not any(_below(zone, other) for other in domains))
+def forward_zones(domains: Iterable[str]) -> list[str]:
+    """The zones that domains are served in: one below another is part of that."""
+    listed = set(domains)
+    return sorted(zone for zone in listed if not any(_below(zone, other) for other in listed))
 
 
 def reverse_zone(subnet: Subnet) -> str:

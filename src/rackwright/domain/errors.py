@@ -55,6 +55,13 @@ class NotFound(RackwrightError):
         self.kind = kind
 
 
+class NotPermitted(RackwrightError):
+    """Your role does not allow this."""
+
+    status = 403
+    type = "forbidden"
+
+
 class Rule(StrEnum):
     """The rules whose breach is a conflict (409). The value is part of the problem's `type`: only append."""
 

@@ -1,6 +1,10 @@
-"""The sleep of nodes that have nothing left to do: what the flag powersave leads to."""
+"""Power: the sleep of nodes that have nothing left to do, and how a BMC and its password belong together."""
 
 from enum import StrEnum
+
+from rackwright.domain.catalogue import Json
+
+PASSWORD = "password"  # noqa: S105  # the key's name, not a secret
 
 
 class Sleep(StrEnum):
@@ -11,3 +15,12 @@ class Sleep(StrEnum):
     ASLEEP = "asleep"
     WAKING = "waking"
     """There is work for it: its power is to be switched on, and it must report its boot."""
+
+
+def with_matching_password(before: Json, after: Json) -> Json:
+    """How a BMC is reached after a change. A password is for the BMC it was given for: a changed target drops it."""
+    if not isinstance(before, dict) or not isinstance(after, dict) or after.get(PASSWORD) != before.get(PASSWORD):
+        return after
+    target_before = {key: value for key, value in before.items() if key != PASSWORD}
+    target_after = {key: value for key, value in after.items() if key != PASSWORD}
+    return after if target_before == target_after else target_after

@@ -67,7 +67,7 @@ def _is_address(host: str) -> bool:
 
 def refusal(address: Address, allowed: Iterable[Network]) -> str | None:
     """Why this address must not be called; None: it may. Private networks may if they are allowed."""
-    real = _real(address)
+    real = real_address(address)
     if any(one in network for network in allowed for one in {address, real} if one.version == network.version):
         return None
     if real.is_global and not real.is_multicast:
@@ -78,7 +78,16 @@ def refusal(address: Address, allowed: Iterable[Network]) -> str | None:
     )
 
 
-def _real(address: Address) -> Address:
+def machine_refusal(address: Address) -> str | None:
+    """Why no machine of a node can be at this address, if nobody but an operator says so; None: one can."""
+    real = real_address(address)
+    for kind in ("is_loopback", "is_unspecified", "is_multicast", "is_link_local"):
+        if getattr(real, kind) or getattr(address, kind):
+            return f"{address} is {kind.removeprefix('is_').replace('_', '-')}, which is no address of another machine"
+    return None
+
+
+def real_address(address: Address) -> Address:
     """Where packets to an address really go: several forms of IPv6 hold an IPv4 address."""
     if isinstance(address, IPv4Address):
         return address

@@ -1,5 +1,6 @@
 """The one shape of every hammer, and of a probe."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -49,12 +50,22 @@ class Hammer(Protocol):
         ...
 
 
+BOOT_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
+DEVICE = re.compile(r"[A-Za-z0-9/_.:=+-]{0,255}")
+
+
 @dataclass(frozen=True)
 class Seen:
-    """What a look at a machine found."""
+    """What a look at a machine found. It is the machine's own answer: HammerFailed if it cannot be one."""
 
     boot_id: str
     root_device: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.boot_id, str) or not BOOT_ID.fullmatch(self.boot_id):
+            raise HammerFailed(f"it says that it has booted {str(self.boot_id)[:80]!r}, which is no boot id")
+        if not isinstance(self.root_device, str) or not DEVICE.fullmatch(self.root_device):
+            raise HammerFailed(f"it says that its root is on {str(self.root_device)[:80]!r}, which is no device")
 
 
 class Probe(Protocol):

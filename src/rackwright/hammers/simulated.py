@@ -4,7 +4,6 @@ Where such a machine is, it says itself; so nothing is called but this host, and
 """
 
 import json
-import re
 
 import httpx
 
@@ -14,8 +13,6 @@ from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power,
 
 KIND = "simulated"
 MOST_ANSWER = 16 * 1024
-_BOOT_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
-_DEVICE = re.compile(r"[!-~]{0,255}")
 
 
 class SimulatedHammer:
@@ -46,10 +43,8 @@ class SimulatedHammer:
         answer = await self._call("GET", node, "")
         boot_id, device = answer.get("boot_id"), answer.get("root_device") or ""
         # One that is off has booted nothing, and is nothing to be seen.
-        if not isinstance(boot_id, str) or not _BOOT_ID.fullmatch(boot_id):
+        if not isinstance(boot_id, str) or not isinstance(device, str):
             raise HammerFailed(f"{node.name} does not say what it has booted")
-        if not isinstance(device, str) or not _DEVICE.fullmatch(device):
-            raise HammerFailed(f"{node.name} names no device that it runs from")
         return Seen(boot_id, device)
 
     async def _call(self, method: str, node: HammerNode, path: str) -> JsonObject:

@@ -8,10 +8,8 @@ import asyncio
 import shlex
 from collections.abc import Awaitable, Callable
 
-import asyncssh
-
 from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power, Seen
-from rackwright.jigs.ssh import Connections, Target, Unreachable
+from rackwright.jigs.ssh import Connections, ShortAnswer, Target, Unreachable
 
 SECONDS = 20.0
 LOOK = "cat /proc/sys/kernel/random/boot_id; awk '$2 == \"/\" { print $1 }' /proc/mounts | tail -n 1"
@@ -58,30 +56,14 @@ class SshHammer:
         return Seen(words[0], words[1] if len(words) > 1 else "")
 
     async def _run(self, node: HammerNode, command: str) -> str:
-        said = _Said()
+        answer = ShortAnswer()
         try:
             target = await self._targets(node.id)
-            async with self._connections.command(node.id, target, f"exec sh -c {shlex.quote(command)}", lambda: said):
+            async with self._connections.command(node.id, target, f"exec sh -c {shlex.quote(command)}", lambda: answer):
                 async with asyncio.timeout(SECONDS):
-                    return await said.text
+                    return await answer.text
         except Unreachable as error:
             raise HammerFailed(str(error)) from error
         except TimeoutError:
             self._connections.drop(node.id)
             raise HammerFailed(f"{node.name} did not answer over SSH within {SECONDS:g} s") from None
-
-
-class _Said(asyncssh.SSHClientSession[bytes]):
-    """Collects what a short command prints."""
-
-    def __init__(self) -> None:
-        self.text: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._said = bytearray()
-
-    def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
-        if datatype is None:
-            self._said += data
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self.text.done():
-            self.text.set_result(self._said.decode(errors="replace"))

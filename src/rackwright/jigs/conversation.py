@@ -68,6 +68,10 @@ class Verdict(StrEnum):
     BROKEN = "broken"
 
 
+_VERDICTS = frozenset(verdict.value for verdict in Verdict)
+"""What else a node says there means nothing."""
+
+
 @dataclass(frozen=True)
 class Answer:
     verdict: Verdict
@@ -88,7 +92,7 @@ class Conversation:
         self.lost: Exception | None = None
         self._last_words_seconds = last_words
         self._mark = f"@{nonce} ".encode()
-        self._rest = b""
+        self._rest = bytearray()
         self._over = False
         self._finished = asyncio.Event()
         self._closed = asyncio.Event()
@@ -108,7 +112,12 @@ class Conversation:
 
     def control(self, received: bytes) -> None:
         """What came on the wrapper's own channel; a line that is not the wrapper's is a complaint of a shell."""
-        *lines, self._rest = (self._rest + received).split(b"\n")
+        self._rest += received
+        if b"\n" in received:
+            *lines, rest = bytes(self._rest).split(b"\n")
+            self._rest = bytearray(rest)
+        else:  # a line that does not end is looked at when it does, not once for each piece
+            lines = []
         for line in lines:
             if line.startswith(self._mark):
                 self._said(line.removeprefix(self._mark).decode(errors="replace"))
@@ -142,7 +151,7 @@ class Conversation:
             self._too_much()
 
     def _too_much(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
         self.answer = Answer(Verdict.BROKEN, "written")
 
     def _said(self, words: str) -> None:
@@ -155,7 +164,7 @@ class Conversation:
             self._over = True
             self._finished.set()
         # The first answer is the cause; what the supervisor says after a refusal is only its echo.
-        elif self.answer is None or self.answer.verdict is Verdict.ENDED:
+        elif word in _VERDICTS and (self.answer is None or self.answer.verdict is Verdict.ENDED):
             self.answer = Answer(Verdict(word), detail)
             if self.answer == Answer(Verdict.BROKEN, "unpack"):
                 self._finished.set()

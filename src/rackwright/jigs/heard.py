@@ -7,6 +7,9 @@ from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.runs import Answer, Outcome
 from rackwright.jigs.base import Log
 
+_TOLD = ("id", "outcome", "function", "comment")
+"""What is read of a state that ended. It comes from the node: whatever lacks is a question mark."""
+
 
 class Heard:
     """What the engine says, line by line: for people in the log, and for the wall."""
@@ -22,6 +25,8 @@ class Heard:
             said = json.loads(text)
         except ValueError:
             said = None
+        except RecursionError:  # nested too deep to be an event of the engine
+            said = None
         if not isinstance(said, dict) or "event" not in said:
             self._log(text)
             return
@@ -29,13 +34,13 @@ class Heard:
 
     def hear(self, said: Mapping[str, Json]) -> None:
         """One event of the engine."""
-        if said["event"] == "end":
-            state = said.get("state")
-            assert isinstance(state, dict)
-            self._outputs[str(state["id"])] = said.get("outputs") or {}
-            self._log(f"{state['outcome']}: {state['id']} ({state['function']}) {state['comment']}")
-            if state["outcome"] in ("failed", "blocked"):
-                self._failed.append(f"{state['id']}: {state['comment']}")
+        state = said.get("state")
+        if said["event"] == "end" and isinstance(state, dict):
+            id, outcome, function, comment = (str(state.get(key, "?")) for key in _TOLD)
+            self._outputs[id] = said.get("outputs") or {}
+            self._log(f"{outcome}: {id} ({function}) {comment}")
+            if outcome in ("failed", "blocked"):
+                self._failed.append(f"{id}: {comment}")
         elif said["event"] == "refused":
             errors = said.get("errors")
             self._refused = [str(error) for error in errors] if isinstance(errors, list) else []

@@ -21,7 +21,7 @@ from rackwright.jigs.base import JigNode, Log
 from rackwright.jigs.conversation import CLOSING_SECONDS, LAST_WORDS_SECONDS, Conversation, Verdict
 from rackwright.jigs.local import start_here
 from rackwright.jigs.parcel import BadParcel, Parcel, Places, pack
-from rackwright.jigs.ssh import Connections, Target, Unreachable
+from rackwright.jigs.ssh import Connections, ShortAnswer, Target, Unreachable
 
 ASKING_SECONDS = 20.0
 STOPPING_SECONDS = 10.0
@@ -90,10 +90,10 @@ class ScriptJig:
         command = f"exec sh -c {shlex.quote(question(target.places))}"
         if target.local:
             return await _ask_here(command)
-        heard = _Answer()
-        async with self._connections.command(run.node_id, target, command, lambda: heard):
+        answer = ShortAnswer()
+        async with self._connections.command(run.node_id, target, command, lambda: answer):
             async with asyncio.timeout(ASKING_SECONDS):
-                return await heard.text
+                return await answer.text
 
     async def deliver(self, run: Run, log: Log, packed: Callable[[Places, str], Parcel]) -> Outcome:
         """Send a parcel to the node of the run, follow what it says, and judge how it ended."""
@@ -161,22 +161,6 @@ async def _ask_here(command: str) -> str:
     process = await asyncio.create_subprocess_shell(command, stdout=asyncio.subprocess.PIPE)
     said, _ = await process.communicate()
     return said.decode(errors="replace")
-
-
-class _Answer(asyncssh.SSHClientSession[bytes]):
-    """Collects what a short command prints."""
-
-    def __init__(self) -> None:
-        self.text: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._said = bytearray()
-
-    def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
-        if datatype is None:
-            self._said += data
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self.text.done():
-            self.text.set_result(self._said.decode(errors="replace"))
 
 
 class _RemoteSession(asyncssh.SSHClientSession[bytes]):

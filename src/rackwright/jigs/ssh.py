@@ -23,6 +23,10 @@ HOST_KEY_ALGORITHMS = [
 """All but those that are no longer safe."""
 
 
+ANSWER_LIMIT = 64 * 1024
+"""Bytes that a node may answer a short question with."""
+
+
 @dataclass(frozen=True)
 class Target:
     """How a node is reached."""
@@ -227,6 +231,34 @@ class Connections:
             self.drop(node_id)
 
 
+class ShortAnswer(asyncssh.SSHClientSession[bytes]):
+    """Collects what a short command prints. A node that prints more than `limit` bytes gave no answer."""
+
+    def __init__(self, limit: int = ANSWER_LIMIT) -> None:
+        self.text: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._limit = limit
+        self._received = bytearray()
+        self._channel: asyncssh.SSHClientChannel[bytes] | None = None
+
+    def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
+        self._channel = chan
+
+    def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
+        if datatype is not None or self.text.done():
+            return
+        if len(self._received) + len(data) > self._limit:
+            self.text.set_exception(Unreachable(f"It answered a short question with more than {self._limit} bytes."))
+            self._received.clear()
+            if self._channel is not None:
+                self._channel.abort()
+        else:
+            self._received += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.text.done():
+            self.text.set_result(self._received.decode(errors="replace"))
+
+
 class _Client(asyncssh.SSHClient):
     """Judges the host key."""
 
@@ -252,7 +284,11 @@ class _Client(asyncssh.SSHClient):
         shown = asyncssh.import_public_key(self.offered).get_fingerprint()
         where = _where(self._target)
         if self._pinned is None:
-            return f"{where} shows host key {shown}, and none is pinned. Nothing was sent. Check the key, then pin it."
+            return (
+                f"{where} shows host key {shown}, and none is known of it. Nothing was sent. Compare that with the"
+                " machine's own, then give it: rackwright node host-key NODE FILE; or have an administrator say where"
+                " the machine is."
+            )
         return (
             f"{where} shows host key {shown}, but {self._pinned.get_fingerprint()} is pinned. Nothing was sent. If the"
             " machine got a new key on purpose, pin that one; if not, something else answers at its address."

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rackwright.domain.catalogue import Barclamp
 from rackwright.store.barclamps import import_barclamps
 from rackwright.store.deployments import SYSTEM, insert_deployment
+from rackwright.store.domains import make_first_domain
 from rackwright.store.nodes import NewNode, create_node
 from rackwright.store.session import Session, Store
 
@@ -19,6 +20,7 @@ async def first_start(store: Store, barclamps: Sequence[Barclamp], host: str) ->
             await session.run(
                 "INSERT INTO snapshots (deployment_id, state, committed_at) VALUES (:id, 'head', now())", id=system
             )
+            await make_first_domain(session)
         await import_barclamps(session, barclamps)
         if not await session.value("SELECT 1 FROM nodes WHERE admin"):
             await create_node(session, NewNode(name=host, admin=True, alive=True, description="Runs Rackwright"))

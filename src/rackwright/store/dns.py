@@ -3,13 +3,18 @@
 from ipaddress import ip_address
 
 from rackwright.domain.dns import DnsHost, DnsState, dns_state
+from rackwright.domain.domains import domain_of
 from rackwright.domain.networks import Address, Category
 from rackwright.store.allocations import allocate_bound
+from rackwright.store.domains import select_domains
 from rackwright.store.network_rows import select_networks
+from rackwright.store.people import lineages
 from rackwright.store.session import Session
 
 _HOSTS = """
-SELECT n.name, coalesce(n.hint ->> 'address', n.discovery ->> 'address') AS reported,
+SELECT n.id, n.name, n.deployment_id, coalesce(
+           CASE WHEN n.hint ->> 'address' = n.approved_address THEN n.approved_address END, n.discovery ->> 'address'
+       ) AS reported,
        ARRAY(SELECT host(a.address) FROM allocations a JOIN networks w ON w.id = a.network_id
              WHERE a.node_id = n.id AND w.category = :admin) AS admin,
        ARRAY(SELECT host(a.address) FROM allocations a JOIN networks w ON w.id = a.network_id
@@ -19,10 +24,18 @@ FROM nodes n WHERE NOT n.system
 
 
 async def name_state(session: Session) -> DnsState:
-    """The name of a node stands for its addresses on the admin network; without one there, for where it was found."""
+    """The name of a node stands for its addresses on the admin network; without one there, for where it registered
+    from, or where an administrator said that it is. Served are names in a domain of the node's own deployment or one
+    above: what else a node is called is nobody's concern but its owner's."""
     await allocate_bound(session)
     generation = await session.value("SELECT generation FROM boot_state FOR SHARE")
-    rows = await session.rows(_HOSTS, admin=Category.ADMIN.value)
+    domains = {domain.name: domain.deployment_id for domain in await select_domains(session, "")}
+    lines = await lineages(session)
+    rows = [
+        row
+        for row in await session.rows(_HOSTS, admin=Category.ADMIN.value)
+        if (domain := domain_of(row.name, domains)) is not None and domains[domain] in lines[row.deployment_id]
+    ]
     subnets = [subnet for record in await select_networks(session) for subnet in record.network.subnets]
     hosts = [
         DnsHost(
@@ -32,7 +45,7 @@ async def name_state(session: Session) -> DnsState:
         )
         for row in rows
     ]
-    return dns_state(generation or 0, hosts, subnets)
+    return dns_state(generation or 0, hosts, subnets, domains)
 
 
 def _reported(text: str | None) -> tuple[Address, ...]:

@@ -12,7 +12,8 @@ from psycopg.types.json import Jsonb
 from rackwright.domain.errors import RackwrightError
 from rackwright.store.session import Session
 
-KEPT = "interval '1 day'"
+KEPT_SECONDS = 86400.0
+KEPT = f"interval '{KEPT_SECONDS:g} seconds'"
 
 
 class KeyReused(RackwrightError):

@@ -31,6 +31,7 @@ from rackwright.store.binding import bind_committed
 from rackwright.store.deployments import SYSTEM, get_deployment
 from rackwright.store.events import emit
 from rackwright.store.hook_calls import queue_node_updated
+from rackwright.store.node_address import approve_address
 from rackwright.store.noderoles import deletable, remove
 from rackwright.store.nodes import NewNode, create_node, update_node
 from rackwright.store.session import Session
@@ -132,6 +133,7 @@ async def _made(session: Session, view: MeshView, member: Member, followed: Foll
         discovery={MARK: mark_of(view, member, made=True), "address": member.host},
     )
     id = await create_node(session, new)
+    await approve_address(session, id)  # the mesh's authority let it in under this address
     followed.changes.append(f"{member.name} of the mesh is the new node {new.name}")
     return id
 

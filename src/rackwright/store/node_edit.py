@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.errors import Conflict, NotFound, Rule
+from rackwright.domain.errors import Conflict, NotFound, NotPermitted, Rule
+from rackwright.domain.power import with_matching_password
 from rackwright.domain.states import Trigger
 from rackwright.store.edited import checked_edit
 from rackwright.store.events import emit
 from rackwright.store.hook_calls import queue_node_updated
+from rackwright.store.node_address import approve_address
 from rackwright.store.noderoles import retry
 from rackwright.store.nodes import NodeRecord, confirm_identity, find_node, get_node, update_node
 from rackwright.store.session import Session
@@ -28,19 +30,24 @@ class NodeChanges:
     uuid: str | None
 
 
-async def edit_node(session: Session, node: NodeRecord, wanted: NodeChanges, *, may_accept: bool = False) -> NodeRecord:
-    """Make the node what a person wants. It is locked, and `node` is what it is.
+@dataclass(frozen=True)
+class Editor:
+    """What the person who edits may say of a node, besides what every operator of it may."""
 
-    `may_accept`: the person may let machines in, and so may say which machine this node is.
-    """
-    catalogue = (await session.catalogue()).catalogue
-    own = [attrib for attrib in catalogue.attribs.values() if attrib.role is None]
-    hint = checked_edit(session.store.vault, own, node.hint, wanted.hint)
+    administrator: bool = False
+    """Where its machine and its BMC are."""
+    may_accept: bool = False
+    """Which machine it is: the person may let machines in."""
+
+
+async def edit_node(session: Session, node: NodeRecord, wanted: NodeChanges, editor: Editor) -> NodeRecord:
+    """Make the node what a person wants. It is locked, and `node` is what it is."""
+    hint = await _checked_hint(session, node, wanted.hint, administrator=editor.administrator)
     if await _set_identity(session, node, wanted.macs, wanted.uuid):
-        await confirm_identity(session, node, confirmed=may_accept)
-    elif may_accept and wanted.available and not node.available:
+        await confirm_identity(session, node, confirmed=editor.may_accept)
+    elif editor.may_accept and wanted.available and not node.available:
         await confirm_identity(session, node, confirmed=True)
-    return await update_node(
+    edited = await update_node(
         session,
         node.id,
         {
@@ -52,13 +59,32 @@ async def edit_node(session: Session, node: NodeRecord, wanted: NodeChanges, *, 
             "hint": hint,
         },
     )
+    if editor.administrator and hint.get("address") != node.hint.get("address"):
+        await approve_address(session, node.id)
+    return edited
 
 
-async def set_hint(session: Session, node: NodeRecord, hint: JsonObject) -> None:
+async def set_hint(session: Session, node: NodeRecord, hint: JsonObject, *, administrator: bool) -> None:
     """Set what a person wishes of a node. It is locked, and `node` is what it is."""
+    checked = await _checked_hint(session, node, hint, administrator=administrator)
+    await update_node(session, node.id, {"hint": checked})
+    if administrator and checked.get("address") != node.hint.get("address"):
+        await approve_address(session, node.id)
+
+
+async def _checked_hint(session: Session, node: NodeRecord, hint: JsonObject, *, administrator: bool) -> JsonObject:
+    """The hint as it may be stored. How a BMC is reached is the administrator's to say, with its password."""
     catalogue = (await session.catalogue()).catalogue
     own = [attrib for attrib in catalogue.attribs.values() if attrib.role is None]
-    await update_node(session, node.id, {"hint": checked_edit(session.store.vault, own, node.hint, hint)})
+    checked = checked_edit(session.store.vault, own, node.hint, hint)
+    before, after = node.hint.get("bmc"), checked.get("bmc")
+    if before == after:
+        return checked
+    if not administrator:
+        raise NotPermitted(
+            f"How the BMC of {node.name} is reached is for administrators to say: rackwright node bmc {node.name}"
+        )
+    return checked if after is None else {**checked, "bmc": with_matching_password(before, after)}
 
 
 async def _set_identity(session: Session, node: NodeRecord, macs: Sequence[str], uuid: str | None) -> bool:

@@ -180,6 +180,19 @@ async def lineage(session: Session, deployment_id: int) -> list[int]:
     return [row.id for row in rows]
 
 
+async def lineages(session: Session) -> dict[int, frozenset[int]]:
+    """Of every deployment: itself and all those above it."""
+    parents = {row.id: row.parent_id for row in await session.rows("SELECT id, parent_id FROM deployments")}
+    lines: dict[int, frozenset[int]] = {}
+    for start in parents:
+        line, at = set(), start
+        while at is not None:
+            line.add(at)
+            at = parents[at]
+        lines[start] = frozenset(line)
+    return lines
+
+
 async def below(session: Session, deployment_ids: list[int]) -> set[int]:
     """These deployments and all those below them."""
     rows = await session.rows(

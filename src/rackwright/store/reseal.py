@@ -1,19 +1,47 @@
 """Bringing every stored secret under the vault's newest key."""
 
+from pathlib import Path
+
 from psycopg.types.json import Jsonb
 
 from rackwright.domain.catalogue import Json
 from rackwright.domain.sealed import SEAL, is_sealed
-from rackwright.store.session import Session
-from rackwright.store.vault import Vault
+from rackwright.store.session import Session, Store
+from rackwright.store.vault import Vault, save_vault
+from rackwright.store.vault_check import remember_vault
 
 SEALED_COLUMNS = (
     ("node_roles", ("user_data", "wall", "sysdata")),
     ("deployment_roles", ("data", "wall")),
     ("snapshot_roles", ("data",)),
     ("snapshot_bindings", ("data",)),
-    ("nodes", ("hint", "discovery")),
+    ("nodes", ("hint",)),
+    ("runs", ("staged",)),
+    ("webhooks", ("secret",)),
+    ("hook_calls", ("view",)),
+    ("hook_views", ("view",)),
 )
+
+
+async def rotate_key(store: Store, home: Path) -> int:
+    """Seal every secret under a new key and drop the older ones; how many values that changed.
+
+    The key file has old and new until all is sealed anew, so whatever ends this in the middle loses nothing, and doing
+    it again completes it.
+    """
+    vault = store.vault.with_new_key()
+    save_vault(vault, home)
+    store.vault = vault
+
+    async def work(session: Session) -> int:
+        changed = await reseal(session, vault)
+        await remember_vault(session, vault)
+        return changed
+
+    changed = await store.change(work, actor="key rotation")
+    store.vault = vault.with_newest_key_only()
+    save_vault(store.vault, home)
+    return changed
 
 
 async def reseal(session: Session, vault: Vault) -> int:

@@ -309,9 +309,3 @@ async def read_log(session: Session, run_id: int, after: int = 0) -> list[tuple[
         "SELECT seq, text FROM run_logs WHERE run_id = :id AND seq > :after ORDER BY seq", id=run_id, after=after
     )
     return [(row.seq, row.text) for row in rows]
-
-
-async def forget_old(session: Session, days: int) -> int:
-    """Drop runs, logs and events older than the retention."""
-    await session.run("DELETE FROM events WHERE at < now() - :days * interval '1 day'", days=days)
-    return await session.run("DELETE FROM runs WHERE ended_at < now() - :days * interval '1 day'", days=days)

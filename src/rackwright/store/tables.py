@@ -211,6 +211,7 @@ nodes = Table(
     Column("boot_generation", BigInteger, nullable=False, server_default=text("0")),
     Column("token_hash", LargeBinary, unique=True),
     Column("host_key", Text),
+    Column("approved_address", Text),
     Column("seen_at", DateTime(timezone=True)),
     # Set while a machine that came by itself was never accepted; only such a node is ever deleted by a clock.
     Column("waiting_since", DateTime(timezone=True)),
@@ -231,6 +232,9 @@ nodes = Table(
     CheckConstraint("NOT system OR (alive AND available AND NOT admin)", name="phantom_is_always_there"),
     CheckConstraint("waiting_since IS NULL OR NOT (available OR system OR admin)", name="who_waits_is_not_let_in"),
     Index("nodes_waiting_idx", "registered_from", postgresql_where=text("waiting_since IS NOT NULL")),
+    Index("nodes_registered_address", text("(discovery ->> 'address')")),
+    Index("nodes_hinted_address", text("(hint ->> 'address')")),
+    Index("nodes_host_key", "host_key"),
 )
 
 node_macs = Table(
@@ -278,6 +282,17 @@ deployments = Table(
     _now("created_at"),
     Index("deployments_one_root", text("(true)"), unique=True, postgresql_where=text("parent_id IS NULL")),
     CheckConstraint("parent_id <> id", name="not_its_own_parent"),
+)
+
+# Under which names nodes are served by DNS, and whose nodes.
+domains = Table(
+    "domains",
+    metadata,
+    _id(),
+    Column("name", Text, nullable=False, unique=True),
+    _refers("deployment_id", "deployments.id", index=True, ondelete="CASCADE"),
+    _now("created_at"),
+    CheckConstraint("name = lower(name)", name="name_is_lower_case"),
 )
 
 snapshots = Table(

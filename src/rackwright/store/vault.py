@@ -10,13 +10,14 @@ import hmac
 import json
 import os
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
-from rackwright.domain.attributes import MISSING, merge, nest, read
+from rackwright.domain.attributes import MISSING, merge, nest, read, without
 from rackwright.domain.catalogue import Attrib, Json, JsonObject
 from rackwright.domain.errors import Invalid, RackwrightError
 from rackwright.domain.sealed import FINGERPRINT, SEAL, is_sealed
@@ -49,6 +50,9 @@ class Vault:
     def with_new_key(self) -> "Vault":
         return Vault({**self.keys, self.newest + 1: AESSIV.generate_key(512)}, self.fingerprint_key)
 
+    def with_newest_key_only(self) -> "Vault":
+        return Vault({self.newest: self.keys[self.newest]}, self.fingerprint_key)
+
     def seal(self, value: Json) -> JsonObject:
         plain = json.dumps(value, sort_keys=True).encode()
         # Deterministic (SIV): one secret sealed in two places compares equal, as data that is the same should.
@@ -69,15 +73,17 @@ class Vault:
             raise VaultLocked from None
         return opened
 
-    def open_all(self, value: Json) -> Json:
-        """The value with every secret in it opened: for a jig, never for a log, an event or an answer."""
-        if isinstance(value, dict):
-            return self.open(value) if is_sealed(value) else {key: self.open_all(one) for key, one in value.items()}
-        return [self.open_all(inner) for inner in value] if isinstance(value, list) else value
+    def open_secrets(self, attribs: Iterable[Attrib], values: JsonObject) -> JsonObject:
+        """The values with what is sealed at a secret attrib's place opened: for a jig, never for a log or an answer.
 
-    def open_input(self, values: JsonObject) -> JsonObject:
-        """What a run is handed, opened for its jig."""
-        return {key: self.open_all(inner) for key, inner in values.items()}
+        A seal anywhere else is nothing that was sealed here, and stays as it is.
+        """
+        for attrib in attribs:
+            value = read(values, attrib.map) if attrib.secret else MISSING
+            if is_sealed(value):
+                opened = self.open(value)  # type: ignore[arg-type]  # MISSING is ruled out
+                values = merge(without(values, attrib.map), nest(attrib.map, opened))
+        return values
 
     def seal_secrets(self, attribs: tuple[Attrib, ...], values: JsonObject) -> JsonObject:
         """The values with what lies at a secret attrib's place sealed."""

@@ -58,6 +58,11 @@ async def _check(session: Session, vault: Vault, path: Path) -> None:
         raise VaultKeyMissing(_explanation(path, "has others"))
     elif int(str(marked.get("newest", 0))) > vault.newest:
         raise VaultKeyMissing(_explanation(path, "has only older ones"))
+    await remember_vault(session, vault)
+
+
+async def remember_vault(session: Session, vault: Vault) -> None:
+    """Note which keys a server needs for this database from now on."""
     await session.run(
         "INSERT INTO settings (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE"
         " SET value = excluded.value WHERE settings.value <> excluded.value",

@@ -259,8 +259,7 @@ async def test_secrets_are_masked_everywhere_and_survive_being_sent_back_masked(
         assert "sesame" not in one.text
         assert "$sealed" not in one.text
     ok(await api.post("/deployments/web/commit", json={}))
-    staged = await site.rack.staged("n1", "tuned")
-    assert site.server.store.vault.open_input(staged)["tuned"] == {"word": "open sesame", "port": 80}
+    assert (await site.rack.opened("n1", "tuned"))["tuned"] == {"word": "open sesame", "port": 80}
     ok(await api.post("/deployments/web/propose"))
     forged = {"$sealed": "1:AAAA", "fingerprint": "x"}
     refused(await api.patch(place, json={"user_data": {"tuned": {"word": forged}}}), 422, "invalid")

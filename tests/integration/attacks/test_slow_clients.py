@@ -88,8 +88,7 @@ def test_whoever_fills_a_listener_with_requests_in_progress_does_not_make_it_spi
 
 
 def test_a_source_has_a_share_of_the_connections_and_others_have_the_rest(tmp_path: Path, started_url: str) -> None:
-    limits = {"connections": "40", "connections_per_source": "5"}
-    with front(tmp_path, started_url, request_timeout=LONG, **limits) as site:
+    with front(tmp_path, started_url, request_timeout=LONG, connections="40", connections_per_source="5") as site:
         for listener in site.listeners:
             with connected(listener, 1, HALF_A_HEAD, "127.0.0.3") as [quiet], connected(listener, 30, HALF_A_HEAD):
                 assert_answers(listener)

@@ -1,6 +1,7 @@
 """The SSH hammer and probe against a real SSH server of loopback, which runs what only looks, and notes the rest."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power
 from rackwright.hammers.ssh import LOOK, SshHammer
-from rackwright.jigs.ssh import Connections, HostKeyWatch, Target
+from rackwright.jigs.ssh import ANSWER_LIMIT, Connections, HostKeyWatch, Target
 
 NODE = HammerNode(1, "n1.example", {})
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -24,6 +25,8 @@ class Machine:
     target: Target
     asked: list[str] = field(default_factory=list)
     differed: list[str] = field(default_factory=list)
+    answer: str | None = None
+    """What it prints whatever it is asked; None: what the command does."""
 
     async def reached(self, node_id: int) -> Target:
         return self.target
@@ -31,6 +34,15 @@ class Machine:
 
 async def _ignore(node_id: int, key: str) -> None:
     raise AssertionError("a pinned key is never pinned anew")
+
+
+async def _print(process: asyncssh.SSHServerProcess[str], text: str) -> None:
+    """As much as the other side takes."""
+    with contextlib.suppress(asyncssh.Error, OSError):
+        for start in range(0, len(text), 32768):
+            process.stdout.write(text[start : start + 32768])
+            await process.stdout.drain()
+        process.exit(0)
 
 
 @pytest.fixture
@@ -43,6 +55,9 @@ async def machine() -> AsyncIterator[tuple[Machine, SshHammer]]:
         made.asked.append(command)
         if "reboot" in command or "poweroff" in command:
             process.exit(0)
+            return
+        if made.answer is not None:
+            await _print(process, made.answer)
             return
         here = await asyncio.create_subprocess_shell(command, stdout=asyncio.subprocess.PIPE)
         said, _ = await here.communicate()
@@ -104,3 +119,24 @@ async def test_a_machine_that_does_not_answer_cannot_be_switched_on(machine: tup
     assert await hammer.status(NODE) is Power.UNKNOWN
     with pytest.raises(HammerFailed, match="no controller"):
         await hammer.on(NODE)
+
+
+async def test_a_machine_that_prints_without_end_gave_no_answer_and_is_not_listened_to(
+    machine: tuple[Machine, SshHammer],
+) -> None:
+    made, hammer = machine
+    made.answer = "x" * 16 * ANSWER_LIMIT
+    with pytest.raises(HammerFailed, match=f"more than {ANSWER_LIMIT} bytes"):
+        await hammer.look(NODE)
+    made.answer = None
+    assert (await hammer.look(NODE)).boot_id == BOOT_ID
+
+
+@pytest.mark.parametrize("answer", ["a\0b\n", "x" * 65, "; rm -rf /\n", "boot-1 /dev/\x1b[2J\n"])
+async def test_an_answer_that_is_no_boot_id_or_device_is_refused(
+    machine: tuple[Machine, SshHammer], answer: str
+) -> None:
+    made, hammer = machine
+    made.answer = answer
+    with pytest.raises(HammerFailed, match="which is no"):
+        await hammer.look(NODE)

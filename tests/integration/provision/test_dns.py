@@ -25,8 +25,11 @@ from rackwright.jigs.daemon import DaemonFailed
 from rackwright.jigs.dns_update import DnsClient, Key
 from rackwright.jigs.knot import Knot
 from rackwright.store.allocations import ensure_addresses
+from rackwright.store.deployments import SYSTEM, get_deployment
+from rackwright.store.domains import create_domain
 from rackwright.store.networks import create_network
 from rackwright.store.nodes import delete_node
+from rackwright.store.session import Session
 
 PORT = 5353
 N1 = "n1.rack.example"
@@ -60,6 +63,10 @@ class Names(Provider):
         return int(pid)
 
 
+async def _serve_domain(session: Session) -> None:
+    await create_domain(session, "rack.example", await get_deployment(session, SYSTEM))
+
+
 @asynccontextmanager
 async def naming(home: Path, url: str) -> AsyncIterator[Names]:
     address = f"127.{random.randrange(1, 255)}.{random.randrange(1, 255)}.{random.randrange(1, 255)}"
@@ -67,6 +74,7 @@ async def naming(home: Path, url: str) -> AsyncIterator[Names]:
     async with running(options) as server:
         names = Names(None, server, options)  # type: ignore[arg-type]  # it needs no wires
         await names.change(lambda session: create_network(session, ADMIN_NETWORK))
+        await names.change(_serve_domain)
         yield names
 
 

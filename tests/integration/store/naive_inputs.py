@@ -1,5 +1,6 @@
 """What a noderole is handed when it runs, told slowly. Imports nothing of the product."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.integration.store.naive_graph import PROPOSED, Attrib, Key
@@ -26,9 +27,18 @@ def staged(world: "World", key: Key, *, wall: bool) -> dict[str, Json]:
         if attrib.role is not None and attrib.role in {one.role, *world.roles[one.role].provides}:
             _put(result, attrib, {})
     result = over(result, own_data(world, key, wall=wall))
-    result = over(result, {"hints": node.hint, "quirks": []})
+    result = over(result, {"hints": _wanted_hints(world, one.role, node.hint), "quirks": []})
     if world.flag(one.role, "cluster"):
         result = over(result, {"cluster": {"members": members(world, key)}})
+    return result
+
+
+def _wanted_hints(world: "World", role: str, hint: dict[str, Json]) -> dict[str, Json]:
+    """What people wish of the node, as far as the role wants it."""
+    result: dict[str, Json] = {}
+    for want in world.roles[role].wants:
+        if world.attribs[want].role is None:
+            _put(result, replace(world.attribs[want], has_default=False), hint)
     return result
 
 

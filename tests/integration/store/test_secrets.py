@@ -9,7 +9,7 @@ from tests.support.rack import Rack
 from rackwright.domain.errors import Invalid
 from rackwright.domain.sealed import MASK, is_sealed, masked
 from rackwright.store.deployments import get_deployment
-from rackwright.store.reseal import reseal
+from rackwright.store.reseal import reseal, rotate_key
 from rackwright.store.session import Session
 from rackwright.store.snapshots import set_binding_data
 from rackwright.store.vault import Vault, VaultLocked, load_vault, save_vault
@@ -66,7 +66,7 @@ async def test_a_jig_is_handed_the_secret_itself(rack: Rack) -> None:
     assert isinstance(keeper, dict)
     assert is_sealed(keeper["password"])
     assert masked(staged)["keeper"] == {"password": MASK}  # type: ignore[index,call-overload]
-    assert rack.store.vault.open_input(staged)["keeper"] == {"password": "open sesame"}
+    assert (await rack.opened("n1", "keeper"))["keeper"] == {"password": "open sesame"}
 
 
 async def test_a_secret_that_does_not_fit_is_refused_without_being_repeated(rack: Rack) -> None:
@@ -86,7 +86,7 @@ async def test_a_new_key_takes_over_and_makes_nothing_run_again(rack: Rack) -> N
     rack.store.vault = old.with_new_key()
     assert await rack.do(lambda session: reseal(session, rack.store.vault)) > 0
     rack.store.vault = Vault({2: rack.store.vault.keys[2]}, old.fingerprint_key)
-    keeper = rack.store.vault.open_input(await rack.staged("n1", "keeper"))["keeper"]
+    keeper = (await rack.opened("n1", "keeper"))["keeper"]
     assert keeper == {"password": "open sesame"}
     await rack.propose("web")
     assert (await rack.plan("web")).empty
@@ -105,3 +105,31 @@ def test_without_its_key_a_secret_stays_shut() -> None:
     sealed = Vault.fresh().seal("open sesame")
     with pytest.raises(VaultLocked):
         Vault.fresh().open(sealed)
+
+
+async def test_rotating_the_key_leaves_nothing_under_an_older_one(rack: Rack, tmp_path: Path) -> None:
+    await bound(rack, "open sesame")
+    await rack.anneal()
+    await rotate_key(rack.store, tmp_path)
+    assert load_vault(tmp_path).keys.keys() == {2}
+    assert '"1:' not in await everything_stored(rack)
+    assert (await rack.opened("n1", "keeper"))["keeper"] == {"password": "open sesame"}
+
+
+async def test_a_rotation_that_was_ended_in_the_middle_is_completed_by_the_next(
+    rack: Rack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bound(rack, "open sesame")
+
+    async def killed(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rackwright.store.reseal.reseal", killed)
+    with pytest.raises(KeyboardInterrupt):
+        await rotate_key(rack.store, tmp_path)
+    monkeypatch.undo()
+    rack.store.vault = load_vault(tmp_path)
+    assert (await rack.opened("n1", "keeper"))["keeper"] == {"password": "open sesame"}
+    await rotate_key(rack.store, tmp_path)
+    assert load_vault(tmp_path).keys.keys() == {3}
+    assert (await rack.opened("n1", "keeper"))["keeper"] == {"password": "open sesame"}

@@ -9,7 +9,7 @@ from rackwright.api.bodies import JSON_PATCH, MERGE_PATCH
 from rackwright.api.patching import Patch
 from rackwright.domain.errors import Invalid
 
-SEALED = {"$sealed": "1:AAAA", "fingerprint": "x"}
+SEALED: dict[str, JsonValue] = {"$sealed": "1:AAAA", "fingerprint": "x"}
 
 
 class Document(BaseModel):

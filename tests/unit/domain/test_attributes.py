@@ -138,10 +138,17 @@ def test_a_provider_has_the_defaults_of_what_it_provides() -> None:
     assert at(staged("pg")) == {"size": 5}
 
 
-def test_hints_quirks_and_members_are_handed_on() -> None:
+def test_of_the_hints_only_those_that_were_wanted_are_handed_on() -> None:
+    """A machine's BMC password is a hint, too, and no script is told it."""
+    hint: JsonObject = {"at": {"fact": 2, "other": 3}, "bmc": {"address": "192.0.2.9", "password": "sesame"}}
+    assert staged(hint=hint).input["hints"] == {"at": {"fact": 2}}
+    assert "sesame" not in str(staged(hint=hint).input)
+
+
+def test_quirks_and_members_are_handed_on() -> None:
     member: JsonObject = {"node": "n1", "address": "192.0.2.1"}
-    handed = staged("db", hint={"h": 1}, quirks=("slow",), members=(member,)).input
-    assert (handed["hints"], handed["quirks"], handed["cluster"]) == ({"h": 1}, ["slow"], {"members": [member]})
+    handed = staged("db", quirks=("slow",), members=(member,)).input
+    assert (handed["quirks"], handed["cluster"]) == (["slow"], {"members": [member]})
     assert "cluster" not in staged("db").input
 
 
@@ -160,7 +167,7 @@ def test_every_other_layer_changes_the_hash(layer: str) -> None:
     "around",
     [
         {"discovery": {"at": {"fact": 1}}},
-        {"hint": {"x": 1}},
+        {"hint": {"at": {"fact": 1}}},
         {"quirks": ("slow",)},
         {"links": (("size", Source("db", {"at": {"size": 9}})),)},
         {"ancestors": (Source("db", {"wall": 1}),)},

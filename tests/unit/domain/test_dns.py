@@ -13,7 +13,7 @@ from rackwright.domain.errors import Invalid
 def test_every_address_is_found_both_ways() -> None:
     host = DnsHost("n1.rack.example", (ip_address("10.77.0.20"), ip_address("fd77::20")), (ip_address("10.78.0.5"),))
     subnets = [ip_network("10.77.0.0/24"), ip_network("fd77::/64"), ip_network("10.78.0.0/16")]
-    state = dns_state(7, [host], subnets)
+    state = dns_state(7, [host], subnets, ["rack.example"])
     assert state.zones["rack.example"] == {
         Record("n1.rack.example", Type.A, "10.77.0.20"),
         Record("n1.rack.example", Type.AAAA, "fd77::20"),
@@ -26,12 +26,19 @@ def test_every_address_is_found_both_ways() -> None:
 
 
 def test_an_address_of_no_network_has_a_name_but_is_nobodys() -> None:
-    state = dns_state(1, [DnsHost("n1.rack.example", (ip_address("192.0.2.5"),))], [])
+    state = dns_state(1, [DnsHost("n1.rack.example", (ip_address("192.0.2.5"),))], [], ["rack.example"])
     assert state.zones == {"rack.example": {Record("n1.rack.example", Type.A, "192.0.2.5")}}
 
 
 def test_a_domain_below_another_is_part_of_it() -> None:
-    assert forward_zones(["a.example", "b.rack.example", "c.other.test"]) == ["example", "other.test"]
+    assert forward_zones(["example", "rack.example", "other.test"]) == ["example", "other.test"]
+
+
+def test_a_name_in_no_domain_is_not_served_and_makes_no_zone() -> None:
+    """A node called evil.com would else have us speak for all of com."""
+    evil = DnsHost("evil.com", (ip_address("10.77.0.66"),))
+    state = dns_state(1, [evil], [ip_network("10.77.0.0/24")], ["rack.example"])
+    assert state.zones == {"rack.example": frozenset(), "0.77.10.in-addr.arpa": frozenset()}
 
 
 @pytest.mark.parametrize(
@@ -63,4 +70,4 @@ def test_every_address_of_a_subnet_is_below_its_reverse_zone(number: int, prefix
 )
 def test_a_name_that_could_mean_something_else_is_never_in_a_zone(name: str) -> None:
     with pytest.raises(Invalid):
-        dns_state(1, [DnsHost(name, (ip_address("10.0.0.1"),))], [])
+        dns_state(1, [DnsHost(name, (ip_address("10.0.0.1"),))], [], ["example", "rack.example"])

@@ -1,0 +1,13 @@
+"""A site to attack: a server on a real database, and machines that say what they are told to say."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.support.site import Site, running_site
+
+
+@pytest.fixture
+async def site(started_url: str, tmp_path: Path) -> AsyncIterator[Site]:
+    async with running_site(tmp_path, started_url) as made:
+        yield made
