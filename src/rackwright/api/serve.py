@@ -283,6 +283,7 @@ class _Serving(uvicorn.Server):
     def __init__(self, config: _Config, limits: ConnectionLimits) -> None:
         super().__init__(config)
         self._limits = limits
+        self._acceptors: list[Acceptor] = []
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -292,11 +293,20 @@ class _Serving(uvicorn.Server):
         assert sockets is not None
         logging.getLogger("uvicorn.error").addFilter(QUIET)
         gate = Gate(self._limits)
-        acceptors = [Acceptor(listener, gate, self._protocol, self.config.ssl) for listener in sockets]
-        for acceptor in acceptors:
+        self._acceptors = [Acceptor(listener, gate, self._protocol, self.config.ssl) for listener in sockets]
+        for acceptor in self._acceptors:
             acceptor.start()
-        self.servers = acceptors  # type: ignore[assignment]  # all that is used of them is how they close
+        self.servers = self._acceptors  # type: ignore[assignment]  # all that is used of them is how they close
         self.started = True
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().serve(sockets)
+        finally:
+            # Also when it is cancelled: a closed socket that the event loop still watches harms the next one that gets
+            # its number.
+            for acceptor in self._acceptors:
+                acceptor.close()
 
     def _protocol(self, visit: Visit) -> asyncio.Protocol:
         return PatientProtocol(self.config, self.server_state, {}, visit=visit, limits=self._limits)

@@ -7,6 +7,7 @@
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -17,6 +18,8 @@ from tests.support.waiting import PATIENCE
 from rackwright.api.serve import PASSWORD_FILE
 
 ENEMY = "127.0.0.66"
+MANY = 40
+"""Guesses at once, so that none is forgotten while they are made, however slow the machine."""
 
 
 @pytest.fixture
@@ -37,14 +40,16 @@ def password_of(site: Front) -> str:
 
 
 def test_wrong_passwords_stop_who_sends_them_and_not_the_person(site: Front) -> None:
-    answers = [log_in(site, "guess", ENEMY).status_code for _ in range(14)]
-    assert answers[:10] == [401] * 10
-    assert 429 in answers[10:]
+    with ThreadPoolExecutor(MANY) as guesses:
+        answers = list(guesses.map(lambda _: log_in(site, "guess", ENEMY).status_code, range(MANY)))
+    assert set(answers) == {401, 429}
     assert log_in(site, password_of(site)).status_code == 201
 
 
 def test_nobody_pretends_to_come_from_elsewhere(site: Front) -> None:
-    answers = [log_in(site, "guess", ENEMY, forwarded=f"203.0.113.{number}").status_code for number in range(14)]
+    with ThreadPoolExecutor(MANY) as guesses:
+        forged = [f"203.0.113.{number}" for number in range(MANY)]
+        answers = list(guesses.map(lambda address: log_in(site, "guess", ENEMY, address).status_code, forged))
     assert 429 in answers, "each guess counts for the one who sent it"
     assert log_in(site, password_of(site), forwarded="203.0.113.9").status_code == 201
     assert addresses(site) == {"127.0.0.1"}

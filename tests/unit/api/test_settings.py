@@ -79,8 +79,9 @@ def test_a_variable_that_is_no_list_is_refused(monkeypatch: pytest.MonkeyPatch) 
         load_settings({})
 
 
-def test_a_password_is_not_shown() -> None:
-    settings = load_settings({"database_url": "postgresql://rack:hunter2@db.example/rack"})
+def test_a_password_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RACKWRIGHT_DATABASE_URL", "postgresql://rack:hunter2@db.example/rack")
+    settings = load_settings({})
     shown = {one.name: one.value for one in show_settings(settings)}
     assert "hunter2" not in str(shown)
     assert shown["database_url"] == "postgresql://rack:***@db.example/rack"
