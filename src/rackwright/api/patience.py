@@ -66,11 +66,13 @@ class PatientProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
-        heads = self._heads
+        heads, is_first = self._heads, not self._received
         self._received += len(data)
         super().data_received(data)
         if self._heads != heads:
             self._received = len(data) if self._in_body else 0
+        elif is_first and not self._in_body and not self._answering:  # it was idle until now
+            self._set_deadline(self._limits.request_seconds)
         if self._received > (LONGEST_BODY if self._in_body else LONGEST_HEAD):
             self._give_up()
 
@@ -100,9 +102,12 @@ class PatientProtocol(HttpToolsProtocol):
             self._await_head()
 
     def _await_head(self) -> None:
+        """A new connection is there to be used at once. One that was used may be idle for as long as the server keeps
+        such: until the next head begins."""
         self._visit.wait()
         self._unsent = sys.maxsize
-        self._set_deadline(self._limits.request_seconds)
+        is_idle = self._heads and not self._received
+        self._set_deadline(self.timeout_keep_alive if is_idle else self._limits.request_seconds)
 
     def _set_deadline(self, seconds: float | None) -> None:
         if self._deadline is not None:

@@ -173,6 +173,22 @@ async def test_a_body_that_goes_on_coming_may_take_its_time() -> None:
             assert (await reader.read()).endswith(b"400000")
 
 
+async def test_a_connection_that_was_used_may_be_idle_but_not_begin_and_stop() -> None:
+    """Clients keep connections for their next request; half of one is no reason to keep it."""
+    limits = ConnectionLimits(request_seconds=SHORT)
+    asked = b"POST /echo HTTP/1.1\r\nHost: here\r\nContent-Length: 3\r\n\r\nabc"
+    async with listening(small_application(), limits=limits) as address, asyncio.timeout(PATIENCE):
+        async with raw(address, asked) as (reader, writer):
+            for _ in range(2):
+                assert b"200 OK" in await reader.readuntil(b"\r\n\r\n3")
+                await passed(3 * SHORT)
+                writer.write(asked)
+            await reader.readuntil(b"\r\n\r\n3")
+            writer.write(HALF_A_HEAD)
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b"", "half a head is given up"
+
+
 async def test_a_stream_of_events_goes_on_for_as_long_as_it_has_to() -> None:
     limits = ConnectionLimits(request_seconds=SHORT, stall_seconds=SHORT)
     person = httpx.AsyncClient(trust_env=False, timeout=PATIENCE)
