@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rackwright.cli.apps import make_app
+from rackwright.cli.terminal import say
 
 app = make_app("The agent of the mesh on this server.")
 
@@ -33,5 +34,5 @@ def run(folder: Folder = None) -> None:
     try:
         asyncio.run(live())
     except MeshError as problem:
-        print(f"rackwright agent: {problem}", file=sys.stderr)
+        say(f"rackwright agent: {problem}", file=sys.stderr)
         raise typer.Exit(1) from problem

@@ -11,6 +11,7 @@ from rackwright.cli.client import Client
 from rackwright.cli.exits import Exit, fail
 from rackwright.cli.output import prints
 from rackwright.cli.shared import Filters, Limit, Sort, listed, names_of
+from rackwright.cli.terminal import say
 
 app = make_app("Packages of roles.")
 
@@ -50,8 +51,8 @@ def new(
     except FileExistsError:
         fail(f"{folder} is there already; nothing was changed. Give the name of a folder to make.", Exit.CONFLICT)
     for file in made:
-        print(f"wrote {file}")
-    print(f"Next: rackwright barclamp check {folder}, then: rackwright barclamp import {folder}")
+        say(f"wrote {file}")
+    say(f"Next: rackwright barclamp check {folder}, then: rackwright barclamp import {folder}")
 
 
 @app.command()

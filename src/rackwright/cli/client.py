@@ -5,6 +5,7 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from rackwright.cli.exits import BY_STATUS, Exit, fail
 from rackwright.cli.profile import Profile, current_profile
@@ -90,7 +91,7 @@ class Client:
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
         try:
             with self._http.stream(
-                "GET", path, headers=headers, params=_given(query), timeout=httpx.Timeout(60, read=60)
+                "GET", _quoted(path), headers=headers, params=_given(query), timeout=httpx.Timeout(60, read=60)
             ) as answer:
                 if not answer.is_success:
                     answer.read()
@@ -118,7 +119,7 @@ class Client:
             if attempt:
                 time.sleep(0.3 * attempt)
             try:
-                answer = self._http.request(method, path, content=content, headers=sent, params=_given(query))
+                answer = self._http.request(method, _quoted(path), content=content, headers=sent, params=_given(query))
             except httpx.TransportError as error:
                 trouble = error
                 continue
@@ -141,6 +142,13 @@ def _verify(ca: str | None) -> Any:
         return ssl.create_default_context(cafile=ca)
     except OSError as error:
         fail(f"The certificates in {ca} cannot be read: {error}", Exit.USAGE)
+
+
+def _quoted(path: str) -> str:
+    """A path whose names, which people gave, stay names."""
+    if not {"", ".", ".."}.isdisjoint(path.split("/")[1:]):
+        fail(f"There is nothing of the name {path.split('/', 2)[-1]!r}.", Exit.NOT_FOUND)
+    return quote(path, safe="/:@")
 
 
 def _given(query: Mapping[str, Any]) -> dict[str, Any]:

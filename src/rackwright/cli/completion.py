@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import typer
 
 from rackwright.cli.main import COMPLETE, NOUNS, is_function, load
+from rackwright.cli.terminal import say
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -14,8 +15,8 @@ SHELLS = ("bash", "zsh", "fish")
 def main(argv: list[str]) -> int:
     """rackwright completion SHELL: print what makes the shell complete."""
     if len(argv) != 1 or argv[0] not in SHELLS:
-        print(f"Usage: rackwright completion {'|'.join(SHELLS)}", file=sys.stderr)
-        print('For bash: eval "$(rackwright completion bash)"', file=sys.stderr)
+        say(f"Usage: rackwright completion {'|'.join(SHELLS)}", file=sys.stderr)
+        say('For bash: eval "$(rackwright completion bash)"', file=sys.stderr)
         return 0 if argv in (["-h"], ["--help"]) else 2
     os.environ[COMPLETE] = f"source_{argv[0]}"
     complete()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rackwright.cli.apps import make_app
+from rackwright.cli.terminal import say
 
 if TYPE_CHECKING:
     from rackwright.cli.demo_view import View
@@ -56,10 +57,10 @@ def demo(
         try:
             asyncio.run(_interruptible(_demo(Path(home), Wanted(machines, until_active, patience, port, seed))))
         except asyncio.CancelledError:
-            print("Stopped.")
+            say("Stopped.")
             raise typer.Exit(130 if until_active else 0) from None
         except DemoFailed as error:
-            print(error, file=sys.stderr)
+            say(error, file=sys.stderr)
             raise typer.Exit(1) from None
 
 

@@ -2,12 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
+
+from rackwright.cli.terminal import open_console
+
+if TYPE_CHECKING:
+    from rackwright.cli.terminal import Console
 
 STATES = {
     "active": "green",
@@ -24,8 +29,8 @@ MOST_ROWS = 40
 class View:
     """Say lines that stay, and show what changes."""
 
-    def __init__(self, machines: int, console: Console | None = None) -> None:
-        self.console = console or Console(highlight=False, soft_wrap=True)
+    def __init__(self, machines: int, console: "Console | None" = None) -> None:
+        self.console = console or open_console(soft_wrap=True)
         self._live = Live(console=self.console, refresh_per_second=8) if self.console.is_terminal else None
         self.wants_rows = self._live is not None and machines <= MOST_ROWS
         """Whether single noderoles are shown, and not only their counts."""

@@ -7,6 +7,7 @@ import typer
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.output import prints
+from rackwright.cli.terminal import say
 
 app = make_app("What happened, and what happens.")
 
@@ -27,20 +28,18 @@ def watch(kind: Kind = None, since: Since = None, json: Annotated[bool, typer.Op
     """Events as they happen, until Ctrl-C; breaks of the connection leave no gap."""
     import json as text
 
-    from rich.console import Console
-
     from rackwright.cli.output import plain
 
-    client, console = Client(), Console(highlight=False, soft_wrap=True)
+    client = Client()
     cursor = since
     try:
         while True:
             for place, _, event in client.stream("/events", cursor, kind=kind, since=since):
                 cursor = place
                 if json:
-                    print(text.dumps(event), flush=True)
+                    say(text.dumps(event), flush=True)
                 else:
-                    console.print(f"{event['at'][:19]}  {event['kind']:<24}  {plain(event['data'])}")
+                    say(f"{event['at'][:19]}  {event['kind']:<24}  {plain(event['data'])}", flush=True)
             client.get("/me")  # says so, and ends, if the server stays away
     except KeyboardInterrupt:
-        print(f"\nGo on from here with --since {cursor}" if cursor else "")
+        say(f"\nGo on from here with --since {cursor}" if cursor else "")

@@ -4,6 +4,8 @@ import sys
 from enum import IntEnum
 from typing import NoReturn
 
+from rackwright.cli.terminal import say, visible
+
 
 class Exit(IntEnum):
     """The exit codes of every command that speaks to a server."""
@@ -32,7 +34,7 @@ BY_STATUS = {
 
 
 def fail(message: str, code: Exit = Exit.FAILED) -> NoReturn:
-    print(f"rackwright: {message}", file=sys.stderr)
+    say(f"rackwright: {message}", file=sys.stderr)
     sys.exit(code)
 
 
@@ -42,5 +44,5 @@ def confirm(question: str, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         fail(f"{question} Nobody is there to ask: repeat with --yes to do it.", Exit.USAGE)
-    if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
+    if input(f"{visible(question)} [y/N] ").strip().lower() not in ("y", "yes"):
         fail("Nothing was done.")

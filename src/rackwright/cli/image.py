@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rackwright.cli.apps import make_app
+from rackwright.cli.terminal import say
 from rackwright.home import default_home
 from rackwright.images.packages import BuildFailed, Source, say_to_stderr
 from rackwright.images.shelf import NoImage, Shelf
@@ -35,7 +36,7 @@ def build(
         else:
             build_system(shelf, name, mirror, kernel, say_to_stderr)
     except (BuildFailed, NoImage) as error:
-        print(error, file=sys.stderr)
+        say(error, file=sys.stderr)
         raise typer.Exit(1) from None
 
 
@@ -44,6 +45,6 @@ def list_images(home: Home = None) -> None:
     """What is on the shelf."""
     for image in Shelf(home or default_home()).all():
         about = ", ".join(f"{key} {value}" for key, value in image.about.items())
-        print(f"{image.name} ({about})")
+        say(f"{image.name} ({about})")
         for file, known in sorted(image.files.items()):
-            print(f"  {file:<14} {known.size / 1e6:8.1f} MB  sha256 {known.sha256}")
+            say(f"  {file:<14} {known.size / 1e6:8.1f} MB  sha256 {known.sha256}")

@@ -21,6 +21,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from rackwright.cli.apps import make_app
+from rackwright.cli.terminal import say
 from rackwright.home import default_home
 
 app = make_app()
@@ -76,12 +77,12 @@ def down() -> None:
     """End the lab that is up."""
     lab = _running()
     if lab is None:
-        print("No lab is up.")
+        say("No lab is up.")
         return
     try:
         process = os.pidfd_open(lab["pid"])
     except ProcessLookupError:
-        print("No lab is up.")
+        say("No lab is up.")
         return
     try:
         signal.pidfd_send_signal(process, signal.SIGTERM)
@@ -90,11 +91,11 @@ def down() -> None:
         os.close(process)
     if not gone:
         _fail(f"The lab is still there after {GOING_SECONDS:g} s. Kill process {lab['pid']}: all of it goes with it.")
-    print("The lab is gone.")
+    say("The lab is gone.")
 
 
 def _fail(message: str) -> NoReturn:
-    print(f"rackwright: {message}", file=sys.stderr)
+    say(f"rackwright: {message}", file=sys.stderr)
     raise typer.Exit(1)
 
 
@@ -153,8 +154,8 @@ async def _keep(folder: Path, wanted: dict[str, Any], port: int) -> int:
         asyncio.get_running_loop().add_signal_handler(number, lab.stdin.close)
     server = await asyncio.start_server(lambda reader, writer: _relay(folder, reader, writer), "127.0.0.1", port)
     async with server:
-        print(f"The lab's server: http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        print(f"Its admin's token: {folder / 'home' / 'admin-token'}. Ctrl-C ends the lab.")
+        say(f"The lab's server: http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        say(f"Its admin's token: {folder / 'home' / 'admin-token'}. Ctrl-C ends the lab.")
         sys.stdout.flush()
         return await lab.wait()
 

@@ -13,6 +13,7 @@ from rackwright.cli.apps import make_app
 from rackwright.cli.client import PREFIX, Client, reason
 from rackwright.cli.exits import Exit, fail
 from rackwright.cli.profile import DEFAULT_URL, Profile, current_profile, forget, keep
+from rackwright.cli.terminal import say
 
 
 def login_command(argv: list[str]) -> int:
@@ -37,7 +38,7 @@ def login(
     password = sys.stdin.readline().rstrip("\n") if password_stdin else getpass.getpass(f"Password of {name}: ")
     token = _new_token(url.rstrip("/"), name, password, ca)
     file = keep(Profile(url.rstrip("/"), token, str(ca.absolute()) if ca else None))
-    print(f"You are {name} at {url}. Kept in {file}.")
+    say(f"You are {name} at {url}. Kept in {file}.")
 
 
 def _new_token(url: str, name: str, password: str, ca: Path | None) -> str:
@@ -68,4 +69,4 @@ def logout() -> None:
     if profile is not None and profile.source.endswith("login.json"):
         client = Client(profile)
         client.delete(f"/tokens/{client.get('/me')['token_id']}", tagged=False)
-    print("Logged out." if forget() else "You were not logged in.")
+    say("Logged out." if forget() else "You were not logged in.")

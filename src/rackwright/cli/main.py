@@ -10,6 +10,8 @@ import sys
 from importlib import import_module
 from typing import Any
 
+from rackwright.cli.terminal import say
+
 NOUNS: dict[str, tuple[str, str]] = {
     "demo": ("rackwright.cli.demo:app", "see it work, on this machine alone"),
     "server": ("rackwright.cli.server:main", "run the server"),
@@ -60,12 +62,12 @@ def main(argv: list[str] | None = None) -> None:
         complete()
         sys.exit(0)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(usage())
+        say(usage())
         sys.exit(0)
     if arguments[0] in ("-V", "--version", "version"):
         from rackwright import __version__
 
-        print(f"rackwright {__version__}")
+        say(f"rackwright {__version__}")
         sys.exit(0)
     _load_first(arguments)
     sys.exit(run(arguments[0], arguments[1:]))
@@ -90,7 +92,7 @@ def usage() -> str:
 
 def run(noun: str, arguments: list[str]) -> int:
     if noun not in NOUNS:
-        print(f"rackwright: no command {noun!r}{_nearest(noun)}. See rackwright --help.", file=sys.stderr)
+        say(f"rackwright: no command {noun!r}{_nearest(noun)}. See rackwright --help.", file=sys.stderr)
         return 2
     if quick := _quick(noun, *arguments[:1]):
         return int(quick(arguments[1:]))

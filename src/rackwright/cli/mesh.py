@@ -18,6 +18,7 @@ import typer
 from rackwright.cli import mesh_config, mesh_datastore, mesh_demo, mesh_runs
 from rackwright.cli.apps import make_app
 from rackwright.cli.mesh_options import AsJson, Folder, plain_errors
+from rackwright.cli.terminal import open_console, say
 from rackwright.mesh import control
 from rackwright.mesh.address import parse_address
 from rackwright.mesh.errors import BadRequest
@@ -70,10 +71,10 @@ def init(
     identity = found(
         home, name or _host_name(), cluster, parse_address(bind) if bind else None, where, passphrase_file, life
     )
-    print(f"Made the cluster {cluster!r} with its first server {identity.name}.")
-    print("Start its agent:      systemctl enable --now rackwright-agent   (or: rackwright agent run)")
-    print("Let a server in:      rackwright mesh invite NAME ADDRESS --host-key FINGERPRINT")
-    print(f"and on that server:   rackwright mesh join {where} --ca-fingerprint {fingerprint(identity.ca)} --name NAME")
+    say(f"Made the cluster {cluster!r} with its first server {identity.name}.")
+    say("Start its agent:      systemctl enable --now rackwright-agent   (or: rackwright agent run)")
+    say("Let a server in:      rackwright mesh invite NAME ADDRESS --host-key FINGERPRINT")
+    say(f"and on that server:   rackwright mesh join {where} --ca-fingerprint {fingerprint(identity.ca)} --name NAME")
 
 
 @app.command()
@@ -102,11 +103,11 @@ def invite(
         seconds=int(hours * 3600),
     )
     if as_json:
-        print(json.dumps(told))
+        say(json.dumps(told))
         return
-    print(f"Invited {name} at {address}. The cluster must be able to log in there as {user}; if it cannot yet, add to")
-    print(f"its authorized_keys:  {told['authorized_key']}")
-    print(f"Then on {name}:  rackwright mesh join {told['address']} --ca-fingerprint {told['ca']} --name {name}")
+    say(f"Invited {name} at {address}. The cluster must be able to log in there as {user}; if it cannot yet, add to")
+    say(f"its authorized_keys:  {told['authorized_key']}")
+    say(f"Then on {name}:  rackwright mesh join {told['address']} --ca-fingerprint {told['ca']} --name {name}")
 
 
 @app.command()
@@ -123,11 +124,11 @@ def token(
     """Make a one-time token for a server that cannot be visited over SSH. Carry it there as you would a password."""
     told = control.ask(folder or default_folder(), "token", name=name, address=address, seconds=int(minutes * 60))
     if as_json:
-        print(json.dumps(told))
+        say(json.dumps(told))
         return
-    print(f"On {name}, within {minutes:g} minutes, once:  rackwright mesh join --token-file -")
-    print("and give it this token:")
-    print(told["token"])
+    say(f"On {name}, within {minutes:g} minutes, once:  rackwright mesh join --token-file -")
+    say("and give it this token:")
+    say(told["token"])
 
 
 @app.command("join")
@@ -169,7 +170,7 @@ def join_command(
     else:
         raise BadRequest("say where to and whom to trust: a member's ADDRESS and --ca-fingerprint, or --token-file")
     identity = asyncio.run(join(home, wish))
-    print(f"This server is {identity.name} now. Start its agent: systemctl enable --now rackwright-agent")
+    say(f"This server is {identity.name} now. Start its agent: systemctl enable --now rackwright-agent")
 
 
 def _one_time_token(file: Path | None, *, wanted: bool) -> str:
@@ -218,7 +219,7 @@ def status(as_json: AsJson = False, folder: Folder = None) -> None:
 def remove(name: Annotated[str, typer.Argument(help="Whom to shut out.")], folder: Folder = None) -> None:
     """Shut a server out: its certificate is revoked, and every member cuts its connections."""
     control.ask(folder or default_folder(), "remove", name=name)
-    print(f"Removed {name}. It can come back only by a new invite or token.")
+    say(f"Removed {name}. It can come back only by a new invite or token.")
 
 
 @app.command()
@@ -226,7 +227,7 @@ def remove(name: Annotated[str, typer.Argument(help="Whom to shut out.")], folde
 def leave(folder: Folder = None) -> None:
     """Leave the cluster and end this server's agent. Starting the agent again brings it back."""
     control.ask(folder or default_folder(), "leave")
-    print("Leaving. Start the agent again to come back; to be out for good, have a member remove this server.")
+    say("Leaving. Start the agent again to come back; to be out for good, have a member remove this server.")
 
 
 @app.command()
@@ -238,29 +239,28 @@ def ssh_key(folder: Folder = None) -> None:
     path = (folder or default_folder()) / "ssh_key"
     if not path.exists():
         raise BadRequest("this server does not hold the cluster's CA, so it does not visit servers")
-    print(ensure_key(path))
+    say(ensure_key(path))
 
 
 def _show(told: dict[str, Any], as_json: bool, table: "Callable[[dict[str, Any]], Table]") -> None:
     if as_json:
-        print(json.dumps(told))
+        say(json.dumps(told))
         return
-    from rich.console import Console
 
-    Console().print(table(told))
+    open_console().print(table(told))
 
 
 def _watch(home: Path, as_json: bool) -> None:
     try:
         if as_json:
             for told in control.listen(home, "watch"):
-                print(json.dumps(told), flush=True)
+                say(json.dumps(told), flush=True)
             return
         from rich.live import Live
 
         from rackwright.cli.mesh_tables import members_table
 
-        with Live(refresh_per_second=8) as live:
+        with Live(console=open_console(), refresh_per_second=8) as live:
             for told in control.listen(home, "watch"):
                 live.update(members_table(told["members"]))
     except KeyboardInterrupt:

@@ -9,6 +9,7 @@ import typer
 from rackwright.cli.apps import make_app
 from rackwright.cli.mesh_options import AsJson, Folder, plain_errors
 from rackwright.cli.mesh_run import MODES, pairs, split
+from rackwright.cli.terminal import open_console, say
 from rackwright.mesh import control
 from rackwright.mesh.errors import BadRequest
 from rackwright.mesh.folder import default_folder
@@ -30,10 +31,10 @@ def config(
     """The cluster's configuration: what counts on all servers before what their files say."""
     told = control.ask(folder or default_folder(), "config", settings=pairs(settings))
     if as_json:
-        print(json.dumps(told))
+        say(json.dumps(told))
         return
     for key in told["known"]:
-        print(f"{key}={told['config'].get(key, '')}")
+        say(f"{key}={told['config'].get(key, '')}")
 
 
 @repository_app.command("add")
@@ -65,7 +66,7 @@ def add(
     order = Order(name, cluster, url, branch, targets, mode, seconds, signed_commits, tuple(modules or ()))
     signature = trust.sign(order.dump().encode(), key)
     control.ask(home, "repository", action="add", order=order.dump(), signature=signature)
-    print(f"{name} is run whenever {branch} moves, by a datastore server that has a trusted run-key in its folder.")
+    say(f"{name} is run whenever {branch} moves, by a datastore server that has a trusted run-key in its folder.")
 
 
 @repository_app.command("remove")
@@ -73,7 +74,7 @@ def add(
 def remove(name: Annotated[str, typer.Argument()], folder: Folder = None) -> None:
     """Run a branch no more."""
     control.ask(folder or default_folder(), "repository", action="remove", name=name)
-    print(f"{name} is run no more when it moves.")
+    say(f"{name} is run no more when it moves.")
 
 
 @repository_app.command("list")
@@ -82,12 +83,11 @@ def show(as_json: AsJson = False, folder: Folder = None) -> None:
     """The repositories, and the commit that was run last."""
     told = control.ask(folder or default_folder(), "repository", action="list")
     if as_json:
-        print(json.dumps(told))
+        say(json.dumps(told))
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("name", "repository", "branch", "last commit")
     for entry in told["repositories"]:
         table.add_row(entry["name"], entry["url"], entry["branch"], entry["seen"][:12] or "not yet")
-    Console().print(table)
+    open_console().print(table)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rackwright.cli.mesh_options import AsJson, Folder, plain_errors
+from rackwright.cli.terminal import open_console, say
 from rackwright.mesh import control
 from rackwright.mesh.errors import BadRequest
 from rackwright.mesh.folder import default_folder
@@ -27,17 +28,16 @@ def datastore(
     home = folder or default_folder()
     if snapshot:
         taken = control.ask(home, "snapshot")
-        print(json.dumps(taken) if as_json else f"Snapshot taken: {taken['snapshot']}")
+        say(json.dumps(taken) if as_json else f"Snapshot taken: {taken['snapshot']}")
         return
     told = control.ask(home, "datastore")
     if as_json:
-        print(json.dumps(told))
+        say(json.dumps(told))
         return
-    from rich.console import Console
 
     from rackwright.cli.mesh_tables import datastore_table
 
-    Console().print(datastore_table(told))
+    open_console().print(datastore_table(told))
 
 
 @plain_errors
@@ -57,4 +57,4 @@ def recover(
     if not yes and not typer.confirm(f"{question}. Go on?"):
         raise BadRequest("nothing was done")
     told = control.ask(home, "recover", snapshot=str(file.absolute()) if file else None)
-    print(f"Recovered from {told['snapshot']}; this is datastore {told['era']} of the cluster. It grows by itself now.")
+    say(f"Recovered from {told['snapshot']}; this is datastore {told['era']} of the cluster. It grows by itself now.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rackwright.cli.apps import make_app
+from rackwright.cli.terminal import open_console, say
 from rackwright.mesh import control
 from rackwright.mesh.errors import MeshError
 
@@ -32,7 +33,7 @@ class _Plain:
 
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
         if isinstance(problem, MeshError):
-            print(f"rackwright mesh demo: {problem}", file=sys.stderr)
+            say(f"rackwright mesh demo: {problem}", file=sys.stderr)
             raise typer.Exit(1) from problem
 
 
@@ -70,8 +71,8 @@ def up() -> None:
             _end(fleet)
             raise
         _look(fleet)
-        print("Hurt one:  rackwright mesh demo kill 3 | pause 3 | cut 3       Mend all:  rackwright mesh demo heal")
-        print("Look:      rackwright mesh demo members --watch               End:       rackwright mesh demo down")
+        say("Hurt one:  rackwright mesh demo kill 3 | pause 3 | cut 3       Mend all:  rackwright mesh demo heal")
+        say("Look:      rackwright mesh demo members --watch               End:       rackwright mesh demo down")
 
 
 @app.command()
@@ -120,7 +121,6 @@ def members(
     watch: Annotated[bool, typer.Option("--watch", help="Keep looking.")] = False,
 ) -> None:
     """Who is alive, through the eyes of one of them."""
-    from rich.console import Console
     from rich.live import Live
 
     from rackwright.cli.mesh_tables import members_table
@@ -128,7 +128,7 @@ def members(
     with _Plain():
         home = _fleet().home(SERVERS[number - 1])
         if not watch:
-            Console().print(members_table(control.ask(home, "members")["members"]))
+            open_console().print(members_table(control.ask(home, "members")["members"]))
             return
         with contextlib.suppress(KeyboardInterrupt), Live(refresh_per_second=8) as live:
             for told in control.listen(home, "watch"):
@@ -138,12 +138,11 @@ def members(
 @app.command()
 def datastore(number: Annotated[int, typer.Argument(min=1, max=5, help="Through whose eyes.")] = 1) -> None:
     """Which of them hold the datastore. Kill its leader, and look again after some seconds."""
-    from rich.console import Console
 
     from rackwright.cli.mesh_tables import datastore_table
 
     with _Plain():
-        Console().print(datastore_table(_fleet().ask(SERVERS[number - 1], "datastore")))
+        open_console().print(datastore_table(_fleet().ask(SERVERS[number - 1], "datastore")))
 
 
 @app.command()
@@ -154,11 +153,10 @@ def down() -> None:
 
 
 def _look(fleet: "Fleet") -> None:
-    from rich.console import Console
 
     from rackwright.cli.mesh_tables import members_table
 
-    Console().print(members_table(fleet.ask(SERVERS[0], "members")["members"]))
+    open_console().print(members_table(fleet.ask(SERVERS[0], "members")["members"]))
 
 
 def _end(fleet: "Fleet") -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, ParamSpec
 
 import typer
 
+from rackwright.cli.terminal import say
 from rackwright.mesh.errors import MeshError
 
 Folder = Annotated[Path | None, typer.Option("--dir", help="Where this server's identity and settings live.")]
@@ -22,10 +23,10 @@ def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except MeshError as problem:
-            print(f"rackwright mesh: {problem}", file=sys.stderr)
+            say(f"rackwright mesh: {problem}", file=sys.stderr)
             raise typer.Exit(1) from problem
         except PermissionError as problem:
-            print(f"rackwright mesh: {problem.filename} is not yours to use; do this as root", file=sys.stderr)
+            say(f"rackwright mesh: {problem.filename} is not yours to use; do this as root", file=sys.stderr)
             raise typer.Exit(1) from problem
 
     return wrapped

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rackwright.cli.terminal import say
 from rackwright.mesh import control, run_model
 from rackwright.mesh.errors import BadRequest, MeshError
 from rackwright.mesh.folder import default_folder
@@ -31,9 +32,9 @@ def main(argv: list[str]) -> int:
     try:
         return _run(arguments)
     except MeshError as problem:
-        print(f"rackwright mesh: {problem}", file=sys.stderr)
+        say(f"rackwright mesh: {problem}", file=sys.stderr)
     except PermissionError as problem:
-        print(f"rackwright mesh: {problem.filename} is not yours to use; do this as root", file=sys.stderr)
+        say(f"rackwright mesh: {problem.filename} is not yours to use; do this as root", file=sys.stderr)
     return 1
 
 
@@ -186,7 +187,7 @@ def show(answers: Iterable[list[bytes]], as_json: bool) -> int:
 
                 print_news(one for _, one in news)
     except KeyboardInterrupt:
-        print("It goes on without you; see: rackwright mesh runs", file=sys.stderr)
+        say("It goes on without you; see: rackwright mesh runs", file=sys.stderr)
         return 130
     return 0 if ended and all(state == "done" for state in ended.values()) else 1
 

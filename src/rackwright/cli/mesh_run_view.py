@@ -1,11 +1,15 @@
 """How runs across servers look to a person: the list of them, and one of them line by line while it goes on."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from rackwright.cli.terminal import open_console
+
+if TYPE_CHECKING:
+    from rackwright.cli.terminal import Console
 
 COLOURS = {"done": "green", "failed": "red", "refused": "red", "lost": "magenta", "cancelled": "magenta"}
 COLOURS |= {"changed": "yellow", "blocked": "red"}
@@ -17,12 +21,12 @@ def print_runs(runs: Iterable[dict[str, Any]]) -> None:
         states = list(entry["tasks"].values())
         outcome = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
         table.add_row(entry["run"], entry["mode"], str(len(entry["targets"])), outcome)
-    Console().print(table)
+    open_console().print(table)
 
 
 def print_news(news: Iterable[dict[str, Any]]) -> None:
     """What a run has told: that it has begun, or events of it."""
-    console = Console(highlight=False)
+    console = open_console()
     for told in news:
         if "run" in told:
             console.print(f"run {told['run']} on {', '.join(told['targets'])}")
@@ -30,12 +34,13 @@ def print_news(news: Iterable[dict[str, Any]]) -> None:
             _line(console, told["event"])
 
 
-def _line(console: Console, event: dict[str, Any]) -> None:
+def _line(console: "Console", event: dict[str, Any]) -> None:
     if event["kind"] == "state":
         state = event["state"]
         outcome = state["outcome"]
         colour = COLOURS.get("failed" if outcome == "failed" else outcome, "dim")
-        console.print(f"{event['target']:<12} [{colour}]{outcome:<9}[/] {state['function']} {escape(state['id'])}")
+        what = escape(f"{state['function']} {state['id']}")
+        console.print(f"{event['target']:<12} [{colour}]{escape(f'{outcome:<9}')}[/] {what}")
         if outcome in ("failed", "blocked") and state["comment"]:
             console.print("\n".join(f"      {escape(line)}" for line in state["comment"].splitlines()))
     elif event["kind"] == "task" and event["state"] not in ("pending", "running"):

@@ -12,6 +12,7 @@ import typer
 from rackwright.cli import mesh_run
 from rackwright.cli.apps import make_app
 from rackwright.cli.mesh_options import AsJson, Folder, plain_errors
+from rackwright.cli.terminal import say
 from rackwright.mesh import control
 from rackwright.mesh.folder import default_folder
 
@@ -49,7 +50,7 @@ def runs(
         raise typer.Exit(mesh_run.show(control.listen_lines(home, "follow", run=run, cursor=cursor), as_json))
     told = control.ask(home, "runs")
     if as_json:
-        print(json.dumps(told))
+        say(json.dumps(told))
         return
     from rackwright.cli.mesh_run_view import print_runs
 
@@ -66,11 +67,11 @@ def cancel(
     """End what has not ended of a run, on all its servers. What was done stays done."""
     told = control.ask(folder or default_folder(), "cancel", run=run, why=why)
     if as_json:
-        print(json.dumps(told))
+        say(json.dumps(told))
     elif told["cancelled"]:
-        print(f"Cancelled on {', '.join(told['cancelled'])}.")
+        say(f"Cancelled on {', '.join(told['cancelled'])}.")
     else:
-        print("It had ended everywhere already.")
+        say("It had ended everywhere already.")
 
 
 @plain_errors
@@ -83,7 +84,7 @@ def events(
     try:
         for told in control.listen(folder or default_folder(), "events", cursor=cursor, follow=follow):
             if told["event"]["kind"] != "still_here":
-                print(json.dumps(told), flush=True)
+                say(json.dumps(told), flush=True)
     except KeyboardInterrupt:
         return
 
@@ -98,11 +99,11 @@ def module(
     home = folder or default_folder()
     told = control.ask(home, "module", file=str(file.absolute())) if file else control.ask(home, "modules")
     if as_json:
-        print(json.dumps(told))
+        say(json.dumps(told))
     elif file:
-        print(f"{told['name']} {told['version']}, signed by {told['signer']}, is in the datastore.")
+        say(f"{told['name']} {told['version']}, signed by {told['signer']}, is in the datastore.")
     else:
-        print("\n".join(told["modules"]) or "no modules")
+        say("\n".join(told["modules"]) or "no modules")
 
 
 @trust_app.command("add")
@@ -114,7 +115,7 @@ def trust_add(
 ) -> None:
     """Trust an operator's key on all servers. On the server that holds the CA."""
     told = control.ask(folder or default_folder(), "trust", action="add", name=name, key=key.read_text())
-    print(f"{name} is trusted; the list is at version {told['version']}.")
+    say(f"{name} is trusted; the list is at version {told['version']}.")
 
 
 @trust_app.command("remove")
@@ -122,7 +123,7 @@ def trust_add(
 def trust_remove(name: Annotated[str, typer.Argument(help="The operator.")], folder: Folder = None) -> None:
     """Trust an operator's key no longer. On the server that holds the CA."""
     told = control.ask(folder or default_folder(), "trust", action="remove", name=name)
-    print(f"{name} is no longer trusted; the list is at version {told['version']}.")
+    say(f"{name} is no longer trusted; the list is at version {told['version']}.")
 
 
 @trust_app.command("list")
@@ -131,4 +132,4 @@ def trust_list(as_json: AsJson = False, folder: Folder = None) -> None:
     """The keys that this server trusts."""
     told = control.ask(folder or default_folder(), "trust", action="list")
     lines = [f"{name} {key}" for name, key in sorted(told["keys"].items())]
-    print(json.dumps(told) if as_json else "\n".join(lines) or "no key is trusted yet: rackwright mesh trust add")
+    say(json.dumps(told) if as_json else "\n".join(lines) or "no key is trusted yet: rackwright mesh trust add")

@@ -20,7 +20,7 @@ def members_table(members: list[dict[str, Any]]) -> Table:
             f"[{colour}]{member['state']}[/]",
             ago(member["seconds"]),
             software(member["checks"], member["reasons"]),
-            labels,
+            escape(labels),
         )
     return table
 

@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from rackwright.cli.terminal import say
 from rackwright.states import extensions
 from rackwright.states.extensions import ExtensionRefused, FolderSource, Loader, Memory
 
@@ -16,10 +17,10 @@ def main(argv: list[str]) -> int:
     try:
         status: int = arguments.run(arguments)
     except ExtensionRefused as refused:
-        print(f"rackwright: {refused}", file=sys.stderr)
+        say(f"rackwright: {refused}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"rackwright: {error.filename}: {error.strerror}", file=sys.stderr)
+        say(f"rackwright: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
     return status
 
@@ -60,7 +61,7 @@ def _sign(arguments: argparse.Namespace) -> int:
         raise ExtensionRefused(f"{file} is no Python file")
     manifest = extensions.sign(file.read_bytes(), file.stem, arguments.version, arguments.key)
     Path(f"{file}{extensions.MANIFEST}").write_text(manifest.dump())
-    print(f"{manifest.name} {manifest.version} signed: {file}{extensions.MANIFEST}")
+    say(f"{manifest.name} {manifest.version} signed: {file}{extensions.MANIFEST}")
     return 0
 
 
@@ -71,7 +72,7 @@ def _verify(arguments: argparse.Namespace) -> int:
         raise ExtensionRefused(f"there is no module {file}")
     manifest, signer = extensions.verify(bundle, file.stem, arguments.signers)
     Memory(arguments.seen).check(manifest)
-    print(f"{manifest.name} {manifest.version}: good, signed by {signer}")
+    say(f"{manifest.name} {manifest.version}: good, signed by {signer}")
     return 0
 
 
@@ -81,12 +82,12 @@ def _list(arguments: argparse.Namespace) -> int:
     loader = Loader((FolderSource(folder),), arguments.signers, Memory(arguments.seen))
     rows = [_row(loader, name) for name in loader.names()]
     if arguments.json:
-        print(json.dumps({"modules": rows}))
+        say(json.dumps({"modules": rows}))
     elif not rows:
-        print(f"no modules in {folder}")
+        say(f"no modules in {folder}")
     for row in [] if arguments.json else rows:
         said = row["refused"] or f"signed by {row['signer']}"
-        print(f"{row['name']:<20} {row['version'] or '-':<10} {said}")
+        say(f"{row['name']:<20} {row['version'] or '-':<10} {said}")
     return 1 if any(row["refused"] for row in rows) else 0
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, ParamSpec
 import typer
 
 from rackwright.cli.exits import Exit, fail
+from rackwright.cli.terminal import open_console, say
 
 P = ParamSpec("P")
 Row = Mapping[str, Any]
@@ -95,11 +96,11 @@ def print_data(found: Any, form: Format, columns: Sequence[str] | None = None) -
     if columns is not None:
         found = [_only(row, columns) for row in found] if isinstance(found, list) else _only(found, columns)
     if form is Format.JSON:
-        print(json.dumps(found, indent=2, ensure_ascii=False))
+        say(json.dumps(found, indent=2, ensure_ascii=False))
         return
     import yaml
 
-    print(yaml.safe_dump(found, sort_keys=False, allow_unicode=True), end="")
+    say(yaml.safe_dump(found, sort_keys=False, allow_unicode=True), end="")
 
 
 def _only(row: Row, columns: Sequence[str]) -> dict[str, Any]:
@@ -114,9 +115,8 @@ def _check(row: Row, columns: Iterable[str]) -> None:
 
 
 def print_for_people(found: Any, columns: Sequence[str], empty: str = "Nothing.") -> None:
-    from rich.console import Console
 
-    console = Console(highlight=False)
+    console = open_console()
     if isinstance(found, Mapping):
         console.print(details(found), soft_wrap=True)
     elif found:

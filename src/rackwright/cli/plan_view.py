@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from rackwright.cli.terminal import open_console
+
 MARKS = {
     "created": ("+", "green"),
     "rerun": ("~", "yellow"),
@@ -12,10 +14,9 @@ MARKS = {
 
 
 def print_plan(plan: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = open_console(soft_wrap=True)
     for what, (mark, style) in MARKS.items():
         for line in plan[what]:
             because = f"  ({line['because']})" if line.get("because") else ""
@@ -31,12 +32,11 @@ def print_plan(plan: dict[str, Any]) -> None:
 
 def print_graph(graph: dict[str, Any]) -> None:
     """Cohort by cohort; under each noderole what it stands on."""
-    from rich.console import Console
     from rich.text import Text
 
     from rackwright.cli.output import STYLES
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = open_console(soft_wrap=True)
     titles = {one["id"]: f"{one['role']} on {one['node']}" for one in graph["vertices"]}
     parents: dict[int, list[int]] = {}
     for edge in graph["edges"]:

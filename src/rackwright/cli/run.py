@@ -8,6 +8,7 @@ from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.output import prints
 from rackwright.cli.shared import Filters, Limit, Sort, listed
+from rackwright.cli.terminal import say, say_output
 
 app = make_app("What jigs did and do.")
 
@@ -46,14 +47,14 @@ def print_log(client: Client, id: int, follow: bool) -> None:
     """The log so far; with `follow`, also what comes until the run ends, over breaks of the connection too."""
     if not follow:
         text, _ = client.text(f"/runs/{id}/log")
-        print(text, end="" if text.endswith("\n") or not text else "\n")
+        say_output(text if text.endswith("\n") or not text else f"{text}\n")
         return
     position = ""
     while True:
         for place, kind, data in client.stream(f"/runs/{id}/log/tail", position or None):
             position = place
             if kind == "end":
-                print(f"Run {id}: {data}.")
+                say(f"Run {id}: {data}.")
                 return
-            print(data, end="", flush=True)
+            say_output(data)
         client.get(f"/runs/{id}")  # says so, and ends, if the server stays away

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rackwright.cli.apps import make_app
+from rackwright.cli.terminal import say
 
 
 def main(argv: list[str]) -> int:
@@ -83,7 +84,7 @@ def server(
     try:
         asyncio.run(serve(load_settings(given, config).options))
     except RackwrightError as error:
-        print(f"rackwright: {error}", file=sys.stderr)
+        say(f"rackwright: {error}", file=sys.stderr)
         return 1
     return 0
 

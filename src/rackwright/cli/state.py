@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rackwright.cli.terminal import say
+
 if TYPE_CHECKING:
     from rackwright.states.catalogue import Catalogue
     from rackwright.states.combine import State
@@ -34,7 +36,7 @@ def main(argv: list[str]) -> int:
         problems = [mask.text(str(problem)) for problem in refused.problems]
         return _refused(problems, getattr(arguments, "json", False))
     except KeyboardInterrupt:
-        print("rackwright: interrupted; what was started was ended", file=sys.stderr)
+        say("rackwright: interrupted; what was started was ended", file=sys.stderr)
         return 130
     return status
 
@@ -59,7 +61,7 @@ def _from_git(arguments: argparse.Namespace) -> int:
             if not arguments.json:
                 for pin in held.pins:
                     signed = f", signed by {pin.signer}" if pin.signer else ""
-                    print(f"{pin.url} at {pin.commit[:12]} ({pin.reference}{signed})", file=sys.stderr)
+                    say(f"{pin.url} at {pin.commit[:12]} ({pin.reference}{signed})", file=sys.stderr)
             arguments.path = held.path / (arguments.path or "")
             status: int = arguments.run(arguments)
             return status
@@ -69,11 +71,11 @@ def _from_git(arguments: argparse.Namespace) -> int:
 
 def _refused(problems: list[str], as_json: bool) -> int:
     if as_json:
-        print(json.dumps({"errors": problems}))
+        say(json.dumps({"errors": problems}))
     else:
         for problem in problems:
-            print(problem, file=sys.stderr)
-        print("Refused: nothing was run.", file=sys.stderr)
+            say(problem, file=sys.stderr)
+        say("Refused: nothing was run.", file=sys.stderr)
     return REFUSED
 
 
@@ -187,12 +189,12 @@ def _apply(arguments: argparse.Namespace) -> int:
     progress.mask = run.report.mask
     report = run.go()
     if arguments.json:
-        print(json.dumps(report.as_json(), default=str))
+        say(json.dumps(report.as_json(), default=str))
     else:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in report.summary().items() if count)
-        print(f"{counts or 'no states'} in {report.seconds:.2f} s{' (dry run)' if report.test else ''}")
+        say(f"{counts or 'no states'} in {report.seconds:.2f} s{' (dry run)' if report.test else ''}")
         for state in report.not_run:
-            print(f"not run (failhard): {state.full} {state.id}")
+            say(f"not run (failhard): {state.full} {state.id}")
     return FAILED if report.failed else OK
 
 
@@ -230,7 +232,7 @@ class _Progress:
                 self._say(_indented(f"{key}: {shown}" if "\n" not in shown else f"{key}:\n{shown}"))
 
     def _say(self, text: str) -> None:
-        print(text if self.mask is None else self.mask.text(text), flush=True)
+        say(text if self.mask is None else self.mask.text(text), flush=True)
 
 
 def _indented(text: str) -> str:
@@ -242,11 +244,11 @@ def _show(arguments: argparse.Namespace) -> int:
 
     made = _plan(arguments)
     if arguments.dot:
-        print(explain.dot(made))
+        say(explain.dot(made))
     elif arguments.json:
-        print(json.dumps({"states": explain.steps(made)}, default=str))
+        say(json.dumps({"states": explain.steps(made)}, default=str))
     else:
-        print("\n".join(explain.lines(made)))
+        say("\n".join(explain.lines(made)))
     return OK
 
 
@@ -254,7 +256,7 @@ def _explain(arguments: argparse.Namespace) -> int:
     from rackwright.states import explain
 
     said = explain.explain(_plan(arguments), arguments.mode)
-    print(json.dumps({"mode": arguments.mode, "explanation": said}) if arguments.json else "\n".join(said))
+    say(json.dumps({"mode": arguments.mode, "explanation": said}) if arguments.json else "\n".join(said))
     return OK
 
 
@@ -269,7 +271,7 @@ def _doc(arguments: argparse.Namespace) -> int:
         functions = catalogue.functions(module)
         known = catalogue.modules() if functions is None else list(functions)
         near = did_you_mean(module if functions is None else function, known)
-        print(f"rackwright: no documentation of {arguments.what!r}{near}", file=sys.stderr)
+        say(f"rackwright: no documentation of {arguments.what!r}{near}", file=sys.stderr)
         return REFUSED
-    print(text)
+    say(text)
     return OK

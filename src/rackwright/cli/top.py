@@ -9,6 +9,7 @@ import typer
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.output import STYLES, table
+from rackwright.cli.terminal import open_console
 from rackwright.cli.watch import ORDER
 
 LOOK = 1.0
@@ -26,15 +27,14 @@ def main(argv: list[str]) -> int:
 
 def top(once: Annotated[bool, typer.Option(help="Show it once and end.")] = False) -> None:
     """Everything at a glance: nodes, deployments, the queue, what runs, what failed. Ctrl-C ends it."""
-    from rich.console import Console
     from rich.live import Live
 
     client, screen = Client(), Screen()
     if once:
-        Console().print(screen.look(client))
+        open_console().print(screen.look(client))
         return
     try:
-        with Live(screen=True, refresh_per_second=4) as live:
+        with Live(console=open_console(), screen=True, refresh_per_second=4) as live:
             while True:
                 live.update(screen.look(client), refresh=True)
                 time.sleep(LOOK)

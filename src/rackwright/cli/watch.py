@@ -11,6 +11,7 @@ from typing import Any
 from rackwright.cli.client import Client
 from rackwright.cli.exits import Exit
 from rackwright.cli.output import STYLES, table
+from rackwright.cli.terminal import open_console, say
 
 ORDER = ("error", "transition", "todo", "blocked", "proposed", "active")
 PENDING = ("transition", "todo", "blocked")
@@ -26,11 +27,11 @@ def follow(client: Client, what: str, *, once: bool = False, **only: str | None)
     try:
         noderoles = _live(client, what, once, query) if sys.stdout.isatty() else _lines(client, once, query)
     except KeyboardInterrupt:
-        print("\nLeft. The work goes on; the same command picks it up again.")
+        say("\nLeft. The work goes on; the same command picks it up again.")
         return
     failed = [one for one in noderoles if one["state"] == "error"]
     for one in failed[:ROWS]:
-        print(f"ERROR {one['role']} on {one['node']}: {one['error']}  (rackwright noderole log {one['id']})")
+        say(f"ERROR {one['role']} on {one['node']}: {one['error']}  (rackwright noderole log {one['id']})")
     if failed and not once:
         sys.exit(Exit.FAILED)
 
@@ -58,7 +59,7 @@ def _lines(client: Client, once: bool, query: dict[str, str]) -> list[dict[str, 
         noderoles = _look(client, query)
         line = summary(noderoles)
         if line != last:
-            print(line, flush=True)
+            say(line, flush=True)
         last = line
         if once or settled(noderoles):
             return noderoles
@@ -68,7 +69,7 @@ def _lines(client: Client, once: bool, query: dict[str, str]) -> list[dict[str, 
 def _live(client: Client, what: str, once: bool, query: dict[str, str]) -> list[dict[str, Any]]:
     from rich.live import Live
 
-    with Live(refresh_per_second=8) as live:
+    with Live(console=open_console(), refresh_per_second=8) as live:
         while True:
             noderoles = _look(client, query)
             live.update(view(what, noderoles), refresh=True)

@@ -177,8 +177,8 @@ async def test_a_connection_that_was_used_may_be_idle_but_not_begin_and_stop() -
     """Clients keep connections for their next request; half of one is no reason to keep it."""
     limits = ConnectionLimits(request_seconds=SHORT)
     asked = b"POST /echo HTTP/1.1\r\nHost: here\r\nContent-Length: 3\r\n\r\nabc"
-    async with listening(small_application(), limits=limits) as address, asyncio.timeout(PATIENCE):
-        async with raw(address, asked) as (reader, writer):
+    async with listening(small_application(), limits=limits) as address, raw(address, asked) as (reader, writer):
+        async with asyncio.timeout(PATIENCE):
             for _ in range(2):
                 assert b"200 OK" in await reader.readuntil(b"\r\n\r\n3")
                 await passed(3 * SHORT)
