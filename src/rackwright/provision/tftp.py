@@ -1,7 +1,8 @@
 """A TFTP server for firmware that knows nothing better: it reads out a fixed map of files, and nothing else.
 
 RFC 1350 with blksize and tsize (RFC 2347 to 2349). A name is looked up, never opened as a path. Each transfer has a
-port of its own, as the protocol wants it, and there are only so many at once.
+port of its own, as the protocol wants it, and there are only so many at once. Anybody can ask in the name of addresses
+that will never answer, so when there are as many as there may be, the one goes whose client is silent for longest.
 """
 
 import asyncio
@@ -29,6 +30,8 @@ MOST_PER_ADDRESS = 4
 TRIES = 6
 FIRST_WAIT = 0.5
 """Seconds before a block is sent again; doubled with each try."""
+SILENT = 2.0
+"""Seconds without a word of its client after which a transfer may have to make room for another."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,9 @@ def refusal(code: int, text: str) -> bytes:
 class _Transfer(asyncio.DatagramProtocol):
     """One file to one client. Whoever else writes to its port is not heard."""
 
-    def __init__(self, client: Address) -> None:
+    def __init__(self, client: Address, heard: Callable[[], None]) -> None:
         self._client = client
+        self._heard = heard
         self._acknowledged = asyncio.Event()
         self._expected = -1
         self.over = False
@@ -86,6 +90,7 @@ class _Transfer(asyncio.DatagramProtocol):
             self.over = True
             self._acknowledged.set()
         elif kind == ACK and number == self._expected:
+            self._heard()
             self._acknowledged.set()
 
     async def send(self, transport: asyncio.DatagramTransport, packet: bytes, number: int) -> bool:
@@ -105,13 +110,25 @@ class _Transfer(asyncio.DatagramProtocol):
         return False
 
 
+@dataclass
+class _Place:
+    """What one transfer takes up."""
+
+    source: str
+    heard_at: float
+    """When its client last said something, by the clock of the event loop."""
+
+    def heard(self) -> None:
+        self.heard_at = asyncio.get_running_loop().time()
+
+
 class TftpServer(asyncio.DatagramProtocol):
     """Hears requests; each that is taken becomes a task."""
 
     def __init__(self, files: Files, host: str) -> None:
         self._files = files
         self._host = host
-        self._transfers: dict[asyncio.Task[None], str] = {}
+        self._transfers: dict[asyncio.Task[None], _Place] = {}
         self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -127,12 +144,25 @@ class TftpServer(asyncio.DatagramProtocol):
             log.info("tftp: %s asked for %r, which is not served", addr[0], request.name[:80])
             self._answer(refusal(NOT_FOUND, "no such file"), addr)
             return
-        mine = sum(source == addr[0] for source in self._transfers.values())
-        if len(self._transfers) >= MOST_TRANSFERS or mine >= MOST_PER_ADDRESS:
+        if not self._has_room(addr[0]):
             return  # it asks again by itself
-        task = asyncio.create_task(self._transfer(path, request, addr), name=f"tftp {addr[0]}")
-        self._transfers[task] = addr[0]
-        task.add_done_callback(self._transfers.pop)
+        place = _Place(addr[0], asyncio.get_running_loop().time())
+        task = asyncio.create_task(self._transfer(path, request, addr, place), name=f"tftp {addr[0]}")
+        self._transfers[task] = place
+        task.add_done_callback(lambda ended: self._transfers.pop(ended, None))
+
+    def _has_room(self, source: str) -> bool:
+        """Whether there is room for one more, if need be in place of one whose client is silent."""
+        if sum(place.source == source for place in self._transfers.values()) >= MOST_PER_ADDRESS:
+            return False
+        if len(self._transfers) < MOST_TRANSFERS:
+            return True
+        task, place = min(self._transfers.items(), key=lambda item: item[1].heard_at)
+        if asyncio.get_running_loop().time() - place.heard_at < SILENT:
+            return False
+        del self._transfers[task]
+        task.cancel()
+        return True
 
     async def close(self) -> None:
         tasks = list(self._transfers)
@@ -144,18 +174,18 @@ class TftpServer(asyncio.DatagramProtocol):
         assert self._transport is not None
         self._transport.sendto(packet, to)
 
-    async def _transfer(self, path: Path, request: Request, client: Address) -> None:
+    async def _transfer(self, path: Path, request: Request, client: Address, place: _Place) -> None:
         try:
             with path.open("rb") as file:
-                await self._deliver(file, request, client)
+                await self._deliver(file, request, client, place)
         except OSError as error:
             log.warning("tftp: %s for %s: %s", path.name, client[0], error)
 
-    async def _deliver(self, file: BinaryIO, request: Request, client: Address) -> None:
+    async def _deliver(self, file: BinaryIO, request: Request, client: Address, place: _Place) -> None:
         options = agreed(request.options, os.fstat(file.fileno()).st_size)
         loop = asyncio.get_running_loop()
         transport, transfer = await loop.create_datagram_endpoint(
-            lambda: _Transfer(client), local_addr=(self._host, 0), remote_addr=client
+            lambda: _Transfer(client, place.heard), local_addr=(self._host, 0), remote_addr=client
         )
         try:
             if options:

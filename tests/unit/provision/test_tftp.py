@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -30,8 +30,8 @@ class Client(asyncio.DatagramProtocol):
 
 
 @asynccontextmanager
-async def client() -> AsyncIterator[tuple[asyncio.DatagramTransport, Client]]:
-    transport, protocol = await asyncio.get_running_loop().create_datagram_endpoint(Client, local_addr=(HOST, 0))
+async def client(address: str = HOST) -> AsyncIterator[tuple[asyncio.DatagramTransport, Client]]:
+    transport, protocol = await asyncio.get_running_loop().create_datagram_endpoint(Client, local_addr=(address, 0))
     try:
         yield transport, protocol
     finally:
@@ -166,3 +166,35 @@ async def test_one_address_has_only_so_many_transfers_at_once(served: Mapping[st
                 break
             ports.add(peer[1])
         assert len(ports) <= tftp.MOST_PER_ADDRESS
+
+
+async def test_clients_that_never_answer_do_not_keep_others_out(
+    served: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody can ask in the name of addresses that are nobody's."""
+    monkeypatch.setattr(tftp, "MOST_TRANSFERS", 8)
+    monkeypatch.setattr(tftp, "SILENT", 0)
+    async with serving_tftp(lambda: served, HOST, 0) as port, AsyncExitStack() as stack:
+        for number in range(16):
+            transport, silent = await stack.enter_async_context(client(f"127.0.0.{number + 2}"))
+            for _ in range(2):
+                transport.sendto(request("ipxe.efi"), (HOST, port))
+                await silent.hear()
+        assert await fetch(port, "ipxe.efi") == (CONTENT, None)
+
+
+async def test_a_client_that_answers_keeps_its_transfer(
+    served: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tftp, "MOST_TRANSFERS", 1)
+    async with (
+        serving_tftp(lambda: served, HOST, 0) as port,
+        client() as (transport, protocol),
+        client("127.0.0.2") as (another, _),
+    ):
+        transport.sendto(request("ipxe.efi"), (HOST, port))
+        _, peer = await protocol.hear()
+        another.sendto(request("ipxe.efi"), (HOST, port))
+        transport.sendto(ack(1), peer)
+        while (packet := (await protocol.hear())[0])[:4] != b"\0\3\0\2":
+            assert packet[:4] == b"\0\3\0\1"
