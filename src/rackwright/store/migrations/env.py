@@ -6,7 +6,7 @@ from typing import TypeGuard
 from alembic import context
 from alembic.operations.ops import CreateForeignKeyOp, CreateTableOp, MigrationScript
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import ForeignKeyConstraint
+from sqlalchemy import ForeignKeyConstraint, text
 
 from rackwright.store.tables import metadata
 
@@ -29,6 +29,14 @@ def is_late_key(part: object) -> TypeGuard[ForeignKeyConstraint]:
     return isinstance(part, ForeignKeyConstraint) and part.use_alter
 
 
+def settle_constraints(ctx: MigrationContext, **_: object) -> None:
+    """After each revision: what one changed is checked before the next alters the table, which PostgreSQL refuses
+    while something is still to be checked. All of them are one transaction."""
+    assert ctx.connection is not None
+    ctx.connection.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
+    ctx.connection.execute(text("SET CONSTRAINTS ALL DEFERRED"))
+
+
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
@@ -37,6 +45,7 @@ context.configure(
     compare_server_default=False,
     user_module_prefix="tables.",  # what the template of a revision imports
     process_revision_directives=add_late_foreign_keys,
+    on_version_apply=settle_constraints,
 )
 with context.begin_transaction():
     context.run_migrations()
