@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection as PsycopgConnection
-from psycopg import sql
+from psycopg import AsyncPipeline, sql
 from psycopg.errors import DeadlockDetected, SerializationFailure
 from psycopg.pq import PipelineStatus, TransactionStatus
 from sqlalchemy import CursorResult, Row, TextClause, text
@@ -151,8 +151,15 @@ class Session:
         They are prepared on the server, and each looks at its own moment. Rows are plain tuples, errors the driver's
         own.
         """
-        async with self._driving() as driver, driver.pipeline():
-            yield Pipe(driver)
+        async with self._driving() as driver:
+            pipeline: AsyncPipeline | None = None
+            try:
+                async with driver.pipeline() as pipeline:
+                    yield Pipe(driver)
+            except BaseException:
+                if pipeline is not None:
+                    _drop_open_questions(pipeline)
+                raise
 
     async def batch(self, *asked: Asked) -> list[Rows]:
         """The rows of each of several statements, sent together."""
@@ -212,6 +219,16 @@ class Session:
             count=count,
         )
         return [row[0] for row in found]
+
+
+def _drop_open_questions(pipeline: AsyncPipeline) -> None:
+    """Of a pipeline that was left by an error.
+
+    Whoever is cancelled twice while it waits for the server's last word leaves psycopg's generator in the middle. When
+    that is collected it goes on, asks a connection that is closed by then, and complains of it on standard error.
+    """
+    pipeline.command_queue.clear()
+    pipeline.result_queue.clear()
 
 
 def _in_the_middle(driver: PsycopgConnection[Any]) -> bool:

@@ -3,8 +3,13 @@ is cancelled."""
 
 import asyncio
 import contextlib
+import gc
+import itertools
 import logging
+import sys
 from collections import Counter
+from collections.abc import Generator
+from typing import Any
 
 import psycopg
 import pytest
@@ -91,3 +96,40 @@ async def test_whoever_is_cancelled_in_the_middle_of_anything_hears_of_nothing_e
             ends[task.cancelled()] += 1
     assert ends[True] > 10, "it was caught in the middle, too"
     assert [record.getMessage() for record in caplog.records] == []
+
+
+async def test_whoever_is_cancelled_twice_while_leaving_a_pipeline_leaves_nothing_that_complains_later(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last question was sent, and its answer is not there: as when a server is stopped."""
+    complaints: list[str] = []
+    leave = psycopg.AsyncPipeline._exit_gen
+
+    def cancelled_on_the_way(pipeline: psycopg.AsyncPipeline) -> Generator[Any, Any, None]:
+        steps = leave(pipeline)
+        wish = next(steps)
+        for number in itertools.count():
+            task = asyncio.current_task()
+            if number == 1 and task is not None:
+                task.cancel()
+            ready = yield wish
+            try:
+                wish = steps.send(ready)
+            except StopIteration:
+                return
+
+    async def cancelled_again(*_: object, **__: object) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(sys, "unraisablehook", lambda about: complaints.append(f"{about.object}: {about.exc_value}"))
+    with monkeypatch.context() as patched:
+        patched.setattr(psycopg.AsyncPipeline, "_exit_gen", cancelled_on_the_way)
+        patched.setattr(psycopg.AsyncConnection, "_try_cancel", cancelled_again)
+        task = asyncio.create_task(rack.store.change(_answered))
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        assert task.cancelled()
+        del task
+    assert await rack.store.change(_answered) == [*range(ASKED)]
+    gc.collect()
+    assert complaints == []
