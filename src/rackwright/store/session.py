@@ -222,7 +222,7 @@ class Session:
 
 
 def _drop_open_questions(pipeline: AsyncPipeline) -> None:
-    """Of a pipeline that was left by an error.
+    """Have a pipeline that was left by an error ask the server nothing more.
 
     Whoever is cancelled twice while it waits for the server's last word leaves psycopg's generator in the middle. When
     that is collected it goes on, asks a connection that is closed by then, and complains of it on standard error.
