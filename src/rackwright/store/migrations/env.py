@@ -29,7 +29,7 @@ def is_late_key(part: object) -> TypeGuard[ForeignKeyConstraint]:
     return isinstance(part, ForeignKeyConstraint) and part.use_alter
 
 
-def settle_constraints(ctx: MigrationContext, **_: object) -> None:
+def settle_constraints(ctx: MigrationContext, *_: object, **__: object) -> None:
     """After each revision: what one changed is checked before the next alters the table, which PostgreSQL refuses
     while something is still to be checked. All of them are one transaction."""
     assert ctx.connection is not None
