@@ -37,6 +37,7 @@ MEETS_OUTSIDE = {
     ),
     "api/webhooks.py": ("KIND",),
     "cli/barclamp_template.py": ("[a-z][a-z0-9-]{0,30}[a-z0-9]",),
+    "cli/terminal.py": ("_CONTROL",),
     "domain/dhcp.py": (
         "_BOOTENV",
         "_INTERFACE",
@@ -59,6 +60,10 @@ MEETS_OUTSIDE = {
         "_NAME",
     ),
     "domain/networks.py": ("_NAME",),
+    "hammers/base.py": (
+        "BOOT_ID",
+        "DEVICE",
+    ),
     "hammers/qemu.py": ("NAME",),
     "images/host_sources.py": (
         "FIELD",
@@ -151,6 +156,13 @@ MEETS_OUTSIDE = {
         "_SINGLE",
     ),
     "states/render.py": ("_MARK",),
+    "states/shelltext.py": (
+        r"['\"\\]",
+        "_BASH_TEST",
+        "_COMPARES_NUMBERS",
+        "_HERE",
+        "_INTEGER",
+    ),
     "states/sls.py": (
         "_FLOAT",
         "_INT",

@@ -89,7 +89,7 @@ class Simulator:
     def start_joined(self, count: int) -> None:
         """`count` members that know each other already; their tables share all that is equal."""
         records = [
-            MemberRecord(f"n{number}", f"10.0.0.0:{number % 65536}", incarnation=1, session=1)
+            MemberRecord(f"n{number}", f"10.0.0.0:{number % 65535 + 1}", incarnation=1, session=1)
             for number in range(count)
         ]
         base = Base(Entry(record, State.ALIVE, 0.0) for record in records)

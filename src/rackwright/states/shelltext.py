@@ -23,7 +23,7 @@ POSIX_SHELLS = frozenset(("sh", "bash", "dash", "ash", "ksh", "ksh93", "mksh", "
 VARIABLE = "RACKWRIGHT_OUTPUT_"
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
-_BASH_TEST = re.compile(r"\[\[.*?\]\]", re.S)
+_BASH_TEST = re.compile(r"\[\[.*?(?:\]\]|\Z)", re.S)
 _COMPARES_NUMBERS = re.compile(r"\s-(?:eq|ne|lt|le|gt|ge)\s")
 _HERE = re.compile(r"<<(-?)[ \t]*((?:'[^'\n]*'|\"[^\"\n]*\"|\\.|[^\s'\"\\<>|&;()])+)")
 Span = Tuple[int, int]
