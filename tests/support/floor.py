@@ -123,7 +123,11 @@ class Floor:
         nodes = self._outside.pop(0)
 
         async def work(session: Session) -> None:
-            await session.run("UPDATE nodes SET available = true WHERE id = ANY (:ids)", ids=nodes)
+            await session.run(
+                "UPDATE nodes SET available = true, waiting_since = NULL, identity_confirmed = true"
+                " WHERE id = ANY (:ids)",
+                ids=nodes,
+            )
             session.touch(nodes)
 
         await self.store.change(work, actor="tester", graph=True)
