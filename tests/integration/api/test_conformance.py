@@ -14,6 +14,7 @@ from typing import Any
 import schemathesis
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import APIOperation, Case, GenerationMode
@@ -262,12 +263,18 @@ def _catalogue_and_networks(client: Client) -> None:
     client.do("getNetworkUsage", network="lan")
     client.do("freeAddress", network="lan", address="10.9.0.2")
     client.do("deleteNetwork", network="lan")
+    client.do("createDomain", {"name": "shop.example"})
+    client.do("listDomains")
+    client.do("getDomain", domain="shop.example")
+    client.do("deleteDomain", domain="shop.example")
 
 
 def _intent(client: Client) -> None:
     client.do("listNodes")
     client.do("getNode", node=NODE)
     client.do("updateNode", {"description": "x"}, node=NODE)
+    key = Ed25519PrivateKey.generate().public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    client.do("setNodeHostKey", {"host_key": key.decode()}, node=NODE)
     client.do("listNodeAttribs", node=NODE)
     attribs = client.do("listAttribs", query={"of_node": "true", "writable": "true", "secret": "false"})["items"]
     for name in ("getNodeAttrib", "unsetNodeAttrib"):

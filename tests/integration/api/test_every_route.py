@@ -52,6 +52,8 @@ PERSONAL = {
 
 FOR_ADMINISTRATORS = {
     "PUT /api/v2/nodes/{node}/bmc",
+    "POST /api/v2/domains",
+    "DELETE /api/v2/domains/{domain}",
     "GET /api/v2/users",
     "POST /api/v2/users",
     "GET /api/v2/users/{user}",
@@ -166,11 +168,13 @@ async def test_what_is_a_machines_is_not_a_persons(site: Site) -> None:
     assert {route: status for route, status in found.items() if status not in (401, 404, 422)} == {}
 
 
-NODE = "n1.rack.example"
+NODE, DOMAIN = "n1.rack.example", "web.rack.example"
+HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBJBKD3Mes7QBmg16cC9I/iX6q3/Tu4l1foK5VA+t0Z5"
 
 BODIES: dict[str, dict[str, object]] = {
     "POST /nodes": {"name": "n2.rack.example", "deployment": "web"},
     "PATCH /nodes/{node}": {"description": "x"},
+    "PUT /nodes/{node}/host_key": {"host_key": HOST_KEY},
     "POST /nodes/{node}/move": {"deployment": "web"},
     "POST /nodes/{node}/power": {"action": "on"},
     "POST /nodes/{node}/boot_device": {"device": "network"},
@@ -192,6 +196,7 @@ BODIES: dict[str, dict[str, object]] = {
     "POST /networks/{network}/ranges": {"name": "r", "first": "192.0.2.1", "last": "192.0.2.9"},
     "POST /networks/{network}/routers": {"address": "192.0.2.254"},
     "POST /networks/{network}/allocations": {"node": NODE, "address": "192.0.2.7"},
+    "POST /domains": {"name": "two.rack.example", "deployment": "web"},
     "PUT /anneal/cap": {"cap": 10},
     "PUT /users/{user}/grants/{deployment}": {"role": "viewer"},
 }
@@ -212,7 +217,7 @@ class Things:
         id = getattr(self, path.removeprefix("/api/v2/").partition("/")[0], 1)
         known = {"node": NODE, "deployment": "web", "group": "rack:r1", "jig": "noop", "user": "admin", "id": str(id)}
         known |= {"attrib": "test-node-hinted" if "/nodes/" in path else "test-parent-default", "address": "192.0.2.7"}
-        known |= {"network": "one", "range": "r"}
+        known |= {"network": "one", "range": "r", "domain": DOMAIN}
         return "http://server" + re.sub(r"\{([^}]*)\}", lambda found: known.get(found[1], "1"), path)
 
 
@@ -223,6 +228,7 @@ async def _things(site: Site) -> Things:
         ok(await admin.post("/nodes", json={"name": NODE, "alive": True, "deployment": "web"}), 201)
         ok(await admin.post("/groups", json={"category": "rack", "name": "r1"}), 201)
         ok(await admin.put(f"/groups/rack:r1/nodes/{NODE}"))
+        ok(await admin.post("/domains", json={"name": DOMAIN, "deployment": "web"}), 201)
         ok(await admin.post("/networks", json={"name": "one", "v4_subnet": "192.0.2.0/24"}), 201)
         ok(await admin.post("/networks/one/allocations", json={"node": NODE, "address": "192.0.2.8"}), 201)
         binding = {"node": NODE, "role": "test-child", "deployment": "web"}
@@ -318,13 +324,13 @@ FOR_THE_WHOLE = {
 
 # --- who may read in one subtree alone
 
-PLACED = re.compile(r"\{(node|deployment|id|group)\}")
+PLACED = re.compile(r"\{(node|deployment|id|group|domain)\}")
 """What lies in a deployment, or has something in it that does."""
 
 ABOUT_THE_API = {"GET /api/v2/openapi.json", "GET /api/v2/docs"}
 """Their examples have names like those of this test."""
 
-MARKS = ('"web"', NODE, '"r1"', "192.0.2.8")
+MARKS = ('"web"', NODE, DOMAIN, '"r1"', "192.0.2.8")
 """What says in an answer that it tells of deployment web."""
 
 
@@ -366,7 +372,17 @@ async def test_the_reader_of_the_subtree_itself_is_shown_what_is_in_it(site: Sit
     assert {route for route, status in placed.items() if status != 200} <= {
         "GET /api/v2/nodes/{node}/power",  # the machine has no controller
     }
-    for path in ("nodes", "node_roles", "deployments", "snapshots", "deployment_roles", "runs", "hook_calls", "groups"):
+    for path in (
+        "nodes",
+        "node_roles",
+        "deployments",
+        "snapshots",
+        "deployment_roles",
+        "runs",
+        "hook_calls",
+        "groups",
+        "domains",
+    ):
         assert '"items":[]' not in found[f"GET /api/v2/{path}"][1], path
     for path in ("networks/{network}/allocations", "graph", "inventory", "why", "events"):
         assert any(mark in found[f"GET /api/v2/{path}"][1] for mark in MARKS), path
