@@ -63,7 +63,7 @@ async def test_ready_means_database_schema_and_annealer(home: House, migrated_ur
     answer = await home.client().get("http://house.example/readyz")
     assert (answer.status_code, answer.json()) == (
         503,
-        {"ready": False, "database": True, "migrations": False, "annealer": True, "broken": []},
+        {"ready": False, "database": True, "migrations": False, "annealer": True, "disk": True, "broken": []},
     )
 
 
