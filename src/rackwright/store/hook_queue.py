@@ -12,7 +12,7 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.store.events import emit
 from rackwright.store.hook_calls import HOOK_CHANNEL, queue_jig_active
-from rackwright.store.hook_views import forget_last_states
+from rackwright.store.hook_views import forget_last_state
 from rackwright.store.listing import Column, Filter, Listing
 from rackwright.store.session import Session
 
@@ -109,7 +109,7 @@ async def end_call(session: Session, call: HookCall, worker: str) -> bool:
         hook=call.hook,
     )
     if ended.view_id is not None:
-        await forget_last_states(session)
+        await forget_last_state(session, ended.view_id)
     await _unblock(session, [call])
     return True
 

@@ -158,6 +158,19 @@ async def keep_last_state(session: "Session", node_id: int) -> int | None:
     return id
 
 
+async def forget_last_state(session: "Session", id: int) -> None:
+    """Forget the last state that a call had which ended, if it was the last call. Who ends another one waits for us:
+    otherwise two that end at once would each leave it to the other."""
+    await session.run("SELECT FROM hook_views WHERE id = :id FOR UPDATE", id=id)
+    await session.run(
+        "DELETE FROM hook_views v WHERE v.id = :id AND NOT EXISTS (SELECT FROM hook_calls h WHERE h.view_id = v.id)",
+        id=id,
+    )
+
+
 async def forget_last_states(session: "Session") -> None:
-    """Forget the last states that no call needs any more."""
-    await session.run("DELETE FROM hook_views v WHERE NOT EXISTS (SELECT FROM hook_calls h WHERE h.view_id = v.id)")
+    """Forget the last states that no call needs any more, because calls were given up or went with their node."""
+    await session.run(
+        "DELETE FROM hook_views WHERE id IN (SELECT id FROM hook_views v"
+        " WHERE NOT EXISTS (SELECT FROM hook_calls h WHERE h.view_id = v.id) FOR UPDATE SKIP LOCKED)"
+    )

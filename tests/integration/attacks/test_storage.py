@@ -6,8 +6,9 @@ is told to every role and jig that wants to know, by a call that says what chang
 shown all of it when the call is made.
 """
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,9 @@ from tests.support.site import HandMachine, Site, running_site
 
 from rackwright.api.machines import INVENTORY_LIMIT
 from rackwright.domain.catalogue import JsonObject
-from rackwright.store.hook_views import brief_before, shown_view
+from rackwright.store.hook_views import brief_before, forget_last_state, shown_view
 from rackwright.store.nodes import delete_node
+from rackwright.store.session import Session
 
 MOST_CALL = 8 * 1024
 """Bytes that a stored call may take."""
@@ -139,6 +141,37 @@ async def test_the_last_state_of_a_node_that_goes_is_stored_once_and_forgotten_w
     assert isinstance(largest, int)
     assert largest < MOST_CALL
     assert [one.error for one in await site.server.hooks.deliver_all() if one.error] == []
+    assert await site.rack.rows("SELECT count(*) FROM hook_views") == [(0,)]
+
+
+async def test_two_calls_that_end_at_once_do_not_leave_the_last_state_to_each_other(site: Site) -> None:
+    machine = HandMachine(site, 1)
+    await _register(machine, "sledgehammer", blob="x" * LARGE)
+    await site.change(lambda session: delete_node(session, machine.name), graph=True)
+    calls = [*await site.rack.rows("SELECT id, view_id FROM hook_calls WHERE view_id IS NOT NULL")]
+    first, *others = calls
+    assert others != []
+    ended = asyncio.Event()
+
+    async def end(session: Session, *ending: Sequence[object]) -> None:
+        for id, view_id in ending:
+            await session.run("DELETE FROM hook_calls WHERE id = :id", id=id)
+            assert isinstance(view_id, int)
+            await forget_last_state(session, view_id)
+
+    async def end_others(session: Session) -> None:
+        await ended.wait()
+        await end(session, *others)
+
+    ending = asyncio.create_task(site.change(end_others))
+
+    async def end_first(session: Session) -> None:
+        await end(session, first)
+        ended.set()
+        await asyncio.wait({ending}, timeout=0.5)  # whoever does not wait for us is through by now
+
+    await site.change(end_first)
+    await ending
     assert await site.rack.rows("SELECT count(*) FROM hook_views") == [(0,)]
 
 

@@ -336,7 +336,7 @@ async def test_a_changed_host_key_is_refused_and_reported(own_node: SshNode, tmp
 async def test_an_unknown_host_key_is_refused_unless_first_use_is_allowed(own_node: SshNode, tmp_path: Path) -> None:
     async with trial(tmp_path / "scripts", KEY, own_node.target(host_key=None)) as made:
         made.scripts(a="echo ran")
-        assert "none is pinned" in (await made.run()).error
+        assert "none is known of it" in (await made.run()).error
         made.target = own_node.target(host_key=None, first_use=True)
         assert (await made.run()).error == ""
         [seen] = made.first_seen

@@ -37,7 +37,7 @@ async def test_a_machine_gets_its_own_address_name_and_boot_file_and_a_stranger_
     uefi = await provider.ask(M3, "--arch", "7")
     assert (uefi["address"], uefi["boot_file"]) == ("10.77.0.21", "ipxe.efi")
     ipxe = await provider.ask(M1, "--arch", "0", "--ipxe")
-    assert ipxe["boot_file"] == "http://${next-server}:8090/boot/${netX/mac:hexhyp}"
+    assert ipxe["boot_file"] == "http://${next-server}:8091/boot/${netX/mac:hexhyp}"
     assert ipxe["ipxe"] == "b00101"
     stranger = await provider.ask(STRANGER, "--arch", "0")
     assert 100 <= int(stranger["address"].split(".")[3]) <= 199
