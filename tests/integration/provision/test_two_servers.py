@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -27,6 +28,7 @@ from rackwright.store.database import open_database
 from rackwright.store.networks import create_network
 from rackwright.store.nodes import NewNode, create_node
 from rackwright.store.session import Store
+from rackwright.store.vault import KEY_FILE, load_vault
 
 HOSTS = ("a1", "a2")
 M1, M2, STRANGER = "52:54:00:00:00:01", "52:54:00:00:00:02", "52:54:00:ff:ff:01"
@@ -82,6 +84,14 @@ class Hosts:
             await process.wait()
 
 
+def _share_keys(first: Path, *others: Path) -> None:
+    """Servers of one database have the same keys to its secrets."""
+    load_vault(first)
+    for home in others:
+        home.mkdir()
+        shutil.copy(first / KEY_FILE, home)
+
+
 @pytest.fixture
 async def hosts(migrated_url: str, tmp_path: Path) -> AsyncIterator[Hosts]:
     with network([*HOSTS, "client"]) as wires:
@@ -92,6 +102,7 @@ async def hosts(migrated_url: str, tmp_path: Path) -> AsyncIterator[Hosts]:
             second = NewNode("a2.rack.example", admin=True, alive=True)
             await made.rack.do(lambda session: create_node(session, second))
             await made.rack.do(lambda session: create_network(session, ADMIN_NETWORK))
+            _share_keys(*(tmp_path / host for host in HOSTS))
             try:
                 for host in HOSTS:
                     await made.start(host, tmp_path, migrated_url)
