@@ -24,6 +24,7 @@ from rackwright.store.locks import CAP_LOCK
 from rackwright.store.runs import Claimant, Finished, Pass, claim, settle
 from rackwright.store.session import DATABASE_TROUBLE, UNREACHABLE, Session, Store, first_line
 from rackwright.store.slots import WORK_CHANNEL
+from rackwright.store.stalled import STALL_SECONDS, end_stalled
 from rackwright.store.upkeep import Upkeep
 
 log = logging.getLogger(__name__)
@@ -80,6 +81,7 @@ class Annealer:
                 group.create_task(self._listen())
                 group.create_task(self._tick())
                 group.create_task(self._keep_leases())
+                group.create_task(self._end_stalled())
                 group.create_task(self.logs.flush_for_ever(self.pace.log_flush))
                 await self._passes()
                 raise _Stopped
@@ -226,6 +228,18 @@ class Annealer:
                 task = self._tasks.get(id)
                 if task is not None:
                     task.cancel()
+
+    async def _end_stalled(self) -> None:
+        """Free what a server holds that stands still. Apart from all else here, which may be waiting for just that."""
+        while True:
+            await asyncio.sleep(STALL_SECONDS / 3)
+            try:
+                ended = await self.store.change(end_stalled, actor=ACTOR)
+            except DATABASE_TROUBLE as error:
+                log.warning("cannot look for transactions that stand still: %s", first_line(error))
+                continue
+            if ended:
+                log.warning("ended %d transactions of servers that stood still in the middle of them", ended)
 
     # --- waking up
 

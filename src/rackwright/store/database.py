@@ -79,7 +79,8 @@ async def _open(url: URL, deadline: float, embedded: EmbeddedPostgres | None = N
 
 IDLE_LIMIT = 30
 """Seconds that a transaction may do nothing. A process that is paused in the middle of one holds its locks, and with
-the cap's lock all other servers: PostgreSQL ends it instead, and it starts anew when it wakes."""
+the cap's lock all other servers: PostgreSQL ends it instead, and it starts anew when it wakes. What PostgreSQL does not
+take for idle, `stalled.py` ends."""
 
 
 def _options(url: URL) -> str:
