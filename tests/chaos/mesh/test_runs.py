@@ -98,7 +98,7 @@ def fifty(folder: Path, world: Path) -> Path:
     lines = []
     for number in range(STATES):
         note = f"echo {number} >> {world}/{{{{ node['id'] }}}}"
-        hold = f"while [ ! -e {world}/go ]; do sleep 0.1; done; " if number == MIDDLE else ""
+        hold = f"while [ ! -e {world}/go ]; do kill -0 $PPID || exit; sleep 0.1; done; " if number == MIDDLE else ""
         lines.append(f"state-{number:02d}:\n  cmd.run:\n    - name: '{hold}{note}'\n")
     folder.mkdir()
     (folder / "init.sls").write_text("\n".join(lines))

@@ -198,7 +198,7 @@ HANDED_ON = """
 {{% if node['id'] == 's2' %}}
 make:
   cmd.run:
-    - name: while [ ! -e {world}/go ]; do sleep 0.1; done; cat {world}/value
+    - name: while [ ! -e {world}/go ]; do kill -0 $PPID || exit; sleep 0.1; done; cat {world}/value
 {{% else %}}
 use:
   cmd.run:
@@ -284,7 +284,8 @@ def test_nobody_is_waved_through_a_gate_in_another_servers_name(
     """`sync` holds s1 until s2 has the state behind it; s3 says that s2 has."""
     world = tmp_path / "world"
     world.mkdir()
-    wait = f"{{% if node['id'] == 's2' %}}while [ ! -e {world}/go ]; do sleep 0.1; done{{% else %}}date{{% endif %}}"
+    held = f"while [ ! -e {world}/go ]; do kill -0 $PPID || exit; sleep 0.1; done"
+    wait = f"{{% if node['id'] == 's2' %}}{held}{{% else %}}date{{% endif %}}"
     text = f"both:\n  cmd.run:\n    - name: {wait}\n    - sync: true\n"
     text += f"after:\n  cmd.run:\n    - name: touch {world}/after-{{{{ node['id'] }}}}\n"
     text += "    - require:\n      - cmd: both\n"
