@@ -130,7 +130,7 @@ def members(
         if not watch:
             open_console().print(members_table(control.ask(home, "members")["members"]))
             return
-        with contextlib.suppress(KeyboardInterrupt), Live(refresh_per_second=8) as live:
+        with contextlib.suppress(KeyboardInterrupt), Live(console=open_console(), refresh_per_second=8) as live:
             for told in control.listen(home, "watch"):
                 live.update(members_table(told["members"]))
 
@@ -138,7 +138,6 @@ def members(
 @app.command()
 def datastore(number: Annotated[int, typer.Argument(min=1, max=5, help="Through whose eyes.")] = 1) -> None:
     """Which of them hold the datastore. Kill its leader, and look again after some seconds."""
-
     from rackwright.cli.mesh_tables import datastore_table
 
     with _Plain():
@@ -153,7 +152,6 @@ def down() -> None:
 
 
 def _look(fleet: "Fleet") -> None:
-
     from rackwright.cli.mesh_tables import members_table
 
     open_console().print(members_table(fleet.ask(SERVERS[0], "members")["members"]))
