@@ -4,18 +4,20 @@ A resource says which part of it people edit, as a model. The patch is applied t
 inside the transaction, and the result is checked against the model.
 """
 
+import contextlib
 import json
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any, TypeVar
 
 import jsonpatch
 from fastapi import Request
-from jsonpointer import JsonPointerException
+from jsonpointer import JsonPointerException, resolve_pointer
 from pydantic import BaseModel, ValidationError
 
 from rackwright.api.bodies import DEEPEST, JSON, JSON_PATCH, LARGEST, MERGE_PATCH, depth_of
 from rackwright.api.problems import faults_of, pointer
-from rackwright.domain.catalogue import Json
+from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import Invalid, RackwrightError
 from rackwright.domain.sealed import SEAL, is_sealed
 
@@ -41,10 +43,11 @@ class Patch:
     def apply(self, current: E) -> E:
         """The object as the patch wants it."""
         document = current.model_dump(mode="json")
+        secrets = set(_secrets(document))
         patched = self._operated(document) if self.media_type == JSON_PATCH else merged(document, self.content)
         if depth_of(patched) > DEEPEST:
             raise Invalid(f"This would nest values more than {DEEPEST} levels deep.")
-        if not set(_secrets(patched)) <= set(_secrets(document)):
+        if not set(_secrets(patched)) <= secrets:
             raise Invalid("A patch cannot copy or move a secret to another place; set it there.")
         try:
             return type(current).model_validate(patched)
@@ -53,6 +56,7 @@ class Patch:
             raise Invalid(f"{first.pointer or 'The whole'}: {first.detail}", first.pointer or "") from None
 
     def _operated(self, document: Json) -> Json:
+        """The document, changed in place: with a copy for each operation, a thousand of them took a minute."""
         operations = self.content
         if not isinstance(operations, list):
             raise Invalid(
@@ -60,25 +64,37 @@ class Patch:
             )
         if len(operations) > MOST_OPERATIONS:
             raise Invalid(f"A patch may have {MOST_OPERATIONS} operations; this one has {len(operations)}.")
+        room = LARGEST - len(json.dumps(document))
         for number, operation in enumerate(operations):
+            if not isinstance(operation, dict):
+                raise Invalid(f"Operation {number} of the patch is no object.", f"/{number}")
+            room -= _size_of_copy(document, operation)
+            # Some copies of copies are enough to fill any memory.
+            if room < 0 and operation.get("op") == "copy":
+                raise Invalid(f"Operation {number} would make the object larger than {LARGEST} bytes.", f"/{number}")
             document = _operate(document, operation, number)
         return document
 
 
-def _operate(document: Json, operation: Json, number: int) -> Json:
-    if not isinstance(operation, dict):
-        raise Invalid(f"Operation {number} of the patch is no object.", f"/{number}")
+def _size_of_copy(document: Json, operation: JsonObject) -> int:
+    """How much a `copy` adds; that it cannot be done is said when it is."""
+    if operation.get("op") != "copy":
+        return 0
+    with contextlib.suppress(JsonPointerException, TypeError):
+        return len(json.dumps(resolve_pointer(document, operation.get("from"))))
+    return 0
+
+
+def _operate(document: Json, operation: JsonObject, number: int) -> Json:
     if any(_names_seal(operation.get(name)) for name in ("path", "from")):
         raise Invalid(f"Operation {number} of the patch reaches into a sealed value ({SEAL}).", f"/{number}")
     try:
-        patched: Json = jsonpatch.JsonPatch([operation]).apply(document)
+        # What it adds may be changed by those after it; the patch itself stays as it came, to be tried again.
+        patched: Json = jsonpatch.JsonPatch([deepcopy(operation)]).apply(document, in_place=True)
     except jsonpatch.JsonPatchTestFailed as error:
         raise PatchTestFailed(f"Operation {number}: {error} So nothing was changed.") from None
     except (jsonpatch.JsonPatchException, JsonPointerException, TypeError, KeyError, ValueError) as error:
         raise Invalid(f"Operation {number} of the patch cannot be done: {error}", f"/{number}") from None
-    # Some copies of copies are enough to fill any memory.
-    if operation.get("op") == "copy" and len(json.dumps(patched)) > LARGEST:
-        raise Invalid(f"Operation {number} would make the object larger than {LARGEST} bytes.", f"/{number}")
     return patched
 
 

@@ -1,4 +1,4 @@
-"""Patches of documents that hold secrets: the sealed value stays where it is, or goes."""
+"""Patches of documents: a sealed value stays where it is, or goes; and no patch keeps the server busy."""
 
 from typing import Any
 
@@ -42,3 +42,36 @@ def test_a_secret_may_go_and_the_rest_may_change() -> None:
     ]
     assert Patch(JSON_PATCH, operations).apply(document()).values == {"secret": SEALED, "free": "else"}
     assert Patch(MERGE_PATCH, {"values": {"free": 1}}).apply(document()).values["secret"] == SEALED
+
+
+def test_many_operations_on_a_large_document_do_not_copy_it_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[object] = []
+
+    def noted(value: object, *_: object) -> object:
+        copied.append(value)
+        return value
+
+    monkeypatch.setattr("jsonpatch.copy.deepcopy", noted)
+    operations: list[JsonValue] = [
+        {"op": "test", "path": "/values/free", "value": "text"},
+        {"op": "add", "path": "/values/new", "value": 1},
+        {"op": "copy", "path": "/values/again", "from": "/values/free"},
+    ]
+    Patch(JSON_PATCH, operations * 100).apply(document())
+    assert not any(isinstance(value, dict) and "values" in value for value in copied)
+
+
+def test_a_patch_that_is_applied_again_says_the_same() -> None:
+    operations: list[JsonValue] = [
+        {"op": "add", "path": "/values/list", "value": []},
+        {"op": "add", "path": "/values/list/-", "value": 1},
+    ]
+    patch = Patch(JSON_PATCH, operations)
+    assert patch.apply(document()) == patch.apply(document())
+    assert patch.apply(document()).values["list"] == [1]
+
+
+def test_copies_of_copies_fill_no_memory() -> None:
+    operations: list[JsonValue] = [{"op": "copy", "path": "/values/inner/more", "from": "/values"}] * 60
+    with pytest.raises(Invalid, match="larger than"):
+        Patch(JSON_PATCH, operations).apply(Document(values={"inner": {}, "text": "x" * 1000}))
