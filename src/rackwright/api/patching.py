@@ -44,8 +44,12 @@ class Patch:
         """The object as the patch wants it."""
         document = current.model_dump(mode="json")
         secrets = set(_secrets(document))
-        patched = self._operated(document) if self.media_type == JSON_PATCH else merged(document, self.content)
-        if depth_of(patched) > DEEPEST:
+        try:
+            patched = self._operated(document) if self.media_type == JSON_PATCH else merged(document, self.content)
+            too_deep = depth_of(patched) > DEEPEST
+        except RecursionError:  # each operation can put a value into another
+            too_deep = True
+        if too_deep:
             raise Invalid(f"This would nest values more than {DEEPEST} levels deep.")
         if not set(_secrets(patched)) <= secrets:
             raise Invalid("A patch cannot copy or move a secret to another place; set it there.")

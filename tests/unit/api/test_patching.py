@@ -75,3 +75,14 @@ def test_copies_of_copies_fill_no_memory() -> None:
     operations: list[JsonValue] = [{"op": "copy", "path": "/values/inner/more", "from": "/values"}] * 60
     with pytest.raises(Invalid, match="larger than"):
         Patch(JSON_PATCH, operations).apply(Document(values={"inner": {}, "text": "x" * 1000}))
+
+
+@pytest.mark.parametrize("kind", ["copy", "move"])
+def test_values_put_into_each_other_again_and_again_are_refused_in_words(kind: str) -> None:
+    into: list[JsonValue] = []
+    for _ in range(333):
+        into.append({"op": kind, "path": "/values/inner/more", "from": "/values/free"})
+        into.append({"op": kind, "path": "/values/free", "from": "/values/inner"})
+        into.append({"op": "add", "path": "/values/inner", "value": {}})
+    with pytest.raises(Invalid, match="levels deep|larger than"):
+        Patch(JSON_PATCH, into).apply(document())
