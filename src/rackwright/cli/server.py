@@ -78,8 +78,10 @@ def server(
 
     from rackwright.api.serve import serve
     from rackwright.api.settings import load_settings
+    from rackwright.cli.server_log import log_to_stderr
     from rackwright.domain.errors import RackwrightError
 
+    log_to_stderr()
     given = {name: value for name, value in locals().items() if name in _FLAGS and value not in (None, [])}
     try:
         asyncio.run(serve(load_settings(given, config).options))

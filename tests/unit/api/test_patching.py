@@ -84,5 +84,5 @@ def test_values_put_into_each_other_again_and_again_are_refused_in_words(kind: s
         into.append({"op": kind, "path": "/values/inner/more", "from": "/values/free"})
         into.append({"op": kind, "path": "/values/free", "from": "/values/inner"})
         into.append({"op": "add", "path": "/values/inner", "value": {}})
-    with pytest.raises(Invalid, match="levels deep|larger than"):
+    with pytest.raises(Invalid, match=r"levels deep|larger than"):
         Patch(JSON_PATCH, into).apply(document())

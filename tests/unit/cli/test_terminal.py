@@ -3,11 +3,13 @@
 import contextlib
 import io
 import json
+import logging
 
 import pytest
 from rich.table import Table
 from rich.text import Text
 
+from rackwright.cli.server_log import HarmlessFormatter
 from rackwright.cli.terminal import open_console, say, say_output, visible
 
 ATTACKS = {
@@ -76,3 +78,23 @@ def test_colours_of_our_own_still_work(monkeypatch: pytest.MonkeyPatch) -> None:
     with terminal() as shown:
         open_console().print("[green]well[/]")
     assert shown.getvalue() == "\x1b[32mwell\x1b[0m\n"
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_a_log_shows_what_was_said_and_has_no_line_that_was_made_up(attack: str) -> None:
+    log, written = logging.getLogger("a log of the test"), io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(HarmlessFormatter())
+    log.addHandler(handler)
+    log.propagate = False
+    try:
+        raise ValueError(attack)
+    except ValueError:
+        log.exception("the machine said: %s", f"{attack}\nadmin logged in")
+    finally:
+        log.removeHandler(handler)
+    first, *trace = written.getvalue().splitlines()
+    assert first == f"the machine said: {visible(attack)}\\nadmin logged in"
+    assert trace[0] == "Traceback (most recent call last):"
+    assert trace[-1] == f"ValueError: {visible(attack)}"
+    assert FORBIDDEN.isdisjoint(written.getvalue())
