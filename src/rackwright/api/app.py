@@ -42,7 +42,7 @@ from rackwright.api.context import Server
 from rackwright.api.doorkeeper import Doorkeeper
 from rackwright.api.feed import Feed
 from rackwright.api.health import Readiness
-from rackwright.api.limits import Bucket
+from rackwright.api.limits import Bucket, machine_bucket
 from rackwright.api.metrics import Measured, Meters
 from rackwright.api.trace import Traced
 from rackwright.api.ui import add_page
@@ -78,6 +78,7 @@ def create_app(server: Server | None) -> FastAPI:
     app.state.meters = Meters()
     app.state.readiness = Readiness()
     if server is not None:
+        app.state.machine_bucket = machine_bucket(server.heartbeat)
         app.state.doors = Doorkeeper(server.store, server.policy.sessions)
         app.state.feed = Feed(server.store)
     for_machines = server is None or server.simulates
@@ -105,6 +106,7 @@ def create_machine_app(server: Server) -> FastAPI:
     app.state.server = server
     app.state.public_bucket = Bucket(rate=50, burst=500)
     app.state.refusals = Bucket(rate=1, burst=30)
+    app.state.machine_bucket = machine_bucket(server.heartbeat)
     app.include_router(machines.router, prefix=PREFIX)
     app.include_router(boot.router)
     app.get("/healthz", include_in_schema=False)(health.healthz)

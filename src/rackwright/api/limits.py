@@ -80,3 +80,17 @@ async def limited(request: Request) -> str:
 
 
 Source = Annotated[str, Depends(limited)]
+
+OFTENER = 4
+"""How many times as often as it is told to a machine may make itself heard in the long run."""
+
+
+def machine_bucket(heartbeat: float) -> Bucket:
+    """What a machine may say, by its key or node. Each boot that it makes up is written down, and told to others."""
+    return Bucket(rate=OFTENER / heartbeat, burst=100)
+
+
+def check_machine(request: Request, machine: str) -> None:
+    bucket: Bucket = request.app.state.machine_bucket
+    if not bucket.take(machine):
+        raise TooMany("Your machine makes itself heard too often. Wait a little.")

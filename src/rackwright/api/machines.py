@@ -15,7 +15,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
 from rackwright.api.context import Server, Unauthenticated
-from rackwright.api.limits import Source
+from rackwright.api.limits import Source, check_machine
 from rackwright.api.problems import TooLarge
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, Invalid, Rule
@@ -158,6 +158,7 @@ async def register_machine(
     if len(sent) > INVENTORY_LIMIT:
         raise TooLarge(f"A registration may have {INVENTORY_LIMIT} bytes; this one has {len(sent)}.")
     _check_signature(body.key, signature, sent)
+    check_machine(request, body.key)
     server, actor = _server(request), f"machine {source}"
     # For itself: what was refused is used up, too.
     await server.store.change(lambda session: spend_challenge(session, body.challenge), actor=actor)
@@ -202,6 +203,7 @@ def _inventory(body: RegisterIn, source: str) -> JsonObject:
 @router.post("/machine/heartbeat", status_code=204)
 async def machine_heartbeat(request: Request, node_id: Machine, body: HeartbeatIn) -> None:
     """The machine is there, and this is what it booted."""
+    check_machine(request, f"node {node_id}")
     store = _server(request).store
     if not await store.change(lambda session: machines.still_there(session, node_id, body.boot_id, body.bootenv)):
         await store.change(

@@ -8,6 +8,7 @@ shown all of it when the call is made.
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from rackwright.store.session import Session
 MOST_CALL = 8 * 1024
 """Bytes that a stored call may take."""
 LARGE = INVENTORY_LIMIT - 4096
+BOOTS = 150
 
 
 @pytest.fixture
@@ -35,6 +37,12 @@ async def site(started_url: str, tmp_path: Path) -> AsyncIterator[Site]:
 async def _discovery(site: Site, machine: HandMachine) -> dict[str, object]:
     [(found,)] = await site.rack.rows("SELECT discovery FROM nodes WHERE name = :name", name=machine.name)
     assert isinstance(found, dict)
+    return found
+
+
+async def _events_of(site: Site, node_id: int) -> int:
+    [(found,)] = await site.rack.rows("SELECT count(*) FROM events WHERE node_id = :id", id=node_id)
+    assert isinstance(found, int)
     return found
 
 
@@ -76,6 +84,21 @@ async def test_a_machine_that_calls_its_system_by_many_names_is_no_more_to_be_re
         await _register(machine, f"made-up-{number}", **{f"key-{number}": "x" * LARGE})
     await _register(machine, "local", root="y" * LARGE)
     assert len(json.dumps(await _discovery(site, machine))) < 2 * INVENTORY_LIMIT
+
+
+async def test_a_machine_that_says_it_boots_again_and_again_is_written_down_so_often_only(site: Site) -> None:
+    machine = HandMachine(site, 1)
+    await _register(machine, "sledgehammer")
+    id = await site.rack.node_id(machine.name)
+    before = await _events_of(site, id)
+    answers = Counter[int]()
+    for number in range(BOOTS):
+        answers[(await machine.heartbeat(boot_id=f"made-up-{number}")).status_code] += 1
+        machine.new_boot()
+        answers[(await machine.register("sledgehammer")).status_code] += 1
+    assert answers.keys() == {201, 204, 429}
+    assert answers[429] > 0
+    assert await _events_of(site, id) - before <= 2 * (answers[201] + answers[204])
 
 
 async def test_a_body_without_a_length_is_no_way_around_its_bound(site: Site) -> None:
