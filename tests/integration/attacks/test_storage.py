@@ -25,7 +25,7 @@ from rackwright.store.session import Session
 MOST_CALL = 8 * 1024
 """Bytes that a stored call may take."""
 LARGE = INVENTORY_LIMIT - 4096
-BOOTS = 150
+BOOTS = 200
 
 
 @pytest.fixture
