@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from argon2 import PasswordHasher
 from fastapi import FastAPI
 
 from rackwright.api.app import PREFIX, create_app
@@ -90,7 +89,6 @@ def refused(answer: httpx.Response, status: int, type: str = "") -> str:
 @contextlib.asynccontextmanager
 async def house(home: Path, url: str, **options: Any) -> AsyncIterator[House]:
     async with running(Options(home, url, test_barclamp=True, manual=True, **options)) as server:
-        server.passwords.hasher = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)  # the same, only faster
         yield House(create_app(server), home)
 
 

@@ -1,13 +1,22 @@
 """First start: the root deployment, the built-in barclamps, and this host as first admin node. Safe to repeat."""
 
+import hashlib
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
 
-from rackwright.domain.catalogue import Barclamp
+from psycopg.types.json import Jsonb
+
+from rackwright.domain.catalogue import Barclamp, JsonObject
 from rackwright.store.barclamps import import_barclamps
 from rackwright.store.deployments import SYSTEM, insert_deployment
 from rackwright.store.domains import make_first_domain
 from rackwright.store.nodes import NewNode, create_node
 from rackwright.store.session import Session, Store
+from rackwright.store.settings import read_setting
+
+IMPORTED = "imported_at_start"
+"""The setting that says what the last start imported, and into what."""
 
 
 async def first_start(store: Store, barclamps: Sequence[Barclamp], host: str) -> None:
@@ -21,8 +30,30 @@ async def first_start(store: Store, barclamps: Sequence[Barclamp], host: str) ->
                 "INSERT INTO snapshots (deployment_id, state, committed_at) VALUES (:id, 'head', now())", id=system
             )
             await make_first_domain(session)
-        await import_barclamps(session, barclamps)
+        await _import_what_changed(session, barclamps)
         if not await session.value("SELECT 1 FROM nodes WHERE admin"):
             await create_node(session, NewNode(name=host, admin=True, alive=True, description="Runs Rackwright"))
 
     await store.change(work, actor="first start", graph=True)
+
+
+async def _import_what_changed(session: Session, barclamps: Sequence[Barclamp]) -> None:
+    """Import these barclamps, unless they are what was imported last: most starts find nothing new."""
+    said = json.dumps([asdict(barclamp) for barclamp in barclamps], sort_keys=True, default=sorted)
+    digest = hashlib.sha256(said.encode()).hexdigest()
+    if await read_setting(session, IMPORTED, None) == await _mark(session, digest):
+        return
+    await import_barclamps(session, barclamps)
+    await session.run(
+        "INSERT INTO settings (name, value) VALUES (:name, :value)"
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        name=IMPORTED,
+        value=Jsonb(await _mark(session, digest)),
+    )
+
+
+async def _mark(session: Session, digest: str) -> JsonObject:
+    """Whoever imports something else, or brings the schema up to date, makes it another one."""
+    row = await session.row("SELECT catalogue_version, version_num FROM graph, alembic_version")
+    assert row is not None
+    return {"barclamps": digest, "catalogue": row.catalogue_version, "schema": row.version_num}

@@ -1,12 +1,17 @@
 """Importing barclamps: all or nothing; the same again changes nothing; what left the file leaves, unless bound."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
-from tests.support.rack import Rack, refused
+from tests.support.rack import ADMIN, Rack, refused
 
 from rackwright.barclamps.loader import built_in
+from rackwright.domain.catalogue import Barclamp
 from rackwright.domain.errors import Invalid, NotFound, Rule
 from rackwright.domain.states import ACTIVE, TODO
 from rackwright.store.barclamps import import_barclamps
+from rackwright.store.bootstrap import first_start
 from rackwright.store.session import Store
 
 CATALOGUE = ("jigs", "roles", "attribs", "node_roles", "node_role_edges", "node_role_links", "deployment_roles")
@@ -50,6 +55,28 @@ async def test_import_is_idempotent(rack: Rack) -> None:
     await rack.import_text(FIRST)
     await rack.do(lambda session: import_barclamps(session, built_in(test=True)))
     assert await rack.everything(CATALOGUE) == before
+
+
+async def test_a_start_that_finds_nothing_new_imports_nothing(rack: Rack) -> None:
+    async def start(barclamps: Sequence[Barclamp]) -> int:
+        """How many barclamps a start imports."""
+        counted = "SELECT count(*) FROM events WHERE kind = 'barclamp.imported'"
+        [(before,)] = await rack.rows(counted)
+        await first_start(rack.store, barclamps, ADMIN)
+        [(after,)] = await rack.rows(counted)
+        assert isinstance(before, int)
+        assert isinstance(after, int)
+        return after - before
+
+    usual = built_in(test=True)
+    assert await start(usual) == 0
+    changed = [replace(barclamp, description="new") if barclamp.name == "test" else barclamp for barclamp in usual]
+    assert await start(changed) == len(usual)
+    assert await start(changed) == 0
+    await rack.import_text(FIRST)
+    assert await start(changed) == len(usual), "somebody may have changed what they have in common"
+    await rack.do(lambda session: session.run("UPDATE alembic_version SET version_num = '0000'"))
+    assert await start(changed) == len(usual), "a newer schema may hold more of them"
 
 
 async def test_import_is_complete_so_what_left_the_file_leaves_the_database(rack: Rack) -> None:
