@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from sqlalchemy import make_url
-from tests.support.postgres import administer, debian_server, embedded_server
+from tests.support.postgres import administer, debian_server, embedded_server, folder_in_memory
 from tests.support.rack import ADMIN, Rack
 from tests.support.scheduling import HeavyFilesTogether, heavy_first
 from xdist.remote import Producer
@@ -49,7 +49,8 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with ExitStack() as stack:
         match os.environ.get("RACKWRIGHT_TEST_POSTGRES", "embedded"):
             case "embedded":
-                yield stack.enter_context(embedded_server(tmp_path_factory.mktemp("postgres")))
+                folder = stack.enter_context(folder_in_memory(tmp_path_factory.mktemp("postgres")))
+                yield stack.enter_context(embedded_server(folder))
             case "debian":
                 yield stack.enter_context(debian_server())
             case other:

@@ -1,6 +1,7 @@
 """Servers for tests: the embedded PostgreSQL tuned for speed, or Debian's PostgreSQL 15 started by hand."""
 
 import contextlib
+import fcntl
 import os
 import pwd
 import shutil
@@ -23,6 +24,61 @@ NO_SYNC = {"fsync": "off"}
 
 UNSAFE_AND_FAST = NO_SYNC | {"synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"}
 """For servers whose data nobody wants to see again."""
+
+
+MEMORY = Path("/dev/shm")
+ROOM = 2 * 1024**3
+"""Bytes that must be free there. A server takes a few hundred MB."""
+PREFIX = "rackwright-test-"
+
+
+@contextlib.contextmanager
+def folder_in_memory(otherwise: Path) -> Iterator[Path]:
+    """A folder in memory, if there is room: every test makes a database and drops it, which is hundreds of files.
+
+    It goes with the test run; one of a run that was killed goes with the next.
+    """
+    if not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < ROOM:
+        yield otherwise
+        return
+    _remove_left_ones()
+    folder, lock = _own_folder()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+        os.close(lock)
+
+
+def _remove_left_ones() -> None:
+    for folder in MEMORY.glob(f"{PREFIX}*"):
+        lock = _lock(folder)
+        if lock is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+
+
+def _own_folder() -> tuple[Path, int]:
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=MEMORY))
+        lock = _lock(folder)
+        if lock is not None and folder.exists():
+            return folder, lock
+        # Somebody took it for a left one before it was locked.
+
+
+def _lock(folder: Path) -> int | None:
+    """Keep others from removing it, for as long as this process lives; None: it is somebody else's, or gone."""
+    try:
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock
 
 
 @contextlib.contextmanager
