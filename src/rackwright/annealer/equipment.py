@@ -97,7 +97,7 @@ async def _addresses_of(where: NodeAddress) -> list[Address]:
     except (OSError, UnicodeError) as error:
         raise Unreachable(
             f"{where.node} is at {where.place} by {where.said_by}, and that name has no address ({error}). Say where it"
-            f" is: rackwright node update {where.node} --set 'hint={{\"address\": \"ADDRESS\"}}'"
+            f' is: rackwright node update {where.node} --set \'hint={{"address": "ADDRESS"}}\''
         ) from None
     return list(dict.fromkeys(ip_address(str(entry[4][0]).partition("%")[0]) for entry in found))
 
