@@ -85,7 +85,7 @@ def _size_of_copy(document: Json, operation: JsonObject) -> int:
     if operation.get("op") != "copy":
         return 0
     with contextlib.suppress(JsonPointerException, TypeError):
-        return len(json.dumps(resolve_pointer(document, operation.get("from"))))
+        return len(json.dumps(resolve_pointer(document, str(operation.get("from")))))
     return 0
 
 

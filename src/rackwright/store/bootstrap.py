@@ -41,7 +41,7 @@ async def _import_what_changed(session: Session, barclamps: Sequence[Barclamp]) 
     """Import these barclamps, unless they are what was imported last: most starts find nothing new."""
     said = json.dumps([asdict(barclamp) for barclamp in barclamps], sort_keys=True, default=sorted)
     digest = hashlib.sha256(said.encode()).hexdigest()
-    if await read_setting(session, IMPORTED, None) == await _mark(session, digest):
+    if await read_setting(session, IMPORTED, {}) == await _mark(session, digest):
         return
     await import_barclamps(session, barclamps)
     await session.run(
