@@ -103,7 +103,7 @@ async def outcome_of(store: Store, jigs: Mapping[str, Jig], run: Run, write: Log
     if jig is None:
         return Outcome.failure(f"This server has no jig of kind {run.kind!r}.")
     try:
-        outcome = await _run_jig(jig, _with_secrets(store, run), write)
+        outcome = await _run_jig(jig, await _with_secrets(store, run), write)
         if outcome.wall:
             check_foreign(outcome.wall)
     except TimeoutError:
@@ -116,7 +116,7 @@ async def outcome_of(store: Store, jigs: Mapping[str, Jig], run: Run, write: Log
     return replace(outcome, error=storable_text(outcome.error, LONGEST_ERROR)) if outcome.error else outcome
 
 
-def _with_secrets(store: Store, run: Run) -> Run:
+async def _with_secrets(store: Store, run: Run) -> Run:
     """The run with the secrets in its input opened: those that lie where an attrib is declared secret."""
     known = store.known_catalogue
     if known is not None and not known.catalogue.has_secrets:
@@ -124,8 +124,10 @@ def _with_secrets(store: Store, run: Run) -> Run:
     hidden = frozenset(key for key, value in run.input.items() if masked(value) != value)
     if not hidden:
         return run
-    secret = known.catalogue.secret_attribs if known is not None else ()
-    return replace(run, input=store.vault.open_secrets(secret, run.input), secrets=hidden)
+    if known is None:
+        async with store.read() as session:
+            known = await session.catalogue()
+    return replace(run, input=store.vault.open_secrets(known.catalogue.secret_attribs, run.input), secrets=hidden)
 
 
 async def _run_jig(jig: Jig, run: Run, write: Log) -> Outcome:
