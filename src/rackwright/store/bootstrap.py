@@ -42,6 +42,7 @@ async def _import_what_changed(session: Session, barclamps: Sequence[Barclamp]) 
     said = json.dumps([asdict(barclamp) for barclamp in barclamps], sort_keys=True, default=sorted)
     digest = hashlib.sha256(said.encode()).hexdigest()
     if await read_setting(session, IMPORTED, {}) == await _mark(session, digest):
+        await session.catalogue()  # for who needs only what this process has seen of it
         return
     await import_barclamps(session, barclamps)
     await session.run(
