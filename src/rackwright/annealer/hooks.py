@@ -17,6 +17,7 @@ from rackwright.domain.effects import effects_from_json
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.hooks import Effect
 from rackwright.jigs.base import Jig, JigNode
+from rackwright.store.catalogue import StoredCatalogue
 from rackwright.store.hook_calls import HOOK_CHANNEL
 from rackwright.store.hook_effects import Origin, apply_effects
 from rackwright.store.hook_queue import HookCall, claim_calls, end_call, fail_call, hand_back, next_due
@@ -163,12 +164,12 @@ class HookDispatcher:
     async def _deliver(self, call: HookCall) -> Delivered:
         lock = CAP_LOCK if call.blocks else None
         try:
-            shown = await self._shown(call)
-            effects = [] if shown is None else await self._effects(shown)
+            prepared = await self._prepare(call)
+            effects = [] if prepared is None else await self._effects(prepared)
 
             async def settle(session: Session) -> None:
-                if await end_call(session, call, self.worker) and shown is not None:
-                    await apply_effects(session, _origin(shown), effects)
+                if await end_call(session, call, self.worker) and prepared is not None:
+                    await apply_effects(session, _origin(prepared.call), effects)
 
             await self.store.change(settle, actor=f"{ACTOR}: {call.handler}", lock=lock)
             return Delivered(call)
@@ -191,25 +192,26 @@ class HookDispatcher:
         )
         return Delivered(call, reason)
 
-    async def _shown(self, call: HookCall) -> HookCall | None:
-        """The call with all that its handler is shown, as of now; None: what it is about is gone, so there is nobody to
-        ask. Of a node that goes its handlers are told for itself."""
+    async def _prepare(self, call: HookCall) -> "_Prepared | None":
+        """All that is needed to make a call, as of now; None: what it is about is gone, so there is nobody to ask. Of a
+        node that goes its handlers are told for itself."""
         async with self.store.read() as session:
             view = await shown_view(session, call.id, call.subject, call.subject_id, call.view)
-        return None if view is None else replace(call, view=view)
-
-    async def _effects(self, call: HookCall) -> list[Effect]:
-        """Have the call made; what it asks for."""
-        async with self.store.read() as session:
+            if view is None:
+                return None
             budget: float = await read_setting(session, "hook_budget", BUDGET)
-            stored = await session.catalogue()
+            return _Prepared(replace(call, view=view), float(budget), await session.catalogue())
+
+    async def _effects(self, prepared: "_Prepared") -> list[Effect]:
+        """Have the call made; what it asks for."""
+        call, stored = prepared.call, prepared.stored
         if call.kind == "jig":
             jig = stored.catalogue.jigs.get(call.handler)
-            await self._tell_jig(call, jig.kind if jig else "", budget)
+            await self._tell_jig(call, jig.kind if jig else "", prepared.budget)
             return []
         path = stored.paths.get(call.handler, "")
         answer = await self.workers.call(
-            RoleCall(path, stored.version, call.handler, call.hook, call.view), float(budget)
+            RoleCall(path, stored.version, call.handler, call.hook, call.view), prepared.budget
         )
         return effects_from_json(answer)
 
@@ -227,6 +229,15 @@ class HookDispatcher:
         except Exception as error:
             log.exception("jig %s broke in %s", call.handler, call.hook)
             raise CallFailed(f"{type(error).__name__}: {error}") from None
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    call: HookCall
+    """With all that its handler is shown."""
+    budget: float
+    """Seconds that it may take."""
+    stored: StoredCatalogue
 
 
 def jig_node(call: HookCall) -> JigNode:
