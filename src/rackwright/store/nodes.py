@@ -111,6 +111,7 @@ NODES = Listing(
         ),
         "alive": Column("n.alive", Filter.FLAG, sort="boolean"),
         "available": Column("n.available", Filter.FLAG, sort="boolean"),
+        "waiting": Column("n.waiting_since IS NOT NULL", Filter.FLAG, says="Machines that came by themselves"),
         "admin": Column("n.admin", Filter.FLAG),
         "system": Column("n.system", Filter.FLAG, says="Phantom nodes, which carry the services of a deployment"),
         "stay_on": Column("n.stay_on", Filter.FLAG),
