@@ -1,9 +1,7 @@
 """rackwright login and logout: a token of this computer's own, kept where only its owner can read it."""
 
-import getpass
 import os
 import socket
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +10,7 @@ import typer
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import PREFIX, Client, reason
 from rackwright.cli.exits import Exit, fail
+from rackwright.cli.passwords import PasswordStdin, read_password
 from rackwright.cli.profile import DEFAULT_URL, Profile, current_profile, forget, keep
 from rackwright.cli.terminal import say
 
@@ -32,10 +31,10 @@ def login(
     url: Annotated[str, typer.Argument(help="The server.")] = DEFAULT_URL,
     name: Annotated[str, typer.Option(help="Who you are there.")] = "admin",
     ca: Annotated[Path | None, typer.Option(help="Certificates to trust, if the server made its own.")] = None,
-    password_stdin: Annotated[bool, typer.Option(help="Read the password from standard input.")] = False,
+    password_stdin: PasswordStdin = False,
 ) -> None:
     """Log in once; further commands go to this server as you."""
-    password = sys.stdin.readline().rstrip("\n") if password_stdin else getpass.getpass(f"Password of {name}: ")
+    password = read_password(f"Password of {name}: ", password_stdin)
     token = _new_token(url.rstrip("/"), name, password, ca)
     file = keep(Profile(url.rstrip("/"), token, str(ca.absolute()) if ca else None))
     say(f"You are {name} at {url}. Kept in {file}.")

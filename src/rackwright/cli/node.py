@@ -1,5 +1,6 @@
 """rackwright node"""
 
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -10,11 +11,14 @@ import typer
 from rackwright.cli.apps import make_app
 from rackwright.cli.cables import with_links
 from rackwright.cli.client import Client
-from rackwright.cli.exits import confirm
+from rackwright.cli.exits import Exit, confirm, fail
 from rackwright.cli.output import prints
+from rackwright.cli.passwords import PasswordStdin, read_password
 from rackwright.cli.shared import Deployment, Filters, Limit, Node, Role, Settings, Sort, Yes, listed, values
 
 app = make_app("Machines.")
+
+BMC_PASSWORD = "RACKWRIGHT_BMC_PASSWORD"  # noqa: S105  # says where the secret is, and is none
 
 COLUMNS = ("name", "state", "alive", "available", "deployment", "bootenv")
 
@@ -110,7 +114,7 @@ def accept(
     client = Client()
     names = nodes or []
     if every:
-        waiting = client.pages("/nodes", available=False, admin=False, system=False)
+        waiting = client.pages("/nodes", waiting=True)
         names = [one["name"] for one in waiting]
     if key is not None and len(names) != 1:
         raise typer.BadParameter("a key is of one machine: name just that.")
@@ -138,28 +142,37 @@ def bmc(
     ] = None,
     kind: Annotated[BmcKind, typer.Option(help="What it speaks.")] = BmcKind.REDFISH,
     username: str = "",
-    password: Annotated[
-        str,
-        typer.Option(prompt=True, hide_input=True, envvar="RACKWRIGHT_BMC_PASSWORD", help="Asked for."),
-    ] = "",
+    password_stdin: PasswordStdin = False,
+    shown_password: Annotated[str | None, typer.Option("--password", hidden=True)] = None,
     plain: Annotated[bool, typer.Option(help="Redfish: plain HTTP, on a network of its own.")] = False,
     insecure: Annotated[bool, typer.Option(help="Redfish: take any certificate.")] = False,
     cipher_suite: Annotated[int, typer.Option(help="IPMI: 17, or 3 for an old BMC on a network of its own.")] = 17,
     yes: Yes = False,
 ) -> None:
-    """Say how a machine's BMC is reached. The password is kept sealed. What the machine found out itself is never used
-    before somebody has said so here."""
+    """Say how a machine's BMC is reached. The password is asked for, or taken from RACKWRIGHT_BMC_PASSWORD, and kept
+    sealed. What the machine found out itself is never used before somebody has said so here."""
+    if shown_password is not None:
+        fail(
+            "A password on the command line can be read by everybody on this host, in the list of processes. Change it,"
+            f" and give the new one when asked, with --password-stdin, or in {BMC_PASSWORD}.",
+            Exit.USAGE,
+        )
     client = Client()
     body = {
         "kind": kind.value,
         "address": address or _proposed_address(client, node, yes),
         "username": username,
-        "password": password,
+        "password": _bmc_password(node, password_stdin),
         "plain": plain,
         "insecure": insecure,
         "cipher_suite": cipher_suite,
     }
     client.put(f"/nodes/{node}/bmc", body, tagged=False)
+
+
+def _bmc_password(node: str, from_stdin: bool) -> str:
+    held = None if from_stdin else os.environ.get(BMC_PASSWORD)
+    return held if held is not None else read_password(f"Password of the BMC of {node}: ", from_stdin)
 
 
 def _proposed_address(client: Client, node: str, yes: bool) -> str:

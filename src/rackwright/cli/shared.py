@@ -1,7 +1,9 @@
 """What many commands have in common: filters, the reading of KEY=VALUE, and the names a shell completes."""
 
 import json
+import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -21,7 +23,7 @@ Limit = Annotated[int | None, typer.Option("--limit", min=1, help="So many at mo
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="The value is JSON, or else plain text; may be repeated."),
+    typer.Option("--set", metavar="NAME=VALUE", help="The value is JSON, or else plain text; @FILE: from a file."),
 ]
 
 
@@ -51,14 +53,28 @@ def pairs(given: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def values(given: Iterable[str] | None) -> dict[str, Any]:
-    """NAME=VALUE, where the value is JSON if it can be read so: `alive=true`, `macs=["..."]`, `description=Top one`."""
-    found: dict[str, Any] = {}
-    for name, text in pairs(given or []):
-        try:
-            found[name] = json.loads(text)
-        except ValueError:
-            found[name] = text
-    return found
+    """NAME=VALUE, where the value is JSON if it can be read so: `alive=true`, `macs=["..."]`, `description=Top one`.
+
+    A secret is given as `NAME=@FILE`, or `NAME=@-` for standard input, so that it is in no list of processes.
+    """
+    return {name: _value(text) for name, text in pairs(given or [])}
+
+
+def _value(text: str) -> Any:
+    if text.startswith("@"):
+        text = _content(text[1:])
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _content(file: str) -> str:
+    """What a file holds, less the newline at its end."""
+    try:
+        return (sys.stdin.read() if file == "-" else Path(file).read_text()).removesuffix("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"The value in {file} cannot be read: {error}. For text that begins with @, quote it as JSON.", Exit.USAGE)
 
 
 COMPLETING_SECONDS = 2.0

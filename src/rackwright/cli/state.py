@@ -112,6 +112,9 @@ def _verb(verbs: Any, name: str, text: str, run: Any) -> argparse.ArgumentParser
     verb.add_argument(
         "--secret", action="append", default=[], metavar="NAME=VALUE", help="a variable that is never shown"
     )
+    verb.add_argument(
+        "--secret-file", action="append", default=[], type=Path, metavar="FILE", help="the same as YAML; - for stdin"
+    )
     verb.add_argument("--var-file", action="append", default=[], type=Path, metavar="FILE", help="variables, as YAML")
     verb.add_argument("--node", default="", help="the node's name; default: the host's")
     verb.add_argument("--parallel", type=int, default=0, metavar="N", help="at most N states at a time")
@@ -133,8 +136,7 @@ def _plan(arguments: argparse.Namespace) -> Plan:
     for given in arguments.var:
         variables = merge(variables, _variable(given))
     arguments.secrets = set()
-    for given in arguments.secret:
-        secret = _variable(given)
+    for secret in [*map(_variable_file, arguments.secret_file), *map(_variable, arguments.secret)]:
         arguments.secrets |= secret_texts(list(secret.values()))
         variables = merge(variables, secret)
     made = plan(tree, sls, variables, facts(arguments.node), _catalogue(tree.root))
@@ -166,7 +168,8 @@ def _variable_file(path: Path) -> dict[str, Any]:
     from rackwright.states.sls import parse
 
     try:
-        read = parse(path.read_text(encoding="utf-8"), str(path))
+        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        read = parse(text, str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise refuse(f"cannot read the variables in {path}: {error}") from None
     if not isinstance(read, dict):

@@ -1,7 +1,5 @@
 """rackwright user"""
 
-import getpass
-import sys
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -11,6 +9,7 @@ from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.exits import confirm
 from rackwright.cli.output import prints
+from rackwright.cli.passwords import PasswordStdin, read_password
 from rackwright.cli.shared import Deployment, Filters, Limit, Settings, Sort, Yes, listed, names_of, values
 
 app = make_app("People.")
@@ -51,10 +50,10 @@ def create(
     name: str,
     role: Role = Role.VIEWER,
     full_name: str = "",
-    password_stdin: Annotated[bool, typer.Option(help="Read the password from standard input.")] = False,
+    password_stdin: PasswordStdin = False,
 ) -> Any:
     """A new user. The password is asked for, or read from standard input."""
-    body = {"name": name, "role": role.value, "full_name": full_name, "password": _password(name, password_stdin)}
+    body = {"name": name, "role": role.value, "full_name": full_name, "password": _new_password(name, password_stdin)}
     return Client().post("/users", body)
 
 
@@ -73,11 +72,9 @@ def delete(user: User, yes: Yes = False) -> None:
 
 
 @app.command()
-def password(
-    user: User, password_stdin: Annotated[bool, typer.Option(help="Read the password from standard input.")] = False
-) -> None:
+def password(user: User, password_stdin: PasswordStdin = False) -> None:
     """Give a user a new password. All their sessions end."""
-    Client().put(f"/users/{user}/password", {"password": _password(user, password_stdin)}, tagged=False)
+    Client().put(f"/users/{user}/password", {"password": _new_password(user, password_stdin)}, tagged=False)
 
 
 @app.command()
@@ -93,7 +90,5 @@ def revoke(user: User, deployment: Deployment) -> None:
     Client().delete(f"/users/{user}/grants/{deployment}", tagged=False)
 
 
-def _password(name: str, from_stdin: bool) -> str:
-    if from_stdin:
-        return sys.stdin.readline().rstrip("\n")
-    return getpass.getpass(f"New password of {name}: ")
+def _new_password(name: str, from_stdin: bool) -> str:
+    return read_password(f"New password of {name}: ", from_stdin)

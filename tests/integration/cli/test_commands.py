@@ -4,6 +4,8 @@ The server has no annealer, so that nothing changes but by the commands themselv
 """
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -95,7 +97,9 @@ MISTAKES = [
     (f"node move {NODE} nosuch", Exit.NOT_FOUND, "nosuch"),
     ("node accept nosuch.rack.example", Exit.NOT_FOUND, "nosuch"),
     (f"node power {NODE} off", Exit.USAGE, "--yes"),
-    (f"node bmc {NODE} --address b1 --password x --kind ipmi --cipher-suite 0", Exit.USAGE, "cipher_suite"),
+    (f"node bmc {NODE} --address b1 --password-stdin --kind ipmi --cipher-suite 0", Exit.USAGE, "cipher_suite"),
+    (f"node bmc {NODE} --address b1 --password hidden", Exit.USAGE, "--password-stdin"),
+    (f"node update {NODE} --set description=@nosuch.file", Exit.USAGE, "nosuch.file"),
     (f"node reinstall {NODE} --yes", Exit.NOT_FOUND, NODE),
     ("node watch nosuch.rack.example --once", Exit.NOT_FOUND, "nosuch"),
     ("group show nosuch", Exit.NOT_FOUND, "nosuch"),
@@ -182,11 +186,37 @@ def test_a_node_lives_from_create_to_delete(cli: Cli) -> None:
     assert cli("node", "show", name).code == Exit.NOT_FOUND
 
 
+def test_a_value_is_taken_from_a_file_or_from_standard_input(cli: Cli, tmp_path: Path) -> None:
+    held = tmp_path / "description"
+    held.write_text("from a file\n")
+    assert cli.json("node", "update", NODE, "--set", f"description=@{held}")["description"] == "from a file"
+    assert cli.json("node", "update", NODE, "--set", "description=@-", stdin="typed\n")["description"] == "typed"
+    assert cli.json("node", "update", NODE, "--set", 'description="@home"')["description"] == "@home"
+
+
+def test_all_that_wait_are_accepted_and_who_was_set_aside_is_not(cli: Cli) -> None:
+    cli.ok("node", "update", NODE, "--set", "available=false")
+    private, macs = Ed25519PrivateKey.generate(), ["52:54:00:aa:bb:ee"]
+    _register(cli, private, macs)
+    assert [node["macs"] for node in cli.json("node", "accept", "--all")] == [macs]
+    assert cli.json("node", "show", NODE)["available"] is False
+    cli.ok("node", "accept", NODE)
+    cli.ok("node", "delete", "d525400aabbee.discovered.internal", "--yes")
+
+
+def _register(cli: Cli, private: Ed25519PrivateKey, macs: list[str], **others: Any) -> None:
+    with httpx.Client(base_url=f"{cli.url}/api/v2", timeout=PATIENCE, trust_env=False) as machine:
+        challenge = machine.get("/machine/challenge").json()["challenge"]
+        body = registration(private, challenge, macs, **others)
+        answer = machine.post("/nodes/register", content=body, headers=signed(private, body))
+    assert answer.status_code == 201, answer.text
+
+
 def test_what_a_bmc_speaks_is_said_with_how_it_is_reached(cli: Cli) -> None:
     name = "old.rack.example"
     cli.ok("node", "create", name)
-    reached = ("--address", "b1.example", "--username", "ops", "--password", "hidden")
-    cli.ok("node", "bmc", name, "--kind", "ipmi", *reached, "--cipher-suite", "3")
+    reached = ("--address", "b1.example", "--username", "ops", "--password-stdin")
+    cli.ok("node", "bmc", name, "--kind", "ipmi", *reached, "--cipher-suite", "3", stdin="hidden\n")
     bmc = cli.json("node", "show", name)["hint"]["bmc"]
     assert (bmc["kind"], bmc["address"], bmc["cipher_suite"]) == ("ipmi", "b1.example", 3)
     assert "hidden" not in str(bmc)
@@ -200,11 +230,7 @@ def test_a_node_is_shown_with_where_its_cables_lead(cli: Cli) -> None:
         "links": [{"name": "eth0", "mac": macs[0], "up": True, "speed": 1000}],
         "lldp": {"eth0": in_base64(switch_frame(7))},
     }
-    with httpx.Client(base_url=f"{cli.url}/api/v2", timeout=PATIENCE, trust_env=False) as machine:
-        challenge = machine.get("/machine/challenge").json()["challenge"]
-        body = registration(private, challenge, macs, inventory=inventory)
-        answer = machine.post("/nodes/register", content=body, headers=signed(private, body))
-    assert answer.status_code == 201, answer.text
+    _register(cli, private, macs, inventory=inventory)
     name = "d525400aabbdd.discovered.internal"
     assert f"{macs[0]}, up, 1000 Mbit/s, connected to leaf-1 port Ethernet7\n" in cli.ok("node", "show", name).out
     assert cli.json("node", "show", name)["discovery"]["lldp"]["eth0"]["port"] == "Ethernet7"

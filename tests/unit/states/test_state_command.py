@@ -107,6 +107,18 @@ def test_variables_and_secrets_from_the_command_line(write: Write, capsys: pytes
     assert "pa55word" not in out
 
 
+def test_secrets_from_a_file_that_no_list_of_processes_shows(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = write(init="a:\n  cmd.run:\n    - name: echo {{ user }} {{ password }}\n")
+    held = tmp_path / "secrets.yml"
+    held.write_text("user: pa55user\npassword: pa55word\n")
+    assert state.main(["apply", str(root), "--secret-file", str(held), "--json"]) == 0
+    out = capsys.readouterr().out
+    assert json.loads(out)["states"][0]["changes"]["stdout"] == "******** ********"
+    assert "pa55" not in out
+
+
 def test_a_secret_is_not_shown_when_a_run_is_refused(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     root = write(init="a:\n  cmd.run:\n    - timeout: {{ password }}\n")
     assert state.main(["apply", str(root), "--secret", "password=pa55word"]) == 2
