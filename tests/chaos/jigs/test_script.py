@@ -20,9 +20,10 @@ from tests.support.script_trial import Trial, trial
 from tests.support.ssh_node import SshNode, ssh_node
 from tests.support.waiting import until
 
-from rackwright.domain.runs import Answer, Outcome
+from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.jigs.base import JigNode
 from rackwright.jigs.conversation import LAST_WORDS_SECONDS
+from rackwright.jigs.parcel import Places, pack_files
 from rackwright.jigs.script import STOPPING_SECONDS
 
 pytestmark = pytest.mark.chaos
@@ -185,6 +186,27 @@ async def test_the_same_token_is_refused_while_its_run_goes_on(node: SshNode, se
     node.path("/run/go").touch()
     assert (await running).error == ""
     assert server.log == ["begun", "done"]
+
+
+async def test_a_run_that_is_still_being_unpacked_when_a_newer_one_comes_steps_back(
+    node: SshNode, server: Trial
+) -> None:
+    """What lies there of it was taken for left behind, and the run failed for want of its files."""
+    older = Run(1, 1, 1, "n1.example", "test", "script", "script", {}, deadline=3600.0)
+    parcel = pack_files(older, [("a.sh", BRIEF.encode())], {}, Places(), "0123456789abcdef")
+    half = len(parcel.archive) // 2
+    async with (
+        asyncssh.connect(node.address, username="root", client_keys=[KEY], known_hosts=None, config=None) as connection,
+        connection.create_process(parcel.command, encoding=None) as process,
+    ):
+        process.stdin.write(parcel.archive[:half])
+        await until(lambda: any(node.path(Places().work).glob("run-1-*")), "it is being unpacked")
+        server.scripts(a=BRIEF)
+        assert (await server.run(token=2)).error == ""
+        process.stdin.write(parcel.archive[half:])
+        said = (await process.stderr.read()).decode()
+    assert said.startswith(f"@{parcel.nonce} refused older 2\n"), said
+    await nothing_is_left(node)
 
 
 @pytest.mark.parametrize("round", range(3))
