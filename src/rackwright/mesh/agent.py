@@ -42,7 +42,7 @@ from rackwright.mesh.run_store import RunStore
 from rackwright.mesh.software import SoftwareWatch
 from rackwright.mesh.statements import Statements
 from rackwright.mesh.supervision import Supervisor, Work
-from rackwright.mesh.swim import Dial, Event, EventKind, MemberRecord, Output, Send, State, Swim, SwimConfig
+from rackwright.mesh.swim import Dial, Event, EventKind, MemberRecord, Output, Send, Swim, SwimConfig
 from rackwright.mesh.tasks import TaskRunner
 from rackwright.mesh.tls import Contexts, Peer
 from rackwright.mesh.transport import Transport
@@ -280,14 +280,15 @@ class Agent:
         member = event.member
         self._changed.set()
         self.metrics.events.labels(event.kind.value).inc()
-        write = self.log.warning if event.kind in (EventKind.DEAD, EventKind.CONFLICT) else self.log.info
-        write(f"member_{event.kind.value}", member=member.name, address=member.address, incarnation=member.incarnation)
+        self.log.member(
+            f"member_{event.kind.value}",
+            matters=event.kind in (EventKind.DEAD, EventKind.CONFLICT),
+            member=member.name,
+            address=member.address,
+            incarnation=member.incarnation,
+        )
         if event.kind is not EventKind.CONFLICT:
             self._tell_software(member)
-        for state in State:
-            self.metrics.members.labels(state.name.lower()).set(
-                sum(entry.state is state for entry in self.swim.members())
-            )
         told = {"event": event.kind.value, "member": self.desk.describe(member.name, member)}
         for watcher in self.watchers:
             # A watcher that does not read loses events, not the agent its memory.
@@ -424,8 +425,10 @@ class Agent:
     def _save_peers(self) -> None:
         """Whom to seek after a restart. Never emptied: who knows nobody any more keeps whom it knew."""
         entries = [entry for entry in self.swim.members() if entry.state in LIVE and entry.name != self.name]
-        addresses = sorted(entry.record.address for entry in entries)[:64]
-        if addresses:
+        # First who has shown a certificate: of the others we were only told, perhaps by a rogue member.
+        entries.sort(key=lambda entry: (entry.name not in self.transport.links, entry.record.address))
+        if entries:
+            addresses = [entry.record.address for entry in entries[:64]]
             write_private(self.folder / "peers.json", json.dumps(addresses).encode())
 
     async def _keep_certificate(self) -> None:

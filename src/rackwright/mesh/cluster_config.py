@@ -4,7 +4,6 @@ It overrides `datastore:` of agent.yml. Nothing here lets anyone run anything; w
 """
 
 import json
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +15,8 @@ from rackwright.mesh.reading import read_object
 KEY = "/rackwright/config"
 KINDS: dict[str, type] = {"count": int, "grace": float, "learner_seconds": float, "event_hours": float}
 PREFIX = "datastore."
+LARGEST = 1e9
+"""More seconds or hours than anybody could mean, and few enough to calculate with."""
 
 
 async def read(etcd: Etcd, deadline: float = 8.0) -> dict[str, Any]:
@@ -35,7 +36,7 @@ def _usable(value: bytes) -> dict[str, Any]:
 def _is_number(key: str, value: Any) -> bool:
     whole = KINDS[key.removeprefix(PREFIX)] is int
     fits = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-    return fits and math.isfinite(value)
+    return fits and 0 <= value <= LARGEST
 
 
 def known() -> list[str]:

@@ -34,6 +34,10 @@ PLAIN_SECONDS = 15.0
 QUORUM_LOST_SECONDS = 10.0
 RESTART_SECONDS = 3.0
 """Between two starts of an etcd that does not stay."""
+MAX_ENDPOINTS = 16
+"""Twice as many as a datastore may have servers."""
+MAX_ERAS_AHEAD = 1000
+"""How many recoveries a server may have missed."""
 CUT_SECONDS = 6.0
 """Between the restarts of two datastore servers: an election and a start take less."""
 
@@ -113,15 +117,23 @@ class Datastore:
         self.poked()
 
     def endpoints(self) -> list[str]:
-        """Where the datastore may answer: first here, then who is said to be a voter, then who once was."""
-        told: list[tuple[bool, str]] = []
+        """Where the datastore may answer: first here, then who is said to be a voter, then who once was.
+
+        Never more than could be: a rogue member may tell of thousands, and each costs who asks them all a while. Before
+        those that are only told of come servers that have shown us their certificate, and those that etcd has named.
+        """
+        told: list[tuple[bool, bool, str]] = []
         for entry in self.agent.swim.members():
             hint = hint_of(entry.record)
             if hint.part is Part.VOTER and hint.era == self.state.era:
-                told.append((entry.state not in LIVE, client_url(entry.record, hint)))
+                url = client_url(entry.record, hint)
+                unproved = entry.name not in self.agent.transport.links and url not in self.state.endpoints
+                told.append((unproved, entry.state not in LIVE, url))
+        told.sort()
         own = [self.process.client_url] if self.part is Part.VOTER else []
+        proved = [url for unproved, _, url in told if not unproved]
         kept = [url for url in self.state.endpoints if url != self.process.client_url]
-        return list(dict.fromkeys([*own, *(url for _, url in sorted(told)), *kept]))
+        return list(dict.fromkeys([*own, *proved, *kept, *(url for _, _, url in told)]))[:MAX_ENDPOINTS]
 
     def announce(self) -> None:
         hint = Hint(self.part, self.eligible, self.state.era, self.config.client_port, self.config.peer_port)
@@ -145,12 +157,19 @@ class Datastore:
 
     def _follow_era(self) -> None:
         """A newer datastore than ours has been begun, by a person's decision: ours is history."""
-        newest = max((hint_of(entry.record).era for entry in self.agent.swim.members()), default=0)
+        newest = self._newest_era()
         if newest > self.state.era:
             if self.state.era and self.state.member:
                 self.agent.log.warning("datastore_superseded", era=newest, was=self.state.era)
             self._keep(KeptState(newest))
             self.part = Part.NONE
+
+    def _newest_era(self) -> int:
+        """The number of the newest datastore that any member tells of. One that is far ahead is a lie: each recovery
+        counts one, and who followed up to the last number there is could never begin another.
+        """
+        told = (hint_of(entry.record).era for entry in self.agent.swim.members())
+        return max((era for era in told if era <= self.state.era + MAX_ERAS_AHEAD), default=0)
 
     async def _wanted(self) -> None:
         """Not a datastore: become one if etcd's members have been told to expect us."""
@@ -362,7 +381,7 @@ class Datastore:
         async with self._lock:
             await self.process.stop()
             aside = self.process.put_aside()
-            newest = max((hint_of(entry.record).era for entry in self.agent.swim.members()), default=0)
+            newest = self._newest_era()
             token = secrets.token_hex(8)
             await self.process.restore(chosen, token)
             self._keep(KeptState(max(newest, self.state.era) + 1, token, member=True, alone=True))

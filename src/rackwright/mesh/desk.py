@@ -32,6 +32,8 @@ class Desk:
     def __init__(self, agent: "Agent") -> None:
         self.agent = agent
         self.rate = Rate()
+        self.renewals = Rate()
+        """Apart from joins: what strangers ask, at any member, must not keep a member from renewing its certificate."""
         self.runs = RunDesk(agent)
         self.ssh_key = agent.folder / "ssh_key"
         self.admission: Admission | None = None
@@ -54,13 +56,14 @@ class Desk:
             return http.Response(status_of(problem), {"error": problem.code, "message": str(problem)})
 
     async def _answer(self, request: http.Request) -> dict[str, Any]:
+        if request.path == http.RENEW and request.method == "POST" and request.peer:
+            self.renewals.check(request.peer.name)
+            return await self._admission().renew(request.peer.name, request.json())
         self.rate.check(f"member {request.peer.name}" if request.peer else request.source)
         if request.path == http.JOIN and request.method == "GET":
             return {"ca": certificate_pem(self.agent.identity.ca).decode()}
         if request.path == http.JOIN and request.method == "POST":
             return await self._admit(request)
-        if request.path == http.RENEW and request.method == "POST" and request.peer:
-            return await self._admission().renew(request.peer.name, request.json())
         raise BadRequest("there is nothing at this path for you")
 
     async def _admit(self, request: http.Request) -> dict[str, Any]:

@@ -29,6 +29,9 @@ MAX_ANSWER = 256 * 1024 * 1024
 """More than all that a datastore may hold in one prefix; what answers more is none."""
 MAX_OPERATIONS = 120
 """etcd takes 128 in a transaction."""
+MAX_KEY = 1024
+"""Longer than any key of ours. etcd keeps keys of a megabyte, but a question that names one twice is refused: whoever
+asked about it would get no further, ever."""
 _AGAIN = frozenset({2, 4, 8, 13, 14})
 """gRPC codes that do not say that nothing was done: unknown, deadline exceeded, exhausted, internal, unavailable.
 
@@ -53,8 +56,11 @@ class Item:
 @dataclass(frozen=True, slots=True)
 class Page:
     items: list[Item]
+    """Those with keys that may be ours (`MAX_KEY`)"""
     revision: int
     more: bool = False
+    last: str = ""
+    """Where the next page begins"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +217,13 @@ class Etcd:
     async def page(
         self, prefix: str, *, after: str = "", limit: int = 0, keys_only: bool = False, deadline: float = 8.0
     ) -> Page:
-        """Keys that begin with the prefix, in order; `after` is the last key of the page before."""
-        first = text64(after.encode() + b"\0") if after else text64(prefix)
+        """Keys that begin with the prefix, in order; `after` is the `last` of the page before."""
+        first = text64(f"{after}\0") if after else text64(prefix)
         body = {"key": first, "range_end": prefix_end(prefix), "limit": str(limit), "keys_only": keys_only}
         answer = await self.call("/v3/kv/range", body, deadline)
-        return Page(read_items(answer), revision_of(answer), bool(answer.get("more")))
+        items = read_items(answer)
+        kept = [item for item in items if len(item.key) <= MAX_KEY]
+        return Page(kept, revision_of(answer), bool(answer.get("more")), items[-1].key if items else "")
 
     async def transact(
         self,
@@ -289,6 +297,12 @@ class Etcd:
         with readable("a lease of the datastore"):
             return int(answer.get("result", {}).get("TTL", 0)) > 0
 
+    async def granted(self, lease: int, deadline: float = DEADLINE_SECONDS) -> int:
+        """For how many seconds the lease was granted; 0 for one that is gone."""
+        answer = await self.call("/v3/lease/timetolive", {"ID": str(lease)}, deadline)
+        with readable("a lease of the datastore"):
+            return int(answer.get("grantedTTL", 0))
+
     async def revoke(self, lease: int) -> None:
         with contextlib.suppress(Rejected):  # it is gone already
             await self.call("/v3/lease/revoke", {"ID": str(lease)}, deadline=2.0)
@@ -311,7 +325,7 @@ class Etcd:
             try:
                 async for changes, seen in self._watch_at(order[turn % len(order)], prefix, revision, patience):
                     revision = max(revision, seen + 1)
-                    yield changes
+                    yield [change for change in changes if len(change.item.key) <= MAX_KEY]
             except (httpx.HTTPError, OSError, NoDatastore):
                 await asyncio.sleep(ROUND_PAUSE)
             except TimeoutError:

@@ -67,6 +67,11 @@ class Link:
         self.goodbye = False
 
     @property
+    def source(self) -> str:
+        """The address of the other side."""
+        return str((self._writer.get_extra_info("peername") or ("",))[0])
+
+    @property
     def unsent(self) -> int:
         return self._writer.transport.get_write_buffer_size()
 

@@ -8,8 +8,10 @@ import time
 from typing import Any
 
 from rackwright.mesh.errors import Fenced, MeshError
-from rackwright.mesh.etcd import Etcd, get_op, made_at, put_op, unchanged
+from rackwright.mesh.etcd import Etcd, Item, get_op, made_at, put_op, unchanged
 
+LONGEST_SECONDS = 600
+"""No lock is held by a lease that is longer than this, and than ten times our own: settings may differ."""
 MARGIN = 0.8
 """The part of a lease's time for which its holder believes in it: etcd's clock and ours may run apart a little."""
 
@@ -25,6 +27,8 @@ class Lock:
         self._lease = 0
         self._created = 0
         self._until = 0.0
+        self._known_lease = 0
+        """Of another holder, and found to end by itself."""
 
     @property
     def held(self) -> bool:
@@ -48,6 +52,9 @@ class Lock:
     async def _take(self) -> None:
         current = await self.etcd.get(self.key, deadline=self.seconds / 2)
         if current is not None:
+            if not await self._ends_by_itself(current):
+                # No holder writes such a lock; left by a rogue member it would stand for ever, also after its removal.
+                await self.etcd.delete(self.key, current)
             return
         began = clock()
         self._lease = self._lease or await self.etcd.grant(self.seconds, deadline=self.seconds / 2)
@@ -62,6 +69,13 @@ class Lock:
         else:
             return
         self._until = began + self.seconds * MARGIN
+
+    async def _ends_by_itself(self, lock: Item) -> bool:
+        """Whether the lock has a lease that ends soon after its holder does. Asked once for each lease."""
+        if lock.lease and lock.lease != self._known_lease:
+            granted = await self.etcd.granted(lock.lease, deadline=self.seconds / 2)
+            self._known_lease = lock.lease if granted <= max(LONGEST_SECONDS, 10 * self.seconds) else 0
+        return lock.lease != 0 and lock.lease == self._known_lease
 
     def condition(self) -> dict[str, Any]:
         """Holds only while the lock is the one that was taken here."""

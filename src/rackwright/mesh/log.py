@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 Field = str | int | float | bool | None | list[str]
 BURST = 20
 """Lines of one kind a minute that strangers can cause."""
+MEMBER_BURST = 1000
+"""Lines of one kind a minute about members."""
 
 
 class Log:
@@ -34,15 +36,19 @@ class Log:
         """Something from outside was refused."""
         self._bounded(reason, "warning", "refused", {"reason": reason, **fields})
 
-    def _bounded(self, kind: str, level: str, event: str, fields: dict[str, Field]) -> None:
+    def member(self, event: str, *, matters: bool, **fields: Field) -> None:
+        """Something became of a member. A rogue one may tell of thousands that are made up."""
+        self._bounded(event, "warning" if matters else "info", event, dict(fields), MEMBER_BURST)
+
+    def _bounded(self, kind: str, level: str, event: str, fields: dict[str, Field], burst: int = BURST) -> None:
         """A line of a kind of which so many a minute are written; the others are counted."""
         begin, count = self._seen.get(kind, (time.monotonic(), 0))
         if time.monotonic() - begin >= 60:
-            if count > BURST:
-                self._line(level, f"{event}_more", {"reason": kind, "not_shown": count - BURST})
+            if count > burst:
+                self._line(level, f"{event}_more", {"reason": kind, "not_shown": count - burst})
             begin, count = time.monotonic(), 0
         self._seen[kind] = (begin, count + 1)
-        if count < BURST:
+        if count < burst:
             self._line(level, event, fields)
 
     def failed(self, part: str, **fields: Field) -> None:

@@ -1,16 +1,17 @@
 """The agent's Prometheus metrics, in a registry of their own: two agents in one process share no counters."""
 
 import asyncio
+import collections
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import partial
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, generate_latest
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from rackwright.mesh.address import Address
-from rackwright.mesh.swim import Swim
+from rackwright.mesh.swim import State, Swim
 
 
 class Metrics:
@@ -26,7 +27,6 @@ class Metrics:
         self.part_failures = counter("part_failures", "Parts of the agent that failed and were started again", ["part"])
         self.events = counter("events", "Membership events", ["kind"])
         self.links = gauge("links", "Open connections to members")
-        self.members = gauge("members", "Members by state", ["state"])
         self.checks = gauge("check_passing", "1 while a check of this server's software passes", ["check"])
         self.awareness = gauge("awareness", "How slow this server believes itself to be; 0 is well")
         self.certificate = gauge("certificate_expires_seconds", "Unix time at which the certificate expires")
@@ -49,6 +49,12 @@ class _SwimCounters(Collector):
             name = f"rackwright_mesh_swim_{field.name}"
             value = getattr(self.swim.counters, field.name)
             yield CounterMetricFamily(name, "Counted by the membership machine", value)
+        # Counted when they are asked for: at every event it would cost as much as there are members.
+        members = GaugeMetricFamily("rackwright_mesh_members", "Members by state", labels=["state"])
+        states = collections.Counter(entry.state for entry in self.swim.members())
+        for state in State:
+            members.add_metric([state.name.lower()], states[state])
+        yield members
 
 
 async def serve(metrics: Metrics, address: Address) -> asyncio.Server:

@@ -6,12 +6,14 @@ from typing import Any
 from rackwright.mesh.errors import Unreadable
 
 MAX_DEPTH = 64
+MAX_DIGITS = 300
+"""Of a whole number. Python's have no end, and a longer one becomes an error wherever it meets a float."""
 
 
 def read_object(value: bytes | str, what: str) -> dict[str, Any]:
     """The object in this text. `what` it is, for who has to find out who wrote something else."""
     try:
-        content = json.loads(value)
+        content = json.loads(value, parse_int=_whole_number)
     except (ValueError, RecursionError) as problem:
         raise Unreadable(f"{what} in the datastore is not JSON") from problem
     if not isinstance(content, dict):
@@ -19,6 +21,12 @@ def read_object(value: bytes | str, what: str) -> dict[str, Any]:
     if is_too_deep(content):
         raise Unreadable(f"{what} in the datastore is nested too deeply")
     return content
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits.lstrip("-")) > MAX_DIGITS:
+        raise ValueError("a whole number is too long")
+    return int(digits)
 
 
 def is_too_deep(content: Any) -> bool:

@@ -114,7 +114,8 @@ class Repositories:
                 await self._look(order)
                 self._told.pop(name, None)
             except (MeshError, SourceRefused, Refused) as problem:
-                self._next.setdefault(name, time.monotonic() + 60.0)
+                if self._next.get(name, 0.0) <= time.monotonic():
+                    self._next[name] = time.monotonic() + 60.0
                 if self._told.get(name) != str(problem):
                     self._told[name] = str(problem)
                     self.agent.log.error("repository_failed", repository=name, why=str(problem))

@@ -90,7 +90,8 @@ def told(change: Change, after: Cursor | None = None) -> list[Told]:
     item = change.item
     place = f"{item.modified}:{item.key}"
     if change.deleted or not item.value.startswith(MARK):
-        return [Told(place, item.key, item.value, change.deleted)]
+        # A key may hold the sign that comes before a count: every member may write any key.
+        return [Told(f"{place}#0" if "#" in item.key else place, item.key, item.value, change.deleted)]
     lines = unpack(item.value)
     first = after.count if after and (after.revision, after.key) == (item.modified, item.key) else 0
     return [Told(f"{place}#{number}", item.key, lines[number - 1]) for number in range(first + 1, len(lines) + 1)]

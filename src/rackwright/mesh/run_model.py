@@ -203,10 +203,13 @@ def pack_tree(root: Path) -> bytes:
         relative = path.relative_to(root)
         if any(part.startswith(".") for part in relative.parts) or not path.is_file():
             continue
-        content = path.read_bytes()
-        size += len(content)
+        # Or a repository could have any file of the server that packs it, such as its keys, put into the datastore.
+        if not path.resolve().is_relative_to(root.resolve()):
+            raise BadRequest(f"{relative} is a link out of {root}; put the file itself there")
+        size += path.stat().st_size
         if size > MAX_TREE:
             raise BadRequest(f"{root} has more than {MAX_TREE >> 20} MB of files; keep what is no state elsewhere")
+        content = path.read_bytes()
         mode = 0o700 if path.stat().st_mode & 0o100 else 0o600
         files[relative.as_posix()] = {"base64": b64encode(content).decode(), "mode": mode}
     return zlib.compress(json.dumps(files, sort_keys=True).encode(), 6)

@@ -158,7 +158,7 @@ class RunStore:
                 raise BadRequest(f"the states of run {run} are more than a tree of states may be")
             if not page.more:
                 return b"".join(parts)
-            after = page.items[-1].key
+            after = page.last
 
     async def about(self, run: str) -> dict[str, Any]:
         item = await self.etcd.get(f"{RUNS}{run}/about")
@@ -339,7 +339,8 @@ def read_about(value: bytes) -> dict[str, Any]:
     targets, states, created = about.get("targets"), about.get("states"), about.get("created")
     if not isinstance(targets, list) or not all(isinstance(target, str) for target in targets):
         raise Unreadable("the targets of a run in the datastore cannot be read")
-    if not isinstance(states, dict) or not isinstance(created, (int, float)) or not math.isfinite(created):
+    counted = isinstance(states, dict) and all(isinstance(count, int) for count in states.values())
+    if not counted or not isinstance(created, (int, float)) or not math.isfinite(created):
         raise Unreadable("what is known of a run in the datastore cannot be read")
     return about
 

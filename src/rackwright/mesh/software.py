@@ -10,6 +10,9 @@ from rackwright.mesh.member import MemberRecord
 from rackwright.mesh.metadata import Section, unpack
 from rackwright.mesh.wire import BadMessage
 
+MAX_HELD = 20_000
+"""Members whose software is remembered: as many as a table may have. Those that have left it are the first to go."""
+
 
 @dataclass(frozen=True)
 class Software:
@@ -43,12 +46,16 @@ class SoftwareWatch:
     """Tells what changed since a member last spoke of its software."""
 
     def __init__(self) -> None:
-        self._held: dict[str, Software] = {}
+        self._held: dict[str, MemberRecord] = {}
 
     def changes(self, record: MemberRecord) -> list[Result]:
-        before = {result.name: result.status for result in self._held.get(record.name, Software()).results}
+        held = self._held.pop(record.name, None)
+        before = {result.name: result.status for result in software_of(held).results} if held else {}
         now = software_of(record)
-        self._held[record.name] = now
+        if now.results:
+            if len(self._held) >= MAX_HELD:
+                del self._held[next(iter(self._held))]
+            self._held[record.name] = record
         return [
             result
             for result in now.results

@@ -15,8 +15,9 @@ from typing import Protocol
 from rackwright.mesh import http
 from rackwright.mesh.address import Address
 from rackwright.mesh.errors import BadIdentity, BadRequest, MeshError, Unreachable
-from rackwright.mesh.link import MAX_MESSAGE, MAX_STUCK, MAX_UNSENT, Kind, Link
+from rackwright.mesh.link import GOODBYE_SECONDS, MAX_MESSAGE, MAX_STUCK, MAX_UNSENT, Kind, Link
 from rackwright.mesh.log import Log
+from rackwright.mesh.lookup import Lookup
 from rackwright.mesh.metrics import Metrics
 from rackwright.mesh.supervision import Supervisor
 from rackwright.mesh.tls import Contexts, Peer, peer_of
@@ -77,7 +78,10 @@ class Transport:
         self.links: dict[str, list[Link]] = {}
         self._waiting: dict[str, list[bytes]] = {}
         self._strangers: Counter[str] = Counter()
+        self._member_sources: dict[str, None] = {}
+        """Addresses at which a member has shown its certificate, the one seen last at the end."""
         self.parts = Supervisor(log, metrics)
+        self._lookup = Lookup()
         self._socket: socket.socket | None = None
         self._closing = False
 
@@ -113,6 +117,7 @@ class Transport:
             async with asyncio.timeout(1.0):
                 await asyncio.gather(*(link.closed() for link in links))
         await self.parts.stop()
+        self._lookup.close()
 
     # Sending
 
@@ -141,11 +146,11 @@ class Transport:
     def send_to(self, peer: str, kind: Kind, payload: bytes) -> None:
         """On a link there is; nothing is dialled for it."""
         if held := self.links.get(peer):
-            held[-1].send(kind, payload)
+            self._put(held[-1], kind, payload)
 
     def broadcast(self, kind: Kind, payload: bytes) -> None:
         for held in self.links.values():
-            held[-1].send(kind, payload)
+            self._put(held[-1], kind, payload)
 
     def dial(self, peer: str, address: Address) -> None:
         """Open a new connection, unless one is being opened. The listener hears how it went."""
@@ -174,16 +179,20 @@ class Transport:
                 link.cut()
 
     def _send_on(self, link: Link, message: bytes, *, reliable: bool) -> None:
-        unsent = link.unsent
-        if unsent > MAX_STUCK:
-            self._refuse("slow", peer=link.peer.name)
-            link.cut()
-        elif unsent > MAX_UNSENT and not reliable:
+        if MAX_UNSENT < link.unsent <= MAX_STUCK and not reliable:
             self.metrics.dropped.labels("slow").inc()
-        else:
-            link.send(Kind.MESSAGE, message)
+        elif self._put(link, Kind.MESSAGE, message):
             self.metrics.frames.labels("sent").inc()
             self.metrics.bytes.labels("sent").inc(len(message))
+
+    def _put(self, link: Link, kind: Kind, payload: bytes) -> bool:
+        """Send a frame, or cut the link of a peer that does not read: what it asks for must not pile up here."""
+        if link.unsent > MAX_STUCK:
+            self._refuse("slow", peer=link.peer.name)
+            link.cut()
+            return False
+        link.send(kind, payload)
+        return True
 
     # Dialling
 
@@ -230,8 +239,9 @@ class Transport:
         context = self.contexts.client if peer else self.contexts.seed
         try:
             async with asyncio.timeout(self.limits.dial):
+                host = await self._lookup.ip_of(address)
                 reader, writer = await asyncio.open_connection(
-                    address.host, address.port, ssl=context, server_hostname=peer or address.host, limit=MAX_MESSAGE
+                    host, address.port, ssl=context, server_hostname=peer or address.host, limit=MAX_MESSAGE
                 )
                 try:
                     return await self._upgrade(reader, writer, address)
@@ -281,13 +291,21 @@ class Transport:
                 await asyncio.sleep(0.1)
                 continue
             source = str(where[0])
-            full = self._strangers.total() >= self.limits.strangers
-            if full or self._strangers[source] >= self.limits.strangers_from_one:
+            if self._is_full(source):
                 self._refuse("too_many", source=source)
                 accepted.close()
                 continue
             self._strangers[source] += 1
             self.parts.once("welcome", self._welcome(accepted, source))
+
+    def _is_full(self, source: str) -> bool:
+        """Whether no more may come in from there. Servers of members have places of their own, which strangers at other
+        addresses cannot take.
+        """
+        known = source in self._member_sources
+        limit = self.limits.links if known else self.limits.strangers
+        held = sum(count for other, count in self._strangers.items() if (other in self._member_sources) == known)
+        return held >= limit or self._strangers[source] >= self.limits.strangers_from_one
 
     async def _welcome(self, accepted: socket.socket, source: str) -> None:
         link = None
@@ -297,7 +315,7 @@ class Transport:
                 link = await self._serve(reader, writer, source)
             finally:
                 if link is None:
-                    writer.close()
+                    await _hang_up(writer)
         except ssl.SSLError as problem:
             # An unknown, expired or missing-key certificate ends here, before a byte of HTTP is read.
             self._refuse("bad_certificate", source=source, why=problem.reason or "handshake failed")
@@ -353,10 +371,17 @@ class Transport:
             if old.dialled == link.dialled:
                 self._retire(old)
         self.links.setdefault(link.peer.name, []).append(link)
+        self._remember_source(link.source)
         self.metrics.links.set(sum(len(held) for held in self.links.values()))
         self.parts.once("read", self._read(link))
         self._evict()
         self.listener.connected(link)
+
+    def _remember_source(self, source: str) -> None:
+        self._member_sources.pop(source, None)
+        self._member_sources[source] = None
+        if len(self._member_sources) > self.limits.links:
+            del self._member_sources[next(iter(self._member_sources))]
 
     async def _read(self, link: Link) -> None:
         try:
@@ -442,6 +467,18 @@ def _tune(writer: asyncio.StreamWriter) -> None:
     wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
     wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
+
+
+async def _hang_up(writer: asyncio.StreamWriter) -> None:
+    """Close a stranger's connection, and be sure that it is: TLS waits half a minute for the other side to agree."""
+    writer.close()
+    try:
+        async with asyncio.timeout(GOODBYE_SECONDS):
+            await writer.wait_closed()
+    except (OSError, TimeoutError):
+        pass
+    finally:
+        writer.transport.abort()
 
 
 async def _reply(writer: asyncio.StreamWriter, response: http.Response) -> None:

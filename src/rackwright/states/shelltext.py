@@ -26,6 +26,10 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _BASH_TEST = re.compile(r"\[\[.*?(?:\]\]|\Z)", re.S)
 _COMPARES_NUMBERS = re.compile(r"\s-(?:eq|ne|lt|le|gt|ge)\s")
 _HERE = re.compile(r"<<(-?)[ \t]*((?:'[^'\n]*'|\"[^\"\n]*\"|\\.|[^\s'\"\\<>|&;()])+)")
+_ENDS_OF_COMMANDS = str.maketrans(dict.fromkeys(";&|({", "\n"))
+_BEFORE_COMMANDS = frozenset(("then", "do", "else", "elif", "if", "while", "until", "!", "time", "builtin", "command"))
+_DECLARE = frozenset(("declare", "typeset", "local", "readonly", "export"))
+_TAKE_NAMES = frozenset(("test", "[", "[[", "printf", "-v"))
 Span = Tuple[int, int]
 
 
@@ -106,7 +110,7 @@ def _with_variables(text: str, spans: Sequence[Span], values: Sequence[str], whe
     variables: Dict[str, str] = {}
     parts = []
     for number, (place, value) in enumerate(zip(where, values), start=1):
-        if place is Place.ARITHMETIC or _among_numbers(text, spans[number - 1]):
+        if place is Place.ARITHMETIC or _is_calculated(text, spans, number - 1):
             _check_integer(value)
         name = f"{VARIABLE}{number}"
         variables[name] = value
@@ -114,8 +118,54 @@ def _with_variables(text: str, spans: Sequence[Span], values: Sequence[str], whe
     return ShellText(_put(text, spans, parts), variables, _put(text, spans, values))
 
 
+def _is_calculated(text: str, spans: Sequence[Span], number: int) -> bool:
+    """Whether bash would calculate with it, and so run commands that stand in it as a subscript."""
+    earlier = spans[:number]
+    before = _put(text[: spans[number][0]], earlier, ["0"] * len(earlier)).rpartition("\n")[2]
+    words = _commands(before)[-1]
+    names_variable = words[-1:] == ["-v"] and words[0] in _TAKE_NAMES
+    known = names_variable or words[:1] == ["let"] or _in_brackets(before) or _in_part_of_text(before)
+    known = known or any(map(_declares_numbers, _commands(text)))
+    return known or within_arithmetic(text, spans)[number] or _among_numbers(text, spans[number])
+
+
+def _commands(text: str) -> List[List[str]]:
+    """The words of each command, as far as that can be told without a shell's grammar."""
+    found = []
+    for line in text.translate(_ENDS_OF_COMMANDS).split("\n"):
+        words = [word.strip("\"'") for word in line.split()]
+        words = [word for word in words if word]
+        while words and words[0] in _BEFORE_COMMANDS:
+            words.pop(0)
+        found.append(words)
+    return found
+
+
+def _declares_numbers(words: List[str]) -> bool:
+    """Whether a command makes variables with which bash calculates when they are set: `declare -i`."""
+    flags = (word for word in words[1:] if word.startswith("-"))
+    return words[:1] == ["integer"] or (bool(words) and words[0] in _DECLARE and any("i" in flag for flag in flags))
+
+
+def _in_brackets(before: str) -> bool:
+    """Whether it ends within a subscript or `$[ ]`."""
+    open_brackets = 0
+    for at in range(len(before) - 1, 0, -1):
+        open_brackets += (before[at] == "[") - (before[at] == "]")
+        if open_brackets > 0:
+            return before[at - 1] in "$_" or before[at - 1].isalnum()
+    return False
+
+
+def _in_part_of_text(before: str) -> bool:
+    """Whether it ends within `${x:from:length}`, and not in `${x:-default}` or the like."""
+    start = before.rfind("${")
+    _, colon, rest = before[start:].partition(":") if start >= 0 else ("", "", "")
+    return bool(colon) and "}" not in before[start:] and rest[:1] not in ("-", "=", "?", "+")
+
+
 def _among_numbers(text: str, span: Span) -> bool:
-    """Whether bash would calculate with it: `[[ $x -eq 1 ]]` runs commands that stand in x as a subscript."""
+    """Whether it is in a test that compares numbers: `[[ $x -eq 1 ]]`."""
     tests = (match for match in _BASH_TEST.finditer(text) if match.start() < span[0] < match.end())
     return any(_COMPARES_NUMBERS.search(match.group()) for match in tests)
 
@@ -143,6 +193,12 @@ def places(text: str, spans: Sequence[Span], whole: bool = True) -> List[Place]:
     return list(_Scanner(text, spans, whole).places())
 
 
+def within_arithmetic(text: str, spans: Sequence[Span]) -> List[bool]:
+    """Whether each span is somewhere within arithmetic: also `$(( $(echo HERE) ))` calculates with it."""
+    scanner = _Scanner(text, spans, whole=True)
+    return [any(place is Place.ARITHMETIC for place, _ in scanner.inside) for _ in scanner.places()]
+
+
 class _Scanner:
     """Walks through a command once. It knows quotes, substitutions, comments and here-documents, and no grammar."""
 
@@ -150,7 +206,7 @@ class _Scanner:
         self._text = text
         self._spans = dict(spans)
         self._whole = whole
-        self._inside: List[Tuple[Place, str]] = [(Place.PLAIN, "")]
+        self.inside: List[Tuple[Place, str]] = [(Place.PLAIN, "")]
         """What we are in, the innermost last, each with what ends it."""
         self._here: List[Tuple[str, bool, bool]] = []
         """Here-documents that begin after this line: end, whether it is quoted, whether tabs in front of it go"""
@@ -159,7 +215,7 @@ class _Scanner:
         at = 0
         while at < len(self._text):
             if at in self._spans:
-                yield self._inside[-1][0]
+                yield self.inside[-1][0]
                 at = self._spans[at]
             elif self._whole and self._text[at] == "\n" and self._here and self._unquoted:
                 end = self._after_here_documents(at + 1)
@@ -174,15 +230,15 @@ class _Scanner:
 
     @property
     def _unquoted(self) -> bool:
-        return self._inside[-1][0] in (Place.PLAIN, Place.BACKTICKS)
+        return self.inside[-1][0] in (Place.PLAIN, Place.BACKTICKS)
 
     def _step(self, at: int) -> int:
         """Past what begins here."""
-        text, (place, end) = self._text, self._inside[-1]
+        text, (place, end) = self._text, self.inside[-1]
         if text[at] == "\\" and place is not Place.SINGLE:
             return at + 1 if at + 1 in self._spans else at + 2
         if end and text.startswith(end, at):
-            self._inside.pop()
+            self.inside.pop()
             return at + len(end)
         if place in (Place.SINGLE, Place.DOLLAR_SINGLE):
             return at + 1
@@ -209,7 +265,7 @@ class _Scanner:
         return self._here_document(at) if self._unquoted else at + 1
 
     def _enter(self, place: Place, end: str, at: int) -> int:
-        self._inside.append((place, end))
+        self.inside.append((place, end))
         return at
 
     def _begins_comment(self, at: int) -> bool:

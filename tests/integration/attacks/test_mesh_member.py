@@ -306,7 +306,9 @@ ODD = "\udcff\udcfe"
 """Bytes in a key that are no text."""
 DEEP = b"[" * 100_000
 WRONG = b'{"state": [], "targets": {"x": 1}, "created": {}, "token": {}, "request": 7, "datastore.grace": 1e999}'
-JUNK = [b"", b"\xff\xfe", DEEP, b"[]", b"{}", WRONG, b"\x01junk", b"\x02junk\n", b"9" * 100_000]
+ENDLESS = WRONG.replace(b"1e999", b"9" * 400).replace(b"{}", b"9" * 400)
+"""Numbers that no float can hold: Python fails where one is compared with a float, or asked whether it is finite."""
+JUNK = [b"", b"\xff\xfe", DEEP, b"[]", b"{}", WRONG, ENDLESS, b"\x01junk", b"\x02junk\n", b"9" * 100_000]
 
 
 def places_read() -> list[str]:

@@ -87,7 +87,20 @@ def test_an_output_alone_is_a_programs_name_and_eval_says_that_it_is_meant_to_be
 
 
 @pytest.mark.parametrize(
-    "use", ["echo $((${make.stdout} + 1))", "((${make.stdout} > 1))", "[[ ${make.stdout} -eq 1 ]]"]
+    "use",
+    [
+        "echo $((${make.stdout} + 1))",
+        "((${make.stdout} > 1))",
+        "[[ ${make.stdout} -eq 1 ]]",
+        "echo $(( 1 + $(echo ${make.stdout}) ))",
+        'x=abc; echo "${x:${make.stdout}}"',
+        "x=abc; echo ${x:0:${make.stdout}}",
+        "list[${make.stdout}]=1",
+        "echo $[ ${make.stdout} ]",
+        "let n=${make.stdout}",
+        "declare -i n; n=${make.stdout}",
+        "test -v ${make.stdout}",
+    ],
 )
 def test_a_shell_calculates_with_whole_numbers_only(apply: Apply, tmp_path: Path, use: str) -> None:
     """Bash runs what stands in a subscript, wherever it calculates."""

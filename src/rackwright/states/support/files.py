@@ -117,20 +117,64 @@ def owner_changes(path: str, found: Optional[os.stat_result], owner: Owner, cont
     return changes
 
 
+def refuse_foreign_links(path: str, last: bool = False) -> None:
+    """Refuse a path through a link that a user made to something that is not that user's; `last`: the end counts too.
+
+    In folders of users, what root writes, gives away or removes would else be any file that a user likes.
+    """
+    at, rest, left = "/", path.split("/"), 40
+    while rest:
+        name = rest.pop(0)
+        if name in ("", "."):
+            continue
+        at = os.path.dirname(at) if name == ".." else os.path.join(at, name)
+        found = status(at) if rest or last else None
+        if found is None or not stat.S_ISLNK(found.st_mode):
+            continue
+        left -= 1
+        if left < 0 or not _leads_to_own(at, found.st_uid):
+            raise StateError(
+                f"{path} goes through {at}, a link of user {found.st_uid} to what is not that user's;"
+                " name the file itself"
+            )
+        target = os.readlink(at)
+        at, rest = "/" if target.startswith("/") else os.path.dirname(at), [*target.split("/"), *rest]
+
+
+def _leads_to_own(link: str, user: int) -> bool:
+    """Whether a link is root's or ours, or its user owns what it leads to, or where that would be made."""
+    if user in (0, os.geteuid()):
+        return True
+    target = os.path.realpath(link)
+    found = status(target) or status(os.path.dirname(target))
+    return found is not None and found.st_uid == user
+
+
 def set_owner(target: Union[str, int], owner: Owner) -> None:
-    """chown, then chmod: chown clears set-user-ID bits."""
+    """chown, then chmod: chown clears set-user-ID bits. A link at the end of a path is never followed."""
     uid, gid = owner.ids()
-    link = isinstance(target, str) and os.path.islink(target)
+    if isinstance(target, str):
+        refuse_foreign_links(target)
     try:
         if (uid, gid) != (-1, -1):
-            if link:
-                os.lchown(str(target), uid, gid)
-            else:
-                os.chown(target, uid, gid)
-        if owner.mode is not None and not link:
-            os.chmod(target, owner.mode)
+            os.chown(target, uid, gid, follow_symlinks=isinstance(target, int))
+        if owner.mode is not None:
+            _set_mode(target, owner.mode)
     except PermissionError as error:
         raise StateError(f"may not change owner or mode of {target}: {error.strerror}; run as root") from error
+
+
+def _set_mode(target: Union[str, int], mode: int) -> None:
+    """chmod of a descriptor, or of what is at a path now: whoever puts a link there meanwhile gains nothing by it."""
+    if isinstance(target, int):
+        os.chmod(target, mode)
+        return
+    descriptor = os.open(target, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISLNK(os.fstat(descriptor).st_mode):
+            os.chmod(f"/proc/self/fd/{descriptor}", mode)
+    finally:
+        os.close(descriptor)
 
 
 def status(path: str, follow: bool = False) -> Optional[os.stat_result]:
@@ -158,6 +202,7 @@ def read_bytes(path: str) -> Optional[bytes]:
 
 def write_whole(path: str, content: bytes, owner: Owner) -> None:
     """Replace `path` in one step: written aside, synced, owner and mode set, renamed. The rest stays as it was."""
+    refuse_foreign_links(path)
     before = status(path)
     if before is not None and stat.S_ISLNK(before.st_mode):
         raise StateError(f"{path} is a symbolic link; its target has to be named, not the link")
@@ -244,6 +289,7 @@ def _forget(path: str) -> None:
 
 
 def make_folder(path: str, owner: Owner) -> None:
+    refuse_foreign_links(path, last=True)
     try:
         os.mkdir(path)
     except FileExistsError:
@@ -268,6 +314,7 @@ def remove_all(path: str) -> None:
     """Remove a file, a link (not what it points to) or a folder with everything in it."""
     import shutil
 
+    refuse_foreign_links(path)
     try:
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path)

@@ -7,7 +7,7 @@ import stat
 from typing import List
 
 from ...module import Argument, Arguments, Check, Context, StateError, StateFunction
-from ...support.files import owner_changes, remove_all, set_owner, status
+from ...support.files import owner_changes, refuse_foreign_links, remove_all, set_owner, status
 from ...support.plan import Plan, carry_out
 from . import common
 
@@ -49,6 +49,7 @@ def check_symlink(arguments: Arguments, context: Context) -> Check:
 def _link(path: str, target: str) -> None:
     """Made aside and renamed: an existing link changes its target in one step."""
     aside = os.path.join(os.path.dirname(path), f".{os.path.basename(path)[:200]}.rackwright-new")
+    refuse_foreign_links(path)
     try:
         if os.path.lexists(aside):
             os.unlink(aside)

@@ -8,7 +8,7 @@ from typing import List
 from ...module import Argument, Arguments, Check, Context, Result, StateError, StateFunction
 from ...shelltext import TEMPLATE, WORDS
 from ...support.content import first_source, is_url, tree_path, wanted_content
-from ...support.files import read_bytes, status
+from ...support.files import read_bytes, refuse_foreign_links, status
 from ...support.plan import Plan, carry_out
 from . import common
 
@@ -31,6 +31,7 @@ def validate(arguments: Arguments) -> List[str]:
 def check(arguments: Arguments, context: Context) -> Check:
     path = common.path_of(arguments)
     if arguments["follow_symlinks"] and os.path.islink(path):
+        refuse_foreign_links(path, last=True)
         path = os.path.realpath(path)
     found = status(path)
     if found is None and not arguments["create"]:

@@ -17,6 +17,7 @@ from ...support.files import (
     owner_changes,
     parse_mode,
     read_bytes,
+    refuse_foreign_links,
     remove_all,
     set_owner,
     status,
@@ -31,6 +32,7 @@ RECURSE = ("user", "group", "mode", "ignore_files", "ignore_dirs")
 def check_directory(arguments: Arguments, context: Context) -> Check:
     path = common.path_of(arguments)
     if arguments["follow_symlinks"] and os.path.islink(path):
+        refuse_foreign_links(path, last=True)
         path = os.path.realpath(path)
     owner = _folder_owner(arguments)
     plan = Plan()
@@ -149,6 +151,7 @@ def _folders_between(top: str, path: str) -> List[str]:
 
 
 def _plan_folder(plan: Plan, path: str, owner: Owner, context: Context) -> None:
+    refuse_foreign_links(path, last=True)
     found = status(path, follow=True)
     if found is None:
         plan.step(lambda: make_folder(path, owner))
@@ -181,6 +184,7 @@ def _plan_entry(plan: Plan, source: str, place: str, arguments: Arguments, conte
         if arguments.get("template"):
             name = os.path.relpath(source, context.root)
             content = render(decode(content, name), name, arguments, context).encode()
+    refuse_foreign_links(place, last=True)
     place = os.path.realpath(place) if os.path.islink(place) else place
     return common.plan_file(plan, place, content, common.owner_of(arguments, "file_mode", source), arguments, context)
 
