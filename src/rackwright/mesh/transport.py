@@ -239,10 +239,7 @@ class Transport:
         context = self.contexts.client if peer else self.contexts.seed
         try:
             async with asyncio.timeout(self.limits.dial):
-                host = await self._lookup.ip_of(address)
-                reader, writer = await asyncio.open_connection(
-                    host, address.port, ssl=context, server_hostname=peer or address.host, limit=MAX_MESSAGE
-                )
+                reader, writer = await self._lookup.connect(address, context, peer or address.host, MAX_MESSAGE)
                 try:
                     return await self._upgrade(reader, writer, address)
                 except BaseException:

@@ -196,7 +196,7 @@ def test_names_that_take_long_to_find_hold_nothing_else_up(monkeypatch: pytest.M
 
     async def trial() -> None:
         lookup = Lookup()
-        asked = [asyncio.create_task(lookup.ip_of(Address(f"slow-{n}.example", 1))) for n in range(20 * THREADS)]
+        asked = [asyncio.create_task(lookup.ips_of(Address(f"slow-{n}.example", 1))) for n in range(20 * THREADS)]
         await asyncio.sleep(0)
         async with asyncio.timeout(PATIENCE / 2):
             assert await asyncio.to_thread(lambda: "done") == "done"
@@ -231,3 +231,18 @@ def test_the_member_that_went_first_is_found_without_a_look_at_all_the_others() 
         assert oldest.name == f"m{number}"
         table.drop(oldest.name)
     assert time.process_time() - began < 5
+
+
+async def test_a_name_of_several_addresses_is_reached_at_the_one_that_answers(
+    pair: Fleet, mallory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = address(pair)
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, where.port)) for host in ("127.255.0.1", where.host)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *asked, **more: found)
+    lookup = Lookup()
+    _, writer = await lookup.connect(
+        Address("several.example", where.port), Contexts(IdentityFiles(mallory)).client, "s1", 1024
+    )
+    assert writer.get_extra_info("peername")[0] == where.host
+    writer.transport.abort()
+    lookup.close()
