@@ -100,6 +100,7 @@ class Conversation:
         self._mark = f"@{nonce} ".encode()
         self._rest = bytearray()
         self._over = False
+        self._exited = False
         self._finished = asyncio.Event()
         self._closed = asyncio.Event()
 
@@ -145,6 +146,9 @@ class Conversation:
 
     def exited(self) -> None:
         """The wrapper is gone; what it said last may still be under way. Its scripts may live on if it was killed."""
+        if self._exited:
+            return  # a node may say it as often as it likes
+        self._exited = True
         killed = ConnectionError("the wrapper was killed")
         asyncio.get_running_loop().call_later(self._last_words_seconds, self._lose, killed)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -27,6 +28,10 @@ KEY_EXCHANGES = "-*group-exchange*,rsa*"
 
 NONSENSE = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 """What asyncssh raises besides its own errors where the other side sends numbers or keys that cannot be."""
+
+RECEIVE_BUFFER = 32 * 1024
+"""Bytes that the kernel keeps of what a node sends. All of them are worked off at once, and a node that sends thousands
+of tiny packets must not keep the server from other work for long."""
 
 ANSWER_LIMIT = 64 * 1024
 """Bytes that a node may answer a short question with."""
@@ -279,6 +284,9 @@ class _Client(asyncssh.SSHClient):
         self._target = target
         self._pinned = None if target.host_key is None else asyncssh.import_public_key(target.host_key)
         self.offered = ""
+
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        conn.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
 
     @property
     def algorithms(self) -> list[str]:

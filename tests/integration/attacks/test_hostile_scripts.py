@@ -4,6 +4,7 @@ All runs, logs and answers of a server share one thread, so what takes it a seco
 machine knows the mark of its run's wrapper, and can say whatever the wrapper and its helpers could, and much else.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import cast
@@ -101,3 +102,15 @@ def test_a_flood_of_lines_is_soon_left_out_of_the_log() -> None:
             write("12345678")
 
     assert seconds_of(flood) < 4 * SOON
+
+
+async def test_a_machine_that_says_a_thousand_times_that_a_run_ended_is_heard_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    talk = Conversation("n", lambda line: None)
+    timers: list[float] = []
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "call_later", lambda delay, *work: timers.append(delay))
+    for _ in range(1000):
+        talk.exited()
+    assert len(timers) == 1

@@ -16,10 +16,11 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.hammers.base import HammerFailed, HammerNode
 from rackwright.hammers.ssh import SshHammer
-from rackwright.jigs.ssh import Connections, HostKeyWatch, Target
+from rackwright.jigs.ssh import RECEIVE_BUFFER, Connections, HostKeyWatch, Target
 
 CURVE, GROUP_EXCHANGE = b"curve25519-sha256", b"diffie-hellman-group-exchange-sha256"
 KEXINIT, GROUP, REPLY = b"\x14", b"\x1f", b"\x1f"
+IGNORE = 2
 
 
 def text(content: bytes) -> bytes:
@@ -124,3 +125,42 @@ async def test_whatever_answers_in_place_of_sshd_only_fails_to_be_the_node(paylo
         feeling.cancel()
     assert "" not in suspected, "what is no key is not another key"
     assert longest < 1.0, "the server did other work meanwhile"
+
+
+class LetsAllIn(asyncssh.SSHServer):
+    def begin_auth(self, username: str) -> bool:
+        return False
+
+
+async def test_a_flood_of_tiny_packets_is_worked_off_in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of a megabyte of them at once kept the server from all other work for two seconds, again and again."""
+    largest = 0
+    received = asyncssh.SSHClientConnection.data_received
+
+    def measure(self: asyncssh.SSHClientConnection, data: bytes, datatype: object = None) -> None:
+        nonlocal largest
+        largest = max(largest, len(data))
+        received(self, data)
+
+    async def flood(process: asyncssh.SSHServerProcess[str]) -> None:
+        connection = process.channel.get_connection()
+        for _ in range(30_000):
+            connection.send_packet(IGNORE, text(b""))
+        process.stdout.write("a-boot-id /dev/vda1")
+        process.exit(0)
+
+    async def ignore(node_id: int, key: str) -> None: ...
+
+    monkeypatch.setattr(asyncssh.SSHClientConnection, "data_received", measure)
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    server = await asyncssh.create_server(LetsAllIn, "127.0.0.1", 0, server_host_keys=[key], process_factory=flood)
+
+    async def target(node_id: int) -> Target:
+        return Target("127.0.0.1", server.get_port(), host_key=key.export_public_key().decode())
+
+    connections = Connections(key, HostKeyWatch(ignore, ignore), deadline=PATIENCE)
+    async with server:
+        seen = await SshHammer(connections, target).look(HammerNode(1, "n1.example", {}))
+        await connections.close()
+    assert seen.boot_id == "a-boot-id"
+    assert 1000 < largest <= 4 * RECEIVE_BUFFER
