@@ -17,6 +17,10 @@ MOST_ANSWER = 1024 * 1024
 """Bytes. The description of a large system has a tenth of that."""
 
 
+GRACE = 5.0
+"""Seconds for which a thread waits beyond the end of its call. Only an event loop that has stopped takes them."""
+
+
 class ControllerRefused(RequestException):
     """The controller sent the server elsewhere, or answered too much or too late. sushy does not try that again."""
 
@@ -44,7 +48,10 @@ class ControllerAdapter(BaseAdapter):
         if _origin(address) != self._origin:
             raise ControllerRefused(f"it sends the server elsewhere, to {address[:200]!r}")
         fetched = asyncio.run_coroutine_threadsafe(self._fetch(request, _tls(verify)), self._loop)
-        answer, content = fetched.result()
+        try:
+            answer, content = fetched.result(self._ends - self._loop.time() + GRACE)
+        except TimeoutError:
+            raise ControllerRefused("the server ends, and waits for no answer") from None
         return _as_response(request, answer, content)
 
     def close(self) -> None:

@@ -12,11 +12,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from requests import Request
 from tests.support.waiting import PATIENCE
 
 from rackwright.domain.catalogue import JsonObject
-from rackwright.hammers import redfish
+from rackwright.hammers import controller_http, redfish
 from rackwright.hammers.base import HammerFailed, HammerNode, Power
+from rackwright.hammers.controller_http import ControllerAdapter, ControllerRefused
 from rackwright.hammers.redfish import RedfishHammer
 
 ROOT = "/redfish/v1"
@@ -146,6 +148,16 @@ async def test_a_controller_of_very_many_systems_is_not_asked_for_each(monkeypat
             await hammer.status(node_at(address))
         await asyncio.to_thread(hammer._threads.shutdown)
         assert len(asked) < 5000
+
+
+def test_a_thread_does_not_wait_for_an_event_loop_that_has_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_http, "GRACE", 0.1)
+    loop = asyncio.new_event_loop()
+    adapter = ControllerAdapter("http://127.0.0.1:9", loop, loop.time())
+    with pytest.raises(ControllerRefused, match="the server ends"):
+        adapter.send(Request("GET", "http://127.0.0.1:9/redfish/v1").prepare())
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
 
 
 # --- size
