@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 
 from rackwright.domain.foreign import storable_text
 from rackwright.store.run_life import append_logs
@@ -17,7 +18,7 @@ BUFFER_LIMIT = 4 * 1024 * 1024
 class RunLogs:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._chunks: list[tuple[int, str]] = []
+        self._chunks: deque[tuple[int, str]] = deque()
         self._size = 0
 
     def writer(self, run_id: int) -> Callable[[str], None]:
@@ -29,12 +30,12 @@ class RunLogs:
                 self._chunks.append((run_id, text))
                 self._size += len(text)
                 while self._size > BUFFER_LIMIT:
-                    self._size -= len(self._chunks.pop(0)[1])
+                    self._size -= len(self._chunks.popleft()[1])
 
         return write
 
     async def flush(self) -> None:
-        chunks, self._chunks, self._size = self._chunks, [], 0
+        chunks, self._chunks, self._size = self._chunks, deque(), 0
         if not chunks:
             return
         try:
@@ -50,7 +51,7 @@ class RunLogs:
             await self.flush()
 
 
-def _joined(chunks: list[tuple[int, str]]) -> list[tuple[int, str]]:
+def _joined(chunks: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
     """One chunk a run, in the order of what came first."""
     texts: dict[int, list[str]] = {}
     for id, text in chunks:

@@ -5,18 +5,21 @@ Sledgehammer says by itself that it is alive. An installed system is asked, over
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 from rackwright.annealer.installs import Reach, hammer_node
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.install import LOCAL
-from rackwright.hammers.base import HammerFailed
+from rackwright.hammers.base import HammerFailed, HammerNode, Seen
 from rackwright.store.machines import forget_waiting, heartbeat, miss_heartbeats, to_ask
 from rackwright.store.session import DATABASE_TROUBLE, Session, Store, first_line
 
 log = logging.getLogger(__name__)
 
 ACTOR = "watch"
-ASKED_AT_ONCE = 16
+ASKED_AT_ONCE = 64
+SECONDS_TO_ANSWER = 20.0
+"""For all of it: to let the server in, to start a command, and to print what it prints."""
 
 
 class Watch:
@@ -28,13 +31,30 @@ class Watch:
         self.heartbeat = heartbeat
 
     async def run(self) -> None:
+        """Machines that are up are asked apart from those that are silent.
+
+        Whoever does not answer is waited for. If all waited in one line, many that are off would keep those that are up
+        from being asked in time, and these would count as silent, too.
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._repeat(self._ask_living))
+            group.create_task(self._repeat(self._ask_silent))
+
+    async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:
             await asyncio.sleep(self.heartbeat)
             try:
-                await self.ask()
-                await self.look()
+                await work()
             except DATABASE_TROUBLE as error:
                 log.warning("cannot look after machines: %s", first_line(error))
+
+    async def _ask_living(self) -> None:
+        """Only who was asked can be found to be silent, so the look comes after."""
+        await self.ask(alive=True)
+        await self.look()
+
+    async def _ask_silent(self) -> None:
+        await self.ask(alive=False)
 
     async def look(self) -> None:
         async def work(session: Session) -> None:
@@ -44,10 +64,10 @@ class Watch:
 
         await self.store.change(work, actor=ACTOR, graph=True)
 
-    async def ask(self) -> None:
-        """Ask installed systems that were not heard of for a while."""
+    async def ask(self, *, alive: bool) -> None:
+        """Ask installed systems that were not heard of for a while: those that are up, or those that are silent."""
         async with self.store.read() as session:
-            node_ids = await to_ask(session)
+            node_ids = await to_ask(session, alive=alive)
         places = asyncio.Semaphore(ASKED_AT_ONCE)
 
         async def ask_within_limit(node_id: int) -> None:
@@ -61,7 +81,7 @@ class Watch:
         try:
             async with self.store.read() as session:
                 node = await hammer_node(session, node_id)
-            seen = await self.reach.probe(node).look(node)
+            seen = await self._look_at(node)
             await self.store.change(lambda session: heartbeat(session, node.id, seen.boot_id, LOCAL), actor=ACTOR)
         except (HammerFailed, RackwrightError) as error:
             log.info("node %s was asked and did not answer: %s", node_id, error)
@@ -69,3 +89,10 @@ class Watch:
             log.warning("cannot record what node %s answered: %s", node_id, first_line(error))
         except Exception:
             log.exception("asking node %s broke; please report this", node_id)
+
+    async def _look_at(self, node: HammerNode) -> Seen:
+        try:
+            async with asyncio.timeout(SECONDS_TO_ANSWER):
+                return await self.reach.probe(node).look(node)
+        except TimeoutError:
+            raise HammerFailed(f"nothing was heard within {SECONDS_TO_ANSWER:g} s") from None

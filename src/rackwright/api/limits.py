@@ -74,7 +74,7 @@ async def limited(request: Request) -> str:
     """The dependency of public routes; gives the caller's address."""
     source = source_of(request)
     bucket: Bucket = request.app.state.public_bucket
-    if not bucket.take(source):
+    if not bucket.take(source_network(source)):
         raise TooMany
     return source
 

@@ -5,6 +5,7 @@ but this, or the one-time secret of an install. What machines boot is in `boot.p
 """
 
 import base64
+import hashlib
 from typing import Annotated
 
 from cryptography.exceptions import InvalidSignature
@@ -129,9 +130,11 @@ async def _machine(request: Request, credentials: Credentials) -> int:
     raise Unauthenticated("This takes the machine's own token.")
 
 
-async def _secret(credentials: Credentials) -> str:
+async def _secret(request: Request, source: Source, credentials: Credentials) -> str:
+    """The secret of an install. Its holder is a machine as others are, and is heard as often as they are."""
     if credentials is None:
         raise Unauthenticated("This takes the one-time secret of an install.")
+    check_machine(request, f"install {hashlib.sha256(credentials.credentials.encode()).hexdigest()}")
     return credentials.credentials
 
 

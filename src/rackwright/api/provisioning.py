@@ -5,7 +5,6 @@ Firmware speaks no TLS worth the name, so machines have an address and port of t
 what is for them: people's routes are not served on it.
 """
 
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from fastapi import FastAPI
 from rackwright.annealer.equipment import Means
 from rackwright.annealer.installs import Reach
 from rackwright.api.app import create_machine_app
+from rackwright.api.connections import RareWarning
 from rackwright.api.context import Server
 from rackwright.api.settings import Options
 from rackwright.hammers.base import Hammer
@@ -31,8 +31,6 @@ from rackwright.jigs.boot_server import BootTrouble, Look, nothing_served, tftp_
 from rackwright.provision.advertise import advertising
 from rackwright.provision.ipxe import check_arguments
 from rackwright.provision.tftp import serving_tftp
-
-log = logging.getLogger(__name__)
 
 Listen = Callable[[FastAPI, str, int], AbstractAsyncContextManager[str]]
 
@@ -52,12 +50,12 @@ def simulates(options: Options) -> bool:
     return options.lab and options.provision_address is None
 
 
-def ipxe_files(shelf: Shelf) -> dict[str, Path]:
-    """All that TFTP serves."""
+def ipxe_files(shelf: Shelf, warn: Callable[[str], None]) -> dict[str, Path]:
+    """All that TFTP serves. It is asked for with each packet of a stranger, so it is for `warn` to say little."""
     try:
         known = shelf.find(sledgehammer.NAME).files
     except NoImage as error:
-        log.warning("tftp: %s", error)
+        warn(f"tftp: {error}.")
         return {}
     return {name: known[name].path for name in sledgehammer.IPXE if name in known}
 
@@ -88,7 +86,8 @@ async def serving_machines(server: Server, options: Options, listen: Listen) -> 
         if options.provision_address is not None:
             check_arguments(options.kernel_arguments)
             address = options.provision_address
-            tftp = serving_tftp(lambda: ipxe_files(server.shelf), address, options.tftp_port)
+            warn = RareWarning()
+            tftp = serving_tftp(lambda: ipxe_files(server.shelf, warn), address, options.tftp_port)
             await stack.enter_async_context(tftp)
             if options.provision_interface is not None:
                 await stack.enter_async_context(advertising(options.provision_interface))

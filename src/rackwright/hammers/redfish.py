@@ -1,18 +1,31 @@
-"""The hammer of machines with a Redfish controller, by sushy. Each thing done opens a session and ends it."""
+"""The hammer of machines with a Redfish controller, by sushy: one thing asked of a controller at a time.
+
+A controller may be hostile: what it answers is bounded, and it is the only host that is spoken to for it.
+"""
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import sushy
+import sushy.connector
 import sushy.exceptions
 from requests.exceptions import RequestException
 
+from rackwright.domain.foreign import storable_text
 from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power
+from rackwright.hammers.controller_http import ControllerAdapter
 
 T = TypeVar("T")
 
 DEADLINE = 60.0
+THREADS = 32
+"""Of their own: whatever controllers do, the server has its other threads for logins and large answers."""
+LONGEST_REASON = 500
+"""Characters that are told of what a controller said."""
 DEVICES = {BootDevice.NETWORK: sushy.BOOT_SOURCE_TARGET_PXE, BootDevice.DISK: sushy.BOOT_SOURCE_TARGET_HDD}
 POWERS = {sushy.SYSTEM_POWER_STATE_ON: Power.ON, sushy.SYSTEM_POWER_STATE_OFF: Power.OFF}
 
@@ -20,6 +33,10 @@ POWERS = {sushy.SYSTEM_POWER_STATE_ON: Power.ON, sushy.SYSTEM_POWER_STATE_OFF: P
 class RedfishHammer:
     """`settings["bmc"]`: address, username, password; `plain` for HTTP and `insecure` for a certificate nobody signed,
     both for a network of its own only."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="redfish")
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def status(self, node: HammerNode) -> Power:
         return await self._with_system(node, lambda system: POWERS.get(system.power_state, Power.UNKNOWN))
@@ -54,36 +71,65 @@ class RedfishHammer:
         )
 
     async def _with_system(self, node: HammerNode, do: Callable[[Any], T]) -> T:
-        """sushy waits in its calls, so they have a thread; the deadline bounds how long anybody waits for it."""
+        """sushy waits in its calls, so they have a thread. The deadline is that of the whole call."""
+        controller = _controller_of(node)
+        turn = self._turns.setdefault(controller.address, asyncio.Lock())
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + DEADLINE
         try:
-            async with asyncio.timeout(DEADLINE):
-                return await asyncio.to_thread(_call, node, do)
+            async with asyncio.timeout_at(ends), turn:
+                adapter = ControllerAdapter(controller.root, loop, ends)
+                return await loop.run_in_executor(self._threads, _call, controller, adapter, do)
         except TimeoutError:
             raise HammerFailed(f"the BMC of {node.name} did not answer within {DEADLINE:g} s") from None
 
 
-def _call(node: HammerNode, do: Callable[[Any], T]) -> T:
+@dataclass(frozen=True)
+class _Controller:
+    """One controller, and how it is logged in to."""
+
+    node: str
+    address: str
+    root: str
+    auth: Any
+    verify: bool
+
+
+def _controller_of(node: HammerNode) -> _Controller:
     bmc = node.settings.get("bmc")
     address = bmc.get("address") if isinstance(bmc, dict) else None
     if not isinstance(bmc, dict) or not isinstance(address, str):
         raise HammerFailed(f"{node.name} has no BMC address. Give it one: rackwright node bmc {node.name}")
+    scheme = "http" if bmc.get("plain") is True else "https"
+    auth = sushy.auth.BasicAuth(str(bmc.get("username", "")), str(bmc.get("password", "")))
+    return _Controller(
+        node.name, address, f"{scheme}://{address}/redfish/v1", auth, verify=bmc.get("insecure") is not True
+    )
+
+
+def _connector(controller: _Controller, adapter: ControllerAdapter) -> Any:
+    # A BMC that is away for long is tried again by whoever asked.
+    connector = sushy.connector.Connector(controller.root, verify=controller.verify, server_side_retries=2)
+    for scheme in ("http://", "https://"):
+        connector._session.mount(scheme, adapter)
+    return connector
+
+
+def _call(controller: _Controller, adapter: ControllerAdapter, do: Callable[[Any], T]) -> T:
+    where = f"the BMC of {controller.node} at {controller.address}"
     try:
-        root = sushy.Sushy(
-            f"{'http' if bmc.get('plain') is True else 'https'}://{address}/redfish/v1",
-            auth=sushy.auth.BasicAuth(str(bmc.get("username", "")), str(bmc.get("password", ""))),
-            verify=bmc.get("insecure") is not True,
-            # A BMC that is away for long is tried again by whoever asked.
-            server_side_retries=2,
-        )
+        root = sushy.Sushy(controller.root, auth=controller.auth, connector=_connector(controller, adapter))
         systems = root.get_system_collection().get_members()
         if len(systems) != 1:
-            raise HammerFailed(f"the BMC of {node.name} at {address} speaks for {len(systems)} systems, not for one")
+            raise HammerFailed(f"{where} speaks for {len(systems)} systems, not for one")
         return do(systems[0])
     except sushy.exceptions.AccessError:
-        raise HammerFailed(f"the BMC of {node.name} at {address} refuses the user name or the password") from None
+        raise HammerFailed(f"{where} refuses the user name or the password") from None
     except (sushy.exceptions.SushyError, RequestException) as error:
-        raise HammerFailed(f"the BMC of {node.name} at {address}: {error}") from None
+        raise HammerFailed(f"{where}: {_reason(error)}") from None
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:  # what sushy makes of nonsense
-        raise HammerFailed(
-            f"the BMC of {node.name} at {address} answers what is no Redfish ({type(error).__name__}: {error})"
-        ) from error
+        raise HammerFailed(f"{where} answers what is no Redfish ({type(error).__name__}: {_reason(error)})") from error
+
+
+def _reason(error: Exception) -> str:
+    return storable_text(str(error), LONGEST_REASON)

@@ -59,9 +59,13 @@ class SshHammer:
         answer = ShortAnswer()
         try:
             target = await self._targets(node.id)
-            async with self._connections.command(node.id, target, f"exec sh -c {shlex.quote(command)}", lambda: answer):
-                async with asyncio.timeout(SECONDS):
-                    return await answer.text
+            line = f"exec sh -c {shlex.quote(command)}"
+            async with self._connections.command(node.id, target, line, lambda: answer) as channel:
+                try:
+                    async with asyncio.timeout(SECONDS):
+                        return await answer.text
+                finally:
+                    channel.abort()  # one that was not waited for would stay open for as long as the connection does
         except Unreachable as error:
             raise HammerFailed(str(error)) from error
         except TimeoutError:

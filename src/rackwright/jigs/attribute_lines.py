@@ -10,10 +10,20 @@ import json
 from collections.abc import Iterator
 
 from rackwright.domain.catalogue import Json, JsonObject
+from rackwright.domain.foreign import DEEPEST
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\0": "\\0000"})
 _UNESCAPES = {"\\": "\\", "t": "\t", "n": "\n"}
 _KEY_ESCAPES = str.maketrans({"~": "~0", "/": "~1", "\n": "~n", "\t": "~t"})
+
+
+MOST_LINES = 10_000
+"""Attributes that the scripts of one run may write. All are read at once, while the server does nothing else."""
+LONGEST_PATH = 4096
+LONGEST_INDEX = 9
+"""Digits."""
+SHOWN = 80
+"""Characters of a path or value that a message shows."""
 
 
 class BadAttribute(ValueError):
@@ -47,13 +57,30 @@ def _compact(value: Json) -> str:
 
 def wall_from(written: str, sent: JsonObject) -> JsonObject:
     """What the lines in `written` say, as one object. `sent` is what the scripts could read: where that has a list, an
-    index in a path means an element of it, and the whole list comes back."""
+    index in a path means an element of it, and the whole list comes back.
+
+    The lines come from the node: BadAttribute if the helpers there cannot have written one.
+    """
     wall: JsonObject = {}
+    copied: set[tuple[str, ...]] = set()
+    if written.count("\n") > MOST_LINES:
+        raise BadAttribute(f"they wrote attributes more than {MOST_LINES} times. Write maps and lists whole, with -j.")
     for line in written.split("\n"):
         if line:
-            path, kind, value = line.split("\t")
-            _put(wall, sent, path, _value(path, kind, _unescape(value)))
+            path, kind, value = _parts(line)
+            _put(wall, sent, path, _value(path, kind, _unescape(value)), copied)
     return wall
+
+
+def _parts(line: str) -> tuple[str, str, str]:
+    """Path, kind and value of a line."""
+    parts = line.split("\t")
+    if len(parts) != 3 or not parts[0].startswith("/"):
+        raise BadAttribute(f"{line[:SHOWN]!r} is no line that write_attribute writes")
+    path, kind, value = parts
+    if len(path) > LONGEST_PATH or path.count("/") > DEEPEST:
+        raise BadAttribute(f"write_attribute {path[1:SHOWN]}...: the path has too many parts, or is too long")
+    return path, kind, value
 
 
 def _value(path: str, kind: str, text: str) -> Json:
@@ -62,8 +89,8 @@ def _value(path: str, kind: str, text: str) -> Json:
     try:
         value: Json = json.loads(text, parse_constant=_refuse_constant)
         _check_text(value)
-    except ValueError as error:
-        raise BadAttribute(f"write_attribute -j {path[1:]}: {text[:80]!r} is not JSON ({error})") from None
+    except (ValueError, RecursionError) as error:
+        raise BadAttribute(f"write_attribute -j {path[1:]}: {text[:SHOWN]!r} is not JSON ({error})") from None
     return value
 
 
@@ -91,16 +118,26 @@ def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
     letters = iter(text)
-    return "".join(_UNESCAPES[next(letters)] if letter == "\\" else letter for letter in letters)
+    return "".join(_unescaped(next(letters, "")) if letter == "\\" else letter for letter in letters)
 
 
-def _put(wall: JsonObject, sent: JsonObject, path: str, value: Json) -> None:
+def _unescaped(letter: str) -> str:
+    if letter not in _UNESCAPES:
+        raise BadAttribute(f"a value has a backslash before {letter!r}, which write_attribute does not write")
+    return _UNESCAPES[letter]
+
+
+def _put(wall: JsonObject, sent: JsonObject, path: str, value: Json, copied: set[tuple[str, ...]]) -> None:
+    """Write a value into the wall. `copied` are the lists that were taken over from what was sent: each once, since it
+    may be long."""
     keys = [_unescape_key(key) for key in path[1:].split("/")]
     place: Json = wall
     known: Json = sent
     for depth, key in enumerate(keys):
         known = _child(known, key)
         last = depth == len(keys) - 1
+        if not last and isinstance(known, list) and not isinstance(_child(place, key), dict | list):
+            _note_copy(copied, path, tuple(keys[: depth + 1]))
         if isinstance(place, list):
             position = _position(path, key, len(place))
             if position == len(place):
@@ -110,6 +147,12 @@ def _put(wall: JsonObject, sent: JsonObject, path: str, value: Json) -> None:
         elif isinstance(place, dict):
             place[key] = value if last else _room(place.get(key), known)
             place = place[key]
+
+
+def _note_copy(copied: set[tuple[str, ...]], path: str, keys: tuple[str, ...]) -> None:
+    if keys in copied:
+        raise BadAttribute(f"write_attribute {path[1:]}: the list was written over, and then written into, before")
+    copied.add(keys)
 
 
 def _room(there: Json, known: Json) -> Json:
@@ -122,13 +165,17 @@ def _room(there: Json, known: Json) -> Json:
 def _child(value: Json, key: str) -> Json:
     if isinstance(value, dict):
         return value.get(key)
-    if isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+    if isinstance(value, list) and _is_index(key) and int(key) < len(value):
         return value[int(key)]
     return None
 
 
+def _is_index(key: str) -> bool:
+    return key.isascii() and key.isdecimal() and len(key) <= LONGEST_INDEX
+
+
 def _position(path: str, key: str, length: int) -> int:
-    if not (key.isascii() and key.isdecimal() and int(key) <= length):
+    if not (_is_index(key) and int(key) <= length):
         raise BadAttribute(
             f"write_attribute {path[1:]}: {key!r} is no index into a list of {length}; the next one is {length}"
         )

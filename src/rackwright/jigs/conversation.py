@@ -13,13 +13,17 @@ from rackwright.jigs.base import Log
 
 OUTPUT_LIMIT = 16 * 2**20
 LINE_LIMIT = 16 * 2**10
-WRITTEN_LIMIT = 16 * 2**20
+WRITTEN_LIMIT = 2 * 2**20
+"""Bytes. A wall has half as much at most; the rest is for what is escaped, or written again."""
 CLOSING_SECONDS = 2.0
 """What is left of a finished run's output must come within this; a daemon that kept the output open waits in vain."""
 LAST_WORDS_SECONDS = 30.0
 """What a wrapper that is gone said last must come within this, or it was killed. A slow node may take its time."""
+LONGEST_NAME = 100
+"""Of a script, and of what else the wrapper says in a word or two."""
 TAIL_LINES = 20
 TAIL_LINE_LIMIT = 400
+TAIL_BYTES = 2 * TAIL_LINES * TAIL_LINE_LIMIT
 
 
 class Output:
@@ -33,6 +37,8 @@ class Output:
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
 
     def feed(self, received: bytes) -> None:
+        if self._left <= 0:  # only the end is of interest, and a flood must not cost the server more than it has to
+            received = received[-TAIL_BYTES:]
         *lines, self._rest = (self._rest + self._decoder.decode(received)).split("\n")
         for line in lines:
             self._line(line)
@@ -94,6 +100,7 @@ class Conversation:
         self._mark = f"@{nonce} ".encode()
         self._rest = bytearray()
         self._over = False
+        self._exited = False
         self._finished = asyncio.Event()
         self._closed = asyncio.Event()
 
@@ -118,13 +125,16 @@ class Conversation:
             self._rest = bytearray(rest)
         else:  # a line that does not end is looked at when it does, not once for each piece
             lines = []
+        complaints: list[bytes] = []
         for line in lines:
             if line.startswith(self._mark):
                 self._said(line.removeprefix(self._mark).decode(errors="replace"))
             elif self.answer is not None and not self._over:
                 self._keep(line)
             else:
-                self.output.feed(line + b"\n")
+                complaints.append(line)
+        if complaints:
+            self.output.feed(b"\n".join([*complaints, b""]))
         if len(self._rest) > WRITTEN_LIMIT:
             self._too_much()
 
@@ -136,6 +146,9 @@ class Conversation:
 
     def exited(self) -> None:
         """The wrapper is gone; what it said last may still be under way. Its scripts may live on if it was killed."""
+        if self._exited:
+            return  # a node may say it as often as it likes
+        self._exited = True
         killed = ConnectionError("the wrapper was killed")
         asyncio.get_running_loop().call_later(self._last_words_seconds, self._lose, killed)
 
@@ -159,12 +172,12 @@ class Conversation:
         if word == "started":
             self.started = True
         elif word == "script":
-            self.script = detail
+            self.script = detail[:LONGEST_NAME]
         elif word == "over":
             self._over = True
             self._finished.set()
         # The first answer is the cause; what the supervisor says after a refusal is only its echo.
         elif word in _VERDICTS and (self.answer is None or self.answer.verdict is Verdict.ENDED):
-            self.answer = Answer(Verdict(word), detail)
+            self.answer = Answer(Verdict(word), detail[:LONGEST_NAME])
             if self.answer == Answer(Verdict.BROKEN, "unpack"):
                 self._finished.set()

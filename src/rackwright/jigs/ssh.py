@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -22,6 +23,15 @@ HOST_KEY_ALGORITHMS = [
 ]
 """All but those that are no longer safe."""
 
+KEY_EXCHANGES = "-*group-exchange*,rsa*"
+"""All but those in which the node chooses numbers to compute with, in the event loop, before it has proved anything."""
+
+NONSENSE = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""What asyncssh raises besides its own errors where the other side sends numbers or keys that cannot be."""
+
+RECEIVE_BUFFER = 32 * 1024
+"""Bytes that the kernel keeps of what a node sends. All of them are worked off at once, and a node that sends thousands
+of tiny packets must not keep the server from other work for long."""
 
 ANSWER_LIMIT = 64 * 1024
 """Bytes that a node may answer a short question with."""
@@ -169,6 +179,8 @@ class Connections:
             async with asyncio.timeout(self._deadline):
                 kept.connection = await self._connect(target, client)
         except asyncssh.HostKeyNotVerifiable as error:
+            if not client.offered:
+                raise Unreachable(f"{_where(target)} shows a host key that is none. Nothing was sent.") from error
             await self._watch.differs(node_id, client.offered)
             raise HostKeyRefused(client.complaint()) from error
         except asyncssh.PermissionDenied as error:
@@ -176,6 +188,8 @@ class Connections:
                 f"{_where(target)} does not let the server in as {target.user}. Put the server's public key into the"
                 " authorized keys of that user."
             ) from error
+        except NONSENSE as error:
+            raise Unreachable(f"{_where(target)} speaks no proper SSH ({type(error).__name__}: {error}).") from error
         except (OSError, TimeoutError, asyncssh.Error) as error:
             raise Unreachable(
                 f"{_where(target)} cannot be reached over SSH ({_why(error)}). Look whether it is up and runs sshd."
@@ -202,6 +216,7 @@ class Connections:
             # The keys are judged by the client below, which can say what it saw.
             known_hosts=lambda host, address, port: ([], [], []),
             server_host_key_algs=client.algorithms,
+            kex_algs=KEY_EXCHANGES,
             config=None,
             agent_path=None,
             host_based_auth=False,
@@ -238,20 +253,23 @@ class ShortAnswer(asyncssh.SSHClientSession[bytes]):
         self.text: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._limit = limit
         self._received = bytearray()
+        self._size = 0
+        """Of all that came, errors included."""
         self._channel: asyncssh.SSHClientChannel[bytes] | None = None
 
     def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
         self._channel = chan
 
     def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
-        if datatype is not None or self.text.done():
+        if self.text.done():
             return
-        if len(self._received) + len(data) > self._limit:
+        self._size += len(data)
+        if self._size > self._limit:
             self.text.set_exception(Unreachable(f"It answered a short question with more than {self._limit} bytes."))
             self._received.clear()
             if self._channel is not None:
                 self._channel.abort()
-        else:
+        elif datatype is None:
             self._received += data
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -266,6 +284,9 @@ class _Client(asyncssh.SSHClient):
         self._target = target
         self._pinned = None if target.host_key is None else asyncssh.import_public_key(target.host_key)
         self.offered = ""
+
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        conn.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
 
     @property
     def algorithms(self) -> list[str]:

@@ -1,10 +1,17 @@
-"""An empty router advertisement: no prefix, no router, lifetime 0. Unless one answers, iPXE waits 16 s for it."""
+"""An empty router advertisement: no prefix, no router, lifetime 0. Unless one answers, iPXE waits 16 s for it.
+
+All machines hear each of them, so one answers everybody who asked of late, however many that were.
+"""
 
 import asyncio
+import contextlib
+import logging
 import socket
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+
+log = logging.getLogger(__name__)
 
 SOLICITATION, ADVERTISEMENT = 133, 134
 HOP_LIMIT = 255
@@ -12,6 +19,10 @@ HOP_LIMIT = 255
 ALL_NODES, ALL_ROUTERS = "ff02::1", "ff02::2"
 EMPTY = struct.pack("!BBHBBHII", ADVERTISEMENT, 0, 0, 64, 0, 0, 0, 0)
 """The kernel fills in the checksum."""
+PAUSE = 1.0
+"""Seconds between two of them at least."""
+MOST_AT_ONCE = 1000
+"""Packets that are taken from the kernel before anybody else has a turn."""
 
 
 def _socket(interface: str) -> socket.socket:
@@ -30,20 +41,41 @@ def _socket(interface: str) -> socket.socket:
     return raw
 
 
-async def _answer(raw: socket.socket, interface: str) -> None:
+async def _wait_for_solicitation(raw: socket.socket) -> None:
+    """Until somebody asks. Whoever asked as well up to now is answered by the same answer."""
     loop = asyncio.get_running_loop()
-    to = (ALL_NODES, 0, 0, socket.if_nametoindex(interface))
+    while (await loop.sock_recv(raw, 1500))[:1] != bytes([SOLICITATION]):
+        pass
+    with contextlib.suppress(BlockingIOError):
+        for _ in range(MOST_AT_ONCE):
+            raw.recv(1500)
+
+
+async def _answer(raw: socket.socket, interface: str, send: Callable[[], Awaitable[None]]) -> None:
+    """Answer for ever. A link that is down, has no address yet, or is too busy to send, is tried again."""
+    in_trouble = False
     while True:
-        packet = await loop.sock_recv(raw, 1500)
-        if packet[:1] == bytes([SOLICITATION]):
-            await loop.sock_sendto(raw, EMPTY, to)
+        try:
+            await _wait_for_solicitation(raw)
+            await send()
+            in_trouble = False
+        except OSError as error:
+            if not in_trouble:  # told once for as long as it lasts
+                log.warning("no router advertisement on %s for a while: %s", interface, error)
+            in_trouble = True
+        await asyncio.sleep(PAUSE)
 
 
 @asynccontextmanager
 async def advertising(interface: str) -> AsyncIterator[None]:
     """Answer router solicitations on one interface."""
+    loop = asyncio.get_running_loop()
     with _socket(interface) as raw:
-        task = asyncio.create_task(_answer(raw, interface), name=f"router advertisement on {interface}")
+
+        async def send() -> None:
+            await loop.sock_sendto(raw, EMPTY, (ALL_NODES, 0, 0, socket.if_nametoindex(interface)))
+
+        task = asyncio.create_task(_answer(raw, interface, send), name=f"router advertisement on {interface}")
         try:
             yield
         finally:

@@ -2,12 +2,15 @@
 
 RFC 1350 with blksize and tsize (RFC 2347 to 2349). A name is looked up, never opened as a path. Each transfer has a
 port of its own, as the protocol wants it, and there are only so many at once. Anybody can ask in the name of addresses
-that will never answer, so when there are as many as there may be, the one goes whose client is silent for longest.
+that will never answer, so when there are as many as there may be, the one goes whose client is silent for longest; if
+none is, one of the address that has most of them. Only requests are answered: whoever answers errors with an error can
+be set, by one packet in another server's name, to exchange them with that one for ever.
 """
 
 import asyncio
 import logging
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,7 +23,8 @@ Address = tuple[str, int]
 Files = Callable[[], Mapping[str, Path]]
 """name -> file: all that there is."""
 
-RRQ, DATA, ACK, ERROR, OACK = 1, 3, 4, 5, 6
+RRQ, WRQ, DATA, ACK, ERROR, OACK = 1, 2, 3, 4, 5, 6
+REQUESTS = (RRQ, WRQ)
 NOT_FOUND, NOT_ALLOWED, ILLEGAL = 1, 2, 4
 BLOCK = 512
 LARGEST_BLOCK = 1468
@@ -135,6 +139,8 @@ class TftpServer(asyncio.DatagramProtocol):
         self._transport = cast(asyncio.DatagramTransport, transport)
 
     def datagram_received(self, data: bytes, addr: Address) -> None:
+        if int.from_bytes(data[:2], "big") not in REQUESTS:
+            return
         request = parse_request(data)
         if request is None:
             self._answer(refusal(ILLEGAL, "only reading, as octets"), addr)
@@ -152,17 +158,28 @@ class TftpServer(asyncio.DatagramProtocol):
         task.add_done_callback(lambda ended: self._transfers.pop(ended, None))
 
     def _has_room(self, source: str) -> bool:
-        """Whether there is room for one more, if need be in place of one whose client is silent."""
-        if sum(place.source == source for place in self._transfers.values()) >= MOST_PER_ADDRESS:
+        """Whether there is room for one more, if need be in place of another."""
+        shares = Counter(place.source for place in self._transfers.values())
+        if shares[source] >= MOST_PER_ADDRESS:
             return False
         if len(self._transfers) < MOST_TRANSFERS:
             return True
-        task, place = min(self._transfers.items(), key=lambda item: item[1].heard_at)
-        if asyncio.get_running_loop().time() - place.heard_at < SILENT:
+        task = self._dispensable(shares, source)
+        if task is None:
             return False
         del self._transfers[task]
         task.cancel()
         return True
+
+    def _dispensable(self, shares: Counter[str], source: str) -> asyncio.Task[None] | None:
+        """The transfer that makes room for `source`: a silent client's, or one of an address that has too many."""
+        task, place = min(self._transfers.items(), key=lambda item: item[1].heard_at)
+        if asyncio.get_running_loop().time() - place.heard_at >= SILENT:
+            return task
+        greedy, share = shares.most_common(1)[0]
+        if share <= shares[source] + 1:
+            return None
+        return next(task for task, place in self._transfers.items() if place.source == greedy)
 
     async def close(self) -> None:
         tasks = list(self._transfers)

@@ -285,8 +285,11 @@ async def fetch_secret(session: Session, node_id: int, source: str, *, has_netwo
         raise Conflict(Rule.BUSY, "The machine that is to be installed has another address than you.")
     if attempt.resetting and attempt.state.stage is Stage.REBOOTING:
         raise Conflict(Rule.BUSY, "This machine is being reset just now. Boot it once more.")
-    step = await take(session, attempt, install.fetched(attempt.state, source))
-    if step.refused or step.attempt.stage is not Stage.INSTALLING:
+    step = install.fetched(attempt.state, source)
+    if step.refused:
+        return None  # and not noted: anybody may ask for it, as often as he likes
+    await take(session, attempt, step)
+    if step.attempt.stage is not Stage.INSTALLING:
         return None
     secret = secrets.token_urlsafe(32)
     await session.run(

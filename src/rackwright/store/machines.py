@@ -301,16 +301,17 @@ async def miss_heartbeats(session: Session, interval: float) -> list[int]:
     return [row.id for row in rows]
 
 
-async def to_ask(session: Session, every: float = ASK_EVERY) -> list[int]:
-    """Machines that were ever accepted, run an installed system, and were not heard of for a while.
+async def to_ask(session: Session, every: float = ASK_EVERY, *, alive: bool) -> list[int]:
+    """Machines that were ever accepted, run an installed system, and were not heard of for a while; up, or silent.
 
     One that was set aside is asked, too: it runs, and who runs is not silent.
     """
     rows = await session.rows(
         "SELECT id FROM nodes n WHERE waiting_since IS NULL AND NOT system AND NOT admin AND observed_bootenv = :local"
-        " AND sleep IS NULL AND seen_at < now() - :every * interval '1 second' AND NOT EXISTS ("
+        " AND alive = :alive AND sleep IS NULL AND seen_at < now() - :every * interval '1 second' AND NOT EXISTS ("
         " SELECT FROM install_attempts a WHERE a.node_id = n.id AND a.ended_at IS NULL) ORDER BY id",
         local=LOCAL,
+        alive=alive,
         every=every,
     )
     return [row.id for row in rows]

@@ -12,6 +12,7 @@ import pytest
 from tests.support.site import HandMachine, Site
 from tests.support.waiting import until
 
+from rackwright.annealer import watch
 from rackwright.annealer.annealer import Annealer, Pace
 from rackwright.annealer.installs import Reach
 from rackwright.annealer.logs import RunLogs
@@ -65,7 +66,7 @@ class Probe:
 
 async def ask_all(site: Site, probe: Probe) -> None:
     reach = Reach(hammer=lambda _: site.bmc, probe=lambda _: probe)
-    await Watch(site.server.store, reach, heartbeat=10).ask()
+    await Watch(site.server.store, reach, heartbeat=10).ask(alive=True)
 
 
 async def test_a_made_up_seal_in_what_a_machine_found_out_keeps_nobody_else_from_being_asked(site: Site) -> None:
@@ -92,6 +93,50 @@ async def test_a_probe_that_breaks_on_one_machine_is_told_and_the_others_are_ask
         await ask_all(site, Probe([hostile, neighbour], {hostile.name: KeyError("boot_id")}))
     assert "KeyError" in caplog.text
     assert await minutes_silent(site, neighbour) < 30
+
+
+class NeverAnswering(Probe):
+    """Who is in `answers` is waited for in vain."""
+
+    async def look(self, node: HammerNode) -> Seen:
+        if node.name in self.answers:
+            await asyncio.Event().wait()
+        return await super().look(node)
+
+
+async def watch_until_asked(site: Site, probe: Probe, machine: HandMachine) -> None:
+    """Have the watch work as in a server, until it has asked the machine."""
+    reach = Reach(hammer=lambda _: site.bmc, probe=lambda _: probe)
+    task = asyncio.create_task(Watch(site.server.store, reach, heartbeat=0.05).run())
+
+    async def asked() -> bool:
+        return await minutes_silent(site, machine) < 30
+
+    try:
+        await until(asked, f"{machine.name} was asked")
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_silent_machines_that_are_waited_for_keep_no_living_one_from_being_asked(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "ASKED_AT_ONCE", 1)
+    silent, neighbour = [await installed(site, number) for number in (1, 2)]
+    await site.change(lambda session: update_node(session, silent.name, {"alive": False}))
+    await watch_until_asked(site, NeverAnswering([silent, neighbour], {silent.name: None}), neighbour)
+    assert await site.alive(neighbour)
+
+
+async def test_a_living_machine_that_never_answers_is_waited_for_only_so_long(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "ASKED_AT_ONCE", 1)
+    monkeypatch.setattr(watch, "SECONDS_TO_ANSWER", 0.2)
+    hostile, neighbour = [await installed(site, number) for number in (1, 2)]
+    await watch_until_asked(site, NeverAnswering([hostile, neighbour], {hostile.name: None}), neighbour)
+    assert await site.alive(neighbour)
 
 
 class Returning:

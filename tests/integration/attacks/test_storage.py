@@ -16,8 +16,10 @@ import pytest
 from tests.support.registration import registration, signed
 from tests.support.site import HandMachine, Site, running_site
 
+from rackwright.api.limits import Bucket
 from rackwright.api.machines import INVENTORY_LIMIT
 from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.install import Stage
 from rackwright.store.hook_views import brief_before, forget_last_state, shown_view
 from rackwright.store.nodes import delete_node
 from rackwright.store.session import Session
@@ -213,3 +215,31 @@ def test_of_what_changed_the_old_values_are_kept_as_far_as_they_are_small() -> N
     kept = brief_before(many, {"discovery": {}})
     assert len(json.dumps(kept)) < MOST_CALL
     assert kept["discovery"]["address"] == "192.0.2.1"  # type: ignore[call-overload,index]
+
+
+# --- what an installer says
+
+
+async def test_an_installer_that_reports_without_end_is_told_to_wait(site: Site) -> None:
+    [machine] = await site.deployed(1)
+    await site.reach_stage(machine, Stage.INSTALLING)
+    answers = [await machine.progress(site.secrets[machine.name], f"step {number}") for number in range(300)]
+    assert {answer.status_code for answer in answers} == {204, 429}
+    assert await site.events("install.progress") < 200
+    assert (await machine.heartbeat()).status_code != 429, "the node itself is still heard"
+
+
+async def test_asking_for_a_secret_before_its_time_leaves_no_trace(site: Site) -> None:
+    [machine] = await site.deployed(1)
+    await site.reach_stage(machine, Stage.PUBLISHING)
+    before = await _events_of(site, await site.rack.node_id(machine.name))
+    for _ in range(20):
+        assert (await machine.fetch_secret()).status_code == 404
+    assert await _events_of(site, await site.rack.node_id(machine.name)) == before
+
+
+async def test_addresses_of_one_ipv6_network_count_as_one_source(site: Site) -> None:
+    site.machine_app.state.public_bucket = Bucket(rate=50, burst=8, clock=lambda: 0.0)
+    sources = [f"2001:db8::{number:x}" for number in range(1, 17)]
+    statuses = [(await site.ask("GET", "/boot.ipxe", None, "", source)).status_code for source in sources]
+    assert statuses.count(429) == 8

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from tests.support.waiting import PATIENCE
 
+from rackwright.api.connections import RareWarning
+from rackwright.api.provisioning import ipxe_files
+from rackwright.images.shelf import Shelf
 from rackwright.provision import tftp
 from rackwright.provision.tftp import serving_tftp
 
@@ -112,7 +115,6 @@ async def test_what_is_not_in_the_map_is_not_there(served: Mapping[str, Path], n
         b"\0\1ipxe.efi\0octet",
         b"\0\1" + b"a" * 600 + b"\0octet\0",
         b"\0\1\xff\xfe\0octet\0",
-        b"\0",
         b"\0\1ipxe.efi\0octet\0blksize\0",
     ],
 )
@@ -121,6 +123,43 @@ async def test_writing_and_what_is_not_well_formed_is_refused(served: Mapping[st
         transport.sendto(packet, (HOST, port))
         answer, _ = await protocol.hear()
         assert answer[:4] == b"\0\5\0\4"
+
+
+@pytest.mark.parametrize("packet", [b"\0\5\0\4no\0", b"\0\4\0\1", b"\0\3\0\1x", b"\0\6", b"\0", b"", b"\xff" * 600])
+async def test_what_is_no_request_is_not_answered(served: Mapping[str, Path], packet: bytes) -> None:
+    """An answer to an error may be answered by an error, and so on."""
+    async with serving_tftp(lambda: served, HOST, 0) as port, client() as (transport, protocol):
+        transport.sendto(packet, (HOST, port))
+        transport.sendto(request("nothing"), (HOST, port))
+        first, _ = await protocol.hear()
+        assert first[:4] == b"\0\5\0\1"
+        assert protocol.heard.empty()
+
+
+async def test_two_servers_cannot_be_set_against_each_other(served: Mapping[str, Path]) -> None:
+    """A stranger sends one packet in the name of the other server."""
+    answers = 0
+
+    class Counting(tftp.TftpServer):
+        def _answer(self, packet: bytes, to: tuple[str, int]) -> None:
+            nonlocal answers
+            answers += 1
+            super()._answer(packet, to)
+
+    loop = asyncio.get_running_loop()
+    servers = [
+        await loop.create_datagram_endpoint(lambda: Counting(lambda: served, HOST), local_addr=(HOST, 0))
+        for _ in range(2)
+    ]
+    (first, judge), (second, _) = servers
+    judge.datagram_received(request("nothing"), second.get_extra_info("sockname"))
+    async with client() as (transport, protocol):
+        for _ in range(3):  # by then the two have long heard each other
+            transport.sendto(request("nothing"), first.get_extra_info("sockname"))
+            await protocol.hear()
+    assert answers == 4
+    for transport, _ in servers:
+        transport.close()
 
 
 async def test_a_block_nobody_acknowledged_is_sent_again(
@@ -198,3 +237,24 @@ async def test_a_client_that_answers_keeps_its_transfer(
         transport.sendto(ack(1), peer)
         while (packet := (await protocol.hear())[0])[:4] != b"\0\3\0\2":
             assert packet[:4] == b"\0\3\0\1"
+
+
+async def test_a_few_addresses_that_acknowledge_slowly_do_not_keep_others_out(
+    served: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tftp, "MOST_TRANSFERS", 8)
+    monkeypatch.setattr(tftp, "SILENT", 3600)
+    async with serving_tftp(lambda: served, HOST, 0) as port, AsyncExitStack() as stack:
+        for number in (2, 3):
+            for _ in range(tftp.MOST_PER_ADDRESS):
+                transport, slow = await stack.enter_async_context(client(f"127.0.0.{number}"))
+                transport.sendto(request("ipxe.efi"), (HOST, port))
+                await slow.hear()
+        assert await fetch(port, "ipxe.efi") == (CONTENT, None)
+
+
+def test_requests_for_an_image_that_is_not_there_fill_no_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    warn = RareWarning()
+    for _ in range(1000):
+        assert ipxe_files(Shelf(tmp_path), warn) == {}
+    assert len(caplog.records) == 1

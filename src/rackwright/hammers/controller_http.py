@@ -1,0 +1,112 @@
+"""HTTP to a machine's controller: to that one host only, with a limit to what it answers and to how long it takes.
+
+sushy calls it from a thread, through requests, whose time-outs begin anew with every byte that arrives: a controller
+that sends one now and then would keep the thread for ever. So the event loop does the work, which ends it on time.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from ssl import SSLContext, create_default_context
+
+import httpx
+from requests import PreparedRequest, Response
+from requests.adapters import BaseAdapter
+from requests.exceptions import RequestException
+
+MOST_ANSWER = 1024 * 1024
+"""Bytes. The description of a large system has a tenth of that."""
+
+
+GRACE = 5.0
+"""Seconds for which a thread waits beyond the end of its call. Only an event loop that has stopped takes them."""
+
+
+class ControllerRefused(RequestException):
+    """The controller sent the server elsewhere, or answered too much or too late. sushy does not try that again."""
+
+
+class ControllerAdapter(BaseAdapter):
+    """Carries the requests of one call to one controller. `ends` is when the call is over, by the clock of `loop`."""
+
+    def __init__(self, address: str, loop: asyncio.AbstractEventLoop, ends: float) -> None:
+        super().__init__()
+        self._origin = _origin(address)
+        self._loop = loop
+        self._ends = ends
+
+    def send(
+        self,
+        request: PreparedRequest,
+        stream: bool = False,
+        timeout: object = None,
+        verify: bool | str = True,
+        cert: object = None,
+        proxies: Mapping[str, str] | None = None,
+    ) -> Response:
+        """Send a request from a thread. What a controller says of others, by links or redirects, is not followed."""
+        address = request.url or ""
+        if _origin(address) != self._origin:
+            raise ControllerRefused(f"it sends the server elsewhere, to {address[:200]!r}")
+        fetched = asyncio.run_coroutine_threadsafe(self._fetch(request, _tls(verify)), self._loop)
+        try:
+            answer, content = fetched.result(self._ends - self._loop.time() + GRACE)
+        except TimeoutError:
+            raise ControllerRefused("the server ends, and waits for no answer") from None
+        return _as_response(request, answer, content)
+
+    def close(self) -> None:
+        """Nothing is kept open between requests."""
+
+    async def _fetch(self, request: PreparedRequest, tls: SSLContext | bool) -> tuple[httpx.Response, bytes]:
+        assert request.body is None or isinstance(request.body, str | bytes), "sushy sends JSON"
+        headers = {name: str(value) for name, value in request.headers.items()}
+        try:
+            async with (
+                asyncio.timeout_at(self._ends),
+                httpx.AsyncClient(verify=tls, trust_env=False, timeout=None) as client,  # noqa: S113  # the line above
+                client.stream(str(request.method), str(request.url), content=request.body, headers=headers) as answer,
+            ):
+                return answer, await _bounded_content(answer)
+        except TimeoutError:
+            raise ControllerRefused("it does not answer in time") from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise RequestException(str(error) or type(error).__name__) from None
+
+
+def _origin(address: str) -> tuple[str, str, int | None]:
+    """Scheme, host and port. ControllerRefused if it is no address at all."""
+    try:
+        parsed = httpx.URL(address)
+    except httpx.InvalidURL as error:
+        raise ControllerRefused(f"{address[:200]!r} is no address: {error}") from None
+    return parsed.scheme, parsed.host, parsed.port
+
+
+def _tls(verify: bool | str) -> SSLContext | bool:
+    """Made in the thread: reading the certificates of authorities takes a while."""
+    if isinstance(verify, str):
+        return create_default_context(cafile=verify)
+    return httpx.create_ssl_context() if verify else False
+
+
+async def _bounded_content(answer: httpx.Response) -> bytes:
+    content = bytearray()
+    async for part in answer.aiter_bytes():
+        content += part
+        if len(content) > MOST_ANSWER:
+            raise ControllerRefused(f"it answers with more than {MOST_ANSWER} bytes")
+    return bytes(content)
+
+
+def _as_response(request: PreparedRequest, answer: httpx.Response, content: bytes) -> Response:
+    """The answer as requests has it, read to its end."""
+    response = Response()
+    response.status_code = answer.status_code
+    response.reason = answer.reason_phrase
+    response.headers.update(answer.headers)
+    response.url = str(request.url)
+    response.request = request
+    response.encoding = answer.charset_encoding
+    response._content = content
+    response._content_consumed = True
+    return response

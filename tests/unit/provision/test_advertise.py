@@ -1,0 +1,92 @@
+"""Answers to machines that look for a router: a stranger who asks without end gets few, and stops none."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.support.waiting import until
+
+from rackwright.provision import advertise
+
+SOLICITATION = bytes([advertise.SOLICITATION, 0, 0, 0])
+NOISE = bytes([128, 0, 0, 0])
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """What the answers are heard through, and where machines ask."""
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with here, there:
+        here.setblocking(False)
+        there.setblocking(False)
+        yield here, there
+
+
+class Sending:
+    def __init__(self, *troubles: OSError) -> None:
+        self.sent = 0
+        self._troubles = list(troubles)
+
+    async def __call__(self) -> None:
+        if self._troubles:
+            raise self._troubles.pop()
+        self.sent += 1
+
+
+@asynccontextmanager
+async def answering(here: socket.socket, sending: Sending) -> AsyncIterator[None]:
+    task = asyncio.create_task(advertise._answer(here, "eth0", sending))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def flood(there: socket.socket, packets: int) -> None:
+    for _ in range(packets):
+        await asyncio.get_running_loop().sock_sendall(there, SOLICITATION)
+
+
+async def test_who_asks_is_answered_and_what_else_is_heard_is_not(
+    ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advertise, "PAUSE", 0)
+    here, there = ends
+    sending = Sending()
+    async with answering(here, sending):
+        for number in (1, 2):
+            there.send(NOISE)
+            there.send(SOLICITATION)
+            await until(lambda: sending.sent == number, "it was answered")  # noqa: B023  # it is over before the next
+
+
+async def test_a_flood_of_questions_has_one_answer(
+    ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advertise, "PAUSE", 0.2)
+    here, there = ends
+    sending = Sending()
+    async with answering(here, sending):
+        began = asyncio.get_running_loop().time()
+        await flood(there, 2000)
+        took = asyncio.get_running_loop().time() - began
+    assert 1 <= sending.sent <= 2 + took / 0.2
+
+
+async def test_an_answer_that_could_not_be_sent_is_not_the_last(
+    ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(advertise, "PAUSE", 0)
+    here, there = ends
+    sending = Sending(*[OSError(105, "No buffer space available")] * 3)
+    async with answering(here, sending):
+
+        async def answered() -> bool:
+            there.send(SOLICITATION)
+            return sending.sent > 0
+
+        await until(answered, "it answers again")
+    assert len(caplog.records) == 1
