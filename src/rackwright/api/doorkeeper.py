@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
+from rackwright.api.cookies import COOKIE
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.people import Principal
 from rackwright.store.logins import Lifetime, find_person, mark_seen
@@ -26,7 +27,6 @@ V = TypeVar("V")
 MEMORY = 1.0
 REMEMBERED = 10_000
 MARK_EVERY = 60.0
-COOKIE = "rackwright_session"
 CSRF_HEADER = "X-CSRF-Token"
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
