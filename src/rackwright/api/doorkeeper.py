@@ -9,7 +9,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
@@ -59,7 +58,7 @@ def csrf_token(secret: str) -> str:
 def check_origin(request: HTTPConnection) -> None:
     """Browsers say where a request comes from, and pages of others cannot forge it."""
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
         raise CrossSite(f"This request comes from a page of {origin[:100]}, which may not act in your name here.")
     if request.headers.get("sec-fetch-site") == "cross-site":
         raise CrossSite("This request comes from a page of another site, which may not act in your name here.")
