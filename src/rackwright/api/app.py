@@ -92,7 +92,8 @@ def create_app(server: Server | None) -> FastAPI:
     app.include_router(metrics.router)
     add_page(app)
     app.add_middleware(Compressed)
-    app.add_middleware(Bodies)
+    # Simulated machines are no people, and have much to say.
+    app.add_middleware(Bodies, doors=None if for_machines else app.state.doors)
     app.add_middleware(Measured, meters=app.state.meters, prefix=PREFIX)
     app.add_middleware(Uncached)
     app.add_middleware(Traced)

@@ -96,6 +96,14 @@ class Doorkeeper:
             raise Unauthenticated
         return principal
 
+    async def knows(self, request: HTTPConnection) -> bool:
+        """Whether the request comes with a person's token or session that holds. What it may do is not asked."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return await self._look_up("token", token) is not None
+        secret = request.cookies.get(COOKIE, "")
+        return bool(secret) and await self._look_up("session", secret) is not None
+
     async def _look_up(self, kind: str, secret: str) -> Principal | None:
         key, version, now = fingerprint(f"{kind} {secret}"), self._store.people_version, self._clock()
         known = self._known.get(key)
