@@ -75,6 +75,22 @@ async def test_who_may_no_longer_see_a_run_no_longer_reads_its_log(
         assert "event: end" not in (await reading).text
 
 
+async def test_a_request_sent_twice_is_answered_twice_until_its_sender_may_less(
+    home: House, red: httpx.AsyncClient
+) -> None:
+    body = {"name": "n2.red.example", "deployment": "red"}
+    key = {"Idempotency-Key": "once"}
+    first = await red.post("/nodes", json=body, headers=key)
+    again = await red.post("/nodes", json=body, headers=key)
+    assert (first.status_code, again.status_code, again.json()) == (201, 201, first.json())
+    await ok(home.admin.post("/deployments", json={"name": "red-below", "parent": "red"}))
+    narrow = home.client(await home.token("red-operator", deployment="red-below"))
+    refused(await narrow.post("/nodes", json=body, headers=key), 403, "forbidden")
+    await ok(home.admin.put("/users/red-operator/grants/blue", json={"role": "operator"}))
+    await ok(home.admin.delete("/users/red-operator/grants/red"))
+    refused(await red.post("/nodes", json=body, headers=key), 403, "forbidden")
+
+
 async def test_answers_that_stay_open_are_counted_whatever_they_wait_for(
     home: House, red: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +165,15 @@ async def test_what_is_wanted_of_a_role_does_not_add_up_without_end(red: httpx.A
     for number in range(2):
         await ok(red.patch(place, json={"data": {f"more-{number}": "x" * 100_000}}))
     refused(await red.patch(place, json={"data": {"more-2": "x" * 100_000}}), 422, "invalid")
+
+
+# --- what is on record
+
+
+async def test_what_was_refused_is_on_record_whatever_was_asked(home: House, red: httpx.AsyncClient) -> None:
+    refused(await red.get("/users/admin%00"), 403, "forbidden")
+    [event] = await home.events("permission.refused")
+    assert (event["actor"], event["data"]["path"]) == ("red-operator", "/api/v2/users/admin\N{SYMBOL FOR NULL}")
 
 
 # --- the log
