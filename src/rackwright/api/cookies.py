@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 COOKIE = "rackwright_session"
 
-_OURS = re.compile(rb"(?:^|;)[ \t]*" + COOKIE.encode() + rb"=([A-Za-z0-9_-]{1,128})[ \t]*(?=;|$)")
+_OURS = re.compile(rb"(?:^|;)[ \t]*rackwright_session=([A-Za-z0-9_-]{1,128})[ \t]*(?=;|$)")
 
 
 class OwnCookieOnly:
