@@ -20,6 +20,7 @@ MEETS_OUTSIDE = {
     ),
     "api/boot.py": ("[^A-Za-z0-9._-]",),
     "api/compression.py": ("_GZIP",),
+    "api/cookies.py": ("_OURS",),
     "api/etags.py": ("_TAG",),
     "api/events.py": ("KIND",),
     "api/machines.py": (

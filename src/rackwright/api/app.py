@@ -39,6 +39,7 @@ from rackwright.api.answer_headers import Uncached
 from rackwright.api.bodies import Bodies
 from rackwright.api.compression import Compressed
 from rackwright.api.context import Server
+from rackwright.api.cookies import OwnCookieOnly
 from rackwright.api.doorkeeper import Doorkeeper
 from rackwright.api.feed import Feed
 from rackwright.api.health import Readiness
@@ -91,10 +92,12 @@ def create_app(server: Server | None) -> FastAPI:
     app.include_router(metrics.router)
     add_page(app)
     app.add_middleware(Compressed)
-    app.add_middleware(Bodies)
+    # Simulated machines are no people, and have much to say.
+    app.add_middleware(Bodies, doors=None if for_machines else app.state.doors)
     app.add_middleware(Measured, meters=app.state.meters, prefix=PREFIX)
     app.add_middleware(Uncached)
     app.add_middleware(Traced)
+    app.add_middleware(OwnCookieOnly)
     problems.install(app)
     openapi.install(app)
     return app
@@ -113,5 +116,6 @@ def create_machine_app(server: Server) -> FastAPI:
     app.add_middleware(Bodies)
     app.add_middleware(Uncached)
     app.add_middleware(Traced)
+    app.add_middleware(OwnCookieOnly)
     problems.install(app)
     return app

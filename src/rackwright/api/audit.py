@@ -4,6 +4,7 @@ from fastapi import Request
 
 from rackwright.api.context import Server
 from rackwright.api.limits import Bucket
+from rackwright.domain.foreign import storable_text
 from rackwright.domain.people import Principal
 from rackwright.store.events import emit
 
@@ -15,5 +16,5 @@ async def record_refusal(request: Request, reason: str) -> None:
     if principal is None or not bucket.take(principal.name):
         return
     server: Server = request.app.state.server
-    data = {"method": request.method, "path": request.url.path[:200], "reason": reason}
+    data = {"method": request.method, "path": storable_text(request.url.path[:200]), "reason": storable_text(reason)}
     await server.store.change(lambda session: emit(session, "permission.refused", data=data), actor=principal.name)

@@ -9,13 +9,18 @@ import re
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rackwright.api.problems import TooLarge, Unsupported, of_error
+from rackwright.api.doorkeeper import Doorkeeper
+from rackwright.api.problems import TooLarge, Unreachable, Unsupported, of_error
 from rackwright.domain.errors import Invalid, RackwrightError
 from rackwright.domain.sealed import SEAL, carries_seal
+from rackwright.store.session import UNREACHABLE
 
 LARGEST = 1024 * 1024
+LARGEST_OF_STRANGERS = 16 * 1024
+"""Bytes of a body whose sender is not known. To take a large one apart costs up to a second of everybody's time."""
 DEEPEST = 25
 
 JSON = "application/json"
@@ -32,10 +37,11 @@ _ODD_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 
 
 class Bodies:
-    """The application behind a check of every body."""
+    """The application behind a check of every body. `doors`: who comes with a large one has to be known to them."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, doors: Doorkeeper | None = None) -> None:
         self.app = app
+        self._doors = doors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] not in _WITH_BODY:
@@ -43,30 +49,47 @@ class Bodies:
             return
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         try:
-            body = await _read(receive, headers.get(b"content-length", ""))
+            body = await self._read(scope, receive, headers.get(b"content-length", ""))
             if body:
                 _check_type(scope["method"], headers.get(b"content-type", ""))
                 check_json(body)
         except RackwrightError as error:
             await of_error(error)(scope, receive, send)
             return
+        except UNREACHABLE:
+            await of_error(Unreachable())(scope, receive, send)
+            return
         await self.app(scope, _again(body, receive), send)
 
+    async def _read(self, scope: Scope, receive: Receive, announced: str) -> bytes:
+        largest = int(announced[:20]) if announced.isdecimal() else 0
+        if largest > LARGEST:
+            raise TooLarge(f"A body may have {LARGEST} bytes; this one has {largest}.")
+        is_known = self._doors is None
+        parts: list[bytes] = []
+        size, more = 0, True
+        while more:
+            if not is_known and max(size, largest) > LARGEST_OF_STRANGERS:
+                await self._check_known(scope)
+                is_known = True
+            message = await receive()
+            part = message.get("body", b"")
+            size += len(part)
+            if size > LARGEST:
+                raise TooLarge(f"A body may have {LARGEST} bytes; this one has more.")
+            parts.append(part)
+            more = message.get("more_body", False)
+        if not is_known and size > LARGEST_OF_STRANGERS:
+            await self._check_known(scope)
+        return b"".join(parts)
 
-async def _read(receive: Receive, announced: str) -> bytes:
-    if announced.isdecimal() and int(announced[:20]) > LARGEST:
-        raise TooLarge(f"A body may have {LARGEST} bytes; this one has {announced[:20]}.")
-    parts: list[bytes] = []
-    size, more = 0, True
-    while more:
-        message = await receive()
-        part = message.get("body", b"")
-        size += len(part)
-        if size > LARGEST:
-            raise TooLarge(f"A body may have {LARGEST} bytes; this one has more.")
-        parts.append(part)
-        more = message.get("more_body", False)
-    return b"".join(parts)
+    async def _check_known(self, scope: Scope) -> None:
+        """Refuse a large body of somebody who is not known, whatever it is for."""
+        if self._doors is not None and not await self._doors.knows(HTTPConnection(scope)):
+            raise TooLarge(
+                f"A body may have {LARGEST_OF_STRANGERS} bytes while it is not known who sends it. Send a token, or "
+                "log in first."
+            )
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

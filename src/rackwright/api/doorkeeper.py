@@ -9,10 +9,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
+from rackwright.api.cookies import COOKIE
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.people import Principal
 from rackwright.store.logins import Lifetime, find_person, mark_seen
@@ -26,7 +26,6 @@ V = TypeVar("V")
 MEMORY = 1.0
 REMEMBERED = 10_000
 MARK_EVERY = 60.0
-COOKIE = "rackwright_session"
 CSRF_HEADER = "X-CSRF-Token"
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -59,7 +58,7 @@ def csrf_token(secret: str) -> str:
 def check_origin(request: HTTPConnection) -> None:
     """Browsers say where a request comes from, and pages of others cannot forge it."""
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
         raise CrossSite(f"This request comes from a page of {origin[:100]}, which may not act in your name here.")
     if request.headers.get("sec-fetch-site") == "cross-site":
         raise CrossSite("This request comes from a page of another site, which may not act in your name here.")
@@ -96,6 +95,14 @@ class Doorkeeper:
         if principal is None:
             raise Unauthenticated
         return principal
+
+    async def knows(self, request: HTTPConnection) -> bool:
+        """Whether the request comes with a person's token or session that holds. What it may do is not asked."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return await self._look_up("token", token) is not None
+        secret = request.cookies.get(COOKIE, "")
+        return bool(secret) and await self._look_up("session", secret) is not None
 
     async def _look_up(self, kind: str, secret: str) -> Principal | None:
         key, version, now = fingerprint(f"{kind} {secret}"), self._store.people_version, self._clock()

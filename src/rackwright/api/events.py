@@ -32,8 +32,6 @@ RECHECK = 5.0
 """Seconds after which a stream asks again whether its token still holds; at once when somebody's access changed."""
 STALLED = 60.0
 """Seconds after which a client that reads nothing is let go."""
-STREAMS = 64
-"""At once, a user."""
 ACCESS = ("user.", "grant.", "token.revoked", "session.ended")
 
 KIND = r"^[a-z_]+\.(\*|[a-z_.]+)$"
@@ -101,9 +99,13 @@ async def list_events(
         wanted = await _wanted(session, caller, query)
         cursor = await _start(session, last_event_id or query.since)
     if SSE in request.headers.get("accept", ""):
-        feed.check_place(caller.principal.name, STREAMS)
+        feed.check_place(caller.principal.name)
         return _Stream(request, feed, caller, wanted, cursor)
-    return await _page(feed, query, wanted, cursor)
+    if not query.wait:
+        return await _page(feed, query, wanted, cursor)
+    feed.check_place(caller.principal.name)
+    with feed.place_of(caller.principal.name):
+        return await _page(feed, query, wanted, cursor)
 
 
 async def _wanted(session: Session, caller: Caller, query: EventQuery) -> EventFilter:

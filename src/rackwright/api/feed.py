@@ -10,7 +10,7 @@ import bisect
 import contextlib
 import logging
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 from rackwright.api.limits import TooMany
 from rackwright.store.events import Cursor, Event, check_kept, newest, read_events
@@ -19,6 +19,8 @@ from rackwright.store.session import DATABASE_TROUBLE, Store, first_line
 log = logging.getLogger(__name__)
 
 RING = 10_000
+STREAMS = 64
+"""At once, a user."""
 PAGE = 1000
 TICK = 0.5
 AT_MOST_EVERY = 0.05
@@ -60,16 +62,25 @@ class Feed:
     @contextlib.asynccontextmanager
     async def stream_of(self, user: str) -> AsyncIterator[None]:
         """`subscribed`, and counted."""
-        self._streams[user] += 1
-        try:
+        with self.place_of(user):
             async with self.subscribed():
                 yield
+
+    @contextlib.contextmanager
+    def place_of(self, user: str) -> Iterator[None]:
+        """Count an answer that stays open: a stream, or a page that waits for its first event."""
+        self._streams[user] += 1
+        try:
+            yield
         finally:
             self._streams[user] -= 1
+            if not self._streams[user]:
+                del self._streams[user]
 
-    def check_place(self, user: str, most: int) -> None:
-        if self._streams[user] >= most:
-            raise TooMany(f"You have {most} event streams open already. Close some of them.")
+    def check_place(self, user: str) -> None:
+        """Refuse one more answer that stays open to somebody who has `STREAMS`."""
+        if self._streams[user] >= STREAMS:
+            raise TooMany(f"You have {STREAMS} event streams open already. Close some of them.")
 
     async def close(self) -> None:
         """Everybody who waits is let go; streams end."""

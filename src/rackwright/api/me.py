@@ -4,7 +4,8 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from rackwright.api.context import Person
-from rackwright.api.doorkeeper import COOKIE, csrf_token
+from rackwright.api.cookies import COOKIE
+from rackwright.api.doorkeeper import csrf_token
 from rackwright.api.limits import source_of
 from rackwright.api.passwords import check_password
 from rackwright.api.sessions import WrongLogin

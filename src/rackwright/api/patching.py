@@ -56,7 +56,7 @@ class Patch:
         try:
             return type(current).model_validate(patched)
         except ValidationError as error:
-            first = faults_of(error.errors(include_url=False, include_context=False))[0]
+            first = faults_of(error.errors(include_url=False, include_context=False)[:1])[0]
             raise Invalid(f"{first.pointer or 'The whole'}: {first.detail}", first.pointer or "") from None
 
     def _operated(self, document: Json) -> Json:

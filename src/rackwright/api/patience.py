@@ -187,4 +187,34 @@ class OncePerMinute(logging.Filter):
         return True
 
 
+class SameFaultOncePerMinute(logging.Filter):
+    """Lets the traceback of an unforeseen error through once a minute for each place in the code that it comes from.
+
+    A request that breaks something can be repeated by whoever sent it, and each traceback is some kilobytes of log.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[tuple[str, str, int], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is None:
+            return True
+        place = (record.name, *_origin_of(error))
+        if record.created < self._said.get(place, 0.0) + RareWarning.EVERY:
+            return False
+        self._said[place] = record.created
+        return True
+
+
+def _origin_of(error: BaseException) -> tuple[str, int]:
+    """The file and the line that raised an error."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return ("", 0) if trace is None else (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+
+
 QUIET = OncePerMinute()
+SAME_FAULT = SameFaultOncePerMinute()

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 URN = "urn:rackwright:problem:"
+MOST_FAULTS = 20
+"""Things wrong with a request that are told; one can have a hundred thousand."""
 
 
 class Fault(BaseModel):
@@ -146,17 +148,19 @@ async def _of_the_framework(request: Request, error: Exception) -> Response:
 
 async def _does_not_fit(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return of_faults([_fault(one) for one in error.errors()])
+    found = error.errors()
+    return of_faults([_fault(one) for one in found[:MOST_FAULTS]], len(found))
 
 
-def of_faults(faults: Sequence[Fault]) -> JSONResponse:
+def of_faults(faults: Sequence[Fault], count: int) -> JSONResponse:
+    """The answer to a request with `count` things wrong, of which these are the first."""
     first = faults[0]
     place = first.pointer if first.pointer is not None else first.parameter
     detail = f"{place}: {first.detail}" if place else first.detail
-    if len(faults) > 1:
-        detail += f" (and {len(faults) - 1} more, see errors)"
+    if count > 1:
+        detail += f" (and {count - 1} more, see errors)"
     more: dict[str, Any] = {} if first.pointer is None else {"pointer": first.pointer}
-    errors = [fault.model_dump(exclude_none=True) for fault in faults[:20]]
+    errors = [fault.model_dump(exclude_none=True) for fault in faults]
     return problem("invalid", 422, detail, **more, errors=errors)
 
 

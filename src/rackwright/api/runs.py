@@ -2,26 +2,30 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from rackwright.api.answers import Fields, Page, Resource, answer
-from rackwright.api.context import ScopedReader, Writer
+from rackwright.api.context import Forbidden, ScopedReader, Unauthenticated, Writer, authenticated
 from rackwright.api.etags import tag
+from rackwright.api.feed import Feed
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.types import Id
 from rackwright.api.writing import Posting, write
+from rackwright.domain.errors import NotFound
+from rackwright.domain.people import Permission
 from rackwright.domain.runs import ENDED
 from rackwright.store import run_life
 from rackwright.store.deployments import root_id
 from rackwright.store.run_life import RUNS, RunRecord, select_runs
-from rackwright.store.session import Session, Store
+from rackwright.store.session import Session
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
@@ -31,6 +35,8 @@ GRACE = 2.0
 """Seconds after the end of a run in which the last of its log may still come."""
 ALIVE = 15.0
 """Seconds after which something is said even if the log is silent, so that nobody in between hangs up."""
+RECHECK = 5.0
+"""Seconds after which it is asked again whether the reader may still see the run."""
 
 
 class RunOut(Resource):
@@ -120,6 +126,7 @@ _TAIL_RESPONSE = {
 
 @router.get("/{id}/log/tail", response_class=StreamingResponse, responses={200: _TAIL_RESPONSE})
 async def tail_run_log(
+    request: Request,
     caller: ScopedReader,
     id: Id,
     after: After = 0,
@@ -129,21 +136,47 @@ async def tail_run_log(
     position seen, as `after` or as the header Last-Event-ID."""
     async with caller.read() as session:
         await run_life.get_run(session, id)
+    feed: Feed = request.app.state.feed
+    feed.check_place(caller.principal.name)
     position = after if last_event_id is None else int(last_event_id)
     return StreamingResponse(
-        _tail(caller.server.store, id, position),
+        _counted(feed, caller.principal.name, _tail(request, id, position)),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-async def _tail(store: Store, id: int, position: int) -> AsyncIterator[str]:
+async def _counted(feed: Feed, user: str, parts: AsyncIterator[str]) -> AsyncIterator[str]:
+    """The parts of a stream, which is one of those that its reader may have open."""
+    with feed.place_of(user):
+        async for part in parts:
+            yield part
+
+
+async def _may_still_read(request: Request, id: int) -> bool:
+    """Whether the token or session that the stream was opened with holds, and its owner may see the run by now."""
+    try:
+        caller = await authenticated(request, request.state.credentials)
+        async with caller.read() as session:
+            await run_life.get_run(session, id)
+    except (Unauthenticated, Forbidden, NotFound):
+        return False
+    return caller.principal.may_somewhere(Permission.READ)
+
+
+async def _tail(request: Request, id: int, position: int) -> AsyncIterator[str]:
+    store, feed = request.app.state.server.store, request.app.state.feed
     quiet = ended_for = 0.0
-    while True:
+    checked = time.monotonic()
+    while not feed.closing:
         async with store.read() as session:
             # In this order: what is written before the end of the run is seen, it ends in the same look.
             state = await session.value("SELECT state FROM runs WHERE id = :id", id=id)
             pieces = await run_life.read_log(session, id, position)
+        if state is not None and time.monotonic() - checked > RECHECK:
+            checked = time.monotonic()
+            if not await _may_still_read(request, id):
+                return
         for position, text in pieces:  # the position is where the log has come to
             yield f"event: log\nid: {position}\ndata: {json.dumps(text)}\n\n"
         over = state is None or state in ENDED

@@ -30,13 +30,14 @@ from rackwright.annealer.providers import Provided, Providers
 from rackwright.annealer.role_workers import RoleWorkers
 from rackwright.annealer.transitions import RoleTransitions
 from rackwright.annealer.watch import Watch
+from rackwright.api import problems
 from rackwright.api.app import create_app
 from rackwright.api.connections import BACKLOG, Acceptor, ConnectionLimits, Gate, Visit
 from rackwright.api.context import Policy, Server
 from rackwright.api.deliveries import Courier, Webhooks
 from rackwright.api.feed import Feed
 from rackwright.api.passwords import Passwords
-from rackwright.api.patience import QUIET, PatientProtocol
+from rackwright.api.patience import QUIET, SAME_FAULT, PatientProtocol
 from rackwright.api.provisioning import look_of, reach_of, serving_machines, simulates
 from rackwright.api.retention import Keep, Retention
 from rackwright.api.settings import Options, SettingsInvalid
@@ -292,6 +293,8 @@ class _Serving(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         assert sockets is not None
         logging.getLogger("uvicorn.error").addFilter(QUIET)
+        for logger in ("uvicorn.error", problems.__name__):
+            logging.getLogger(logger).addFilter(SAME_FAULT)
         gate = Gate(self._limits)
         self._acceptors = [Acceptor(listener, gate, self._protocol, self.config.ssl) for listener in sockets]
         for acceptor in self._acceptors:

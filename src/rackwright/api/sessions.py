@@ -8,7 +8,8 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from rackwright.api.context import Caller, Person, Server, Unauthenticated
-from rackwright.api.doorkeeper import COOKIE, check_origin, csrf_token
+from rackwright.api.cookies import COOKIE
+from rackwright.api.doorkeeper import check_origin, csrf_token
 from rackwright.api.limits import Source
 from rackwright.store.events import emit
 from rackwright.store.logins import end_session, list_sessions, open_session

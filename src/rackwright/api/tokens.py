@@ -83,7 +83,10 @@ async def issue_token(caller: Person, body: TokenIn) -> Response:
         if body.user is not None and body.user != caller.principal.name:
             caller.require(Permission.ADMINISTER)
             owner = (await get_user(session, body.user)).id
-        place = None if body.deployment is None else (await get_deployment(session, body.deployment)).id
+        if caller.principal.token_id is not None:
+            await tokens.check_outlived_by(session, caller.principal.token_id, body.expires_at)
+        async with caller.looking(session):  # the answer names the deployment
+            place = None if body.deployment is None else (await get_deployment(session, body.deployment)).id
         new = NewToken(owner, body.name, body.scope, place, body.expires_at)
         id, token = await tokens.create_token(session, new)
         return NewTokenOut(**TokenOut.of(await tokens.get_token(session, id)).model_dump(), token=token)

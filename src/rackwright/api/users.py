@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from rackwright.api.answers import Fields, Page, Resource, answer
-from rackwright.api.context import Administrator, Writer
+from rackwright.api.context import Administrator, Caller, Writer
 from rackwright.api.etags import tag
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.passwords import check_password
@@ -16,7 +16,7 @@ from rackwright.api.types import Key, Name
 from rackwright.api.writing import Editing, Terms, write
 from rackwright.domain.people import Permission, UserRole
 from rackwright.store import people
-from rackwright.store.deployments import get_deployment
+from rackwright.store.deployments import get_deployment, select_deployments
 from rackwright.store.people import USERS, UserRecord, lock_user, select_users
 from rackwright.store.session import Session
 
@@ -147,6 +147,17 @@ async def set_user_password(caller: Administrator, user: Key, body: PasswordIn) 
     return await write(caller, Terms(), work)
 
 
+async def _shown(session: Session, caller: Caller, user: UserRecord) -> UserOut:
+    """The user with the grants that the caller may see: who administers one deployment learns of no others."""
+    shown, visible = UserOut.of(user), await caller.visible(session)
+    if visible is None:
+        return shown
+    names = {
+        deployment.name for deployment in await select_deployments(session, "WHERE d.id = ANY (:ids)", ids=visible)
+    }
+    return shown.model_copy(update={"grants": {name: role for name, role in shown.grants.items() if name in names}})
+
+
 @router.put("/{user}/grants/{deployment}", response_model=UserOut)
 async def grant_role(caller: Writer, terms: Editing, user: Key, deployment: Key, body: GrantIn) -> Response:
     """Give a user a role in a deployment and all below it."""
@@ -157,7 +168,7 @@ async def grant_role(caller: Writer, terms: Editing, user: Key, deployment: Key,
         found = await lock_user(session, user)
         terms.check(UserOut.of(found), f"user {found.name}")
         await people.grant(session, found, place.id, body.role)
-        return UserOut.of(await people.get_user(session, found.id))
+        return await _shown(session, caller, await people.get_user(session, found.id))
 
     return await write(caller, terms, work)
 
@@ -172,6 +183,6 @@ async def revoke_role(caller: Writer, terms: Editing, user: Key, deployment: Key
         found = await lock_user(session, user)
         terms.check(UserOut.of(found), f"user {found.name}")
         await people.take_back(session, found, place.id, place.name)
-        return UserOut.of(await people.get_user(session, found.id))
+        return await _shown(session, caller, await people.get_user(session, found.id))
 
     return await write(caller, terms, work)

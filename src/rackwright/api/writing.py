@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from rackwright.api.answers import Resource, answer
 from rackwright.api.context import Caller
 from rackwright.api.etags import check_if_match, parse_if_match
+from rackwright.domain.people import Principal
 from rackwright.store.idempotency import KeptAnswer, claim_key, keep_answer, kept_answer
 from rackwright.store.session import Session
 
@@ -83,9 +84,10 @@ async def write(
     async def once(session: Session) -> Response:
         if terms.key is None:
             return _rendered(await work(session), status, location)
-        owner = caller.principal.name
+        owner = _owner(caller.principal)
         kept = await claim_key(session, owner, terms.key, terms.request)
         if kept is not None:
+            session.authorized = True  # as it was then, by what the owner says
             return _again(kept)
         response = _rendered(await work(session), status, location)
         headers = {name: value for name, value in response.headers.items() if name != "content-length"}
@@ -100,8 +102,15 @@ async def replayed(caller: Caller, terms: Terms) -> Response | None:
     if terms.key is None:
         return None
     async with caller.server.store.read() as session:
-        kept = await kept_answer(session, caller.principal.name, terms.key, terms.request)
+        kept = await kept_answer(session, _owner(caller.principal), terms.key, terms.request)
     return None if kept is None else _again(kept)
+
+
+def _owner(principal: Principal) -> str:
+    """Whose keys they are: a person's, with what they may do now. Whoever may do more or less since, or comes with
+    another kind of token, has keys of their own: no answer is repeated to somebody who would be refused by now."""
+    powers = (principal.role.value, sorted(principal.grants.items()), principal.scope.value, principal.subtree)
+    return f"{principal.user_id} {hashlib.sha256(repr(powers).encode()).hexdigest()[:32]}"
 
 
 def _again(kept: KeptAnswer) -> Response:

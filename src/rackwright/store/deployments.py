@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rackwright.domain.errors import Conflict, NotFound, Rule
+from rackwright.domain.errors import Conflict, Invalid, NotFound, Rule
 from rackwright.domain.names import PHANTOM_SUFFIX, check_name
 from rackwright.domain.snapshots import ShownState, shown_state
 from rackwright.domain.states import TRANSITION, NodeRoleState
@@ -11,9 +11,12 @@ from rackwright.store.graph import bump_graph
 from rackwright.store.hook_calls import ask_deployment_roles, queue_node_updated
 from rackwright.store.listing import Column, Filter, Listing, key_id
 from rackwright.store.noderoles import erase
+from rackwright.store.people import lineage
 from rackwright.store.session import Session
 
 SYSTEM = "system"
+DEEPEST = 32
+"""Levels of the tree, which people are shown whole: one that is too deep could not be written as JSON."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,8 @@ async def create_deployment(session: Session, name: str, parent: str | int | Non
     if await session.value("SELECT 1 FROM deployments WHERE name = :name", name=name):
         raise Conflict(Rule.EXISTS, f"There is a deployment {name!r} already. Choose another name.")
     parent_id = (await get_deployment(session, SYSTEM if parent is None else parent)).id
+    if len(await lineage(session, parent_id)) >= DEEPEST:
+        raise Invalid(f"Deployments lie at most {DEEPEST} deep. Choose one further up as the parent.", "/parent")
     id = await insert_deployment(session, name, parent_id, description)
     await session.run("INSERT INTO snapshots (deployment_id, state) VALUES (:id, 'proposed')", id=id)
     return id

@@ -1,5 +1,6 @@
 """What people hand in as data: checked against the attribs it answers for, its secrets kept or sealed."""
 
+import json
 from collections.abc import Iterable
 
 from rackwright.domain.attributes import MISSING, check_value, merge, nest, read
@@ -8,13 +9,19 @@ from rackwright.domain.errors import Invalid
 from rackwright.domain.sealed import MASK, is_sealed
 from rackwright.store.vault import Vault
 
+LARGEST = 256 * 1024
+"""Bytes of JSON that people may say of one role, in one place."""
 
-def checked_edit(vault: Vault, attribs: Iterable[Attrib], old: JsonObject, new: JsonObject) -> JsonObject:
+
+def checked_edit(
+    vault: Vault, attribs: Iterable[Attrib], old: JsonObject, new: JsonObject, largest: int = LARGEST
+) -> JsonObject:
     """`new` as it may be stored in place of `old`.
 
     What did not change is not judged again. A secret that comes back as people see it, masked, stays what it was; one
     in the clear is sealed; a sealed value that was not there before was made up.
     """
+    _check_size(old, new, largest)
     listed = tuple(attribs)
     for attrib in listed:
         value, before = read(new, attrib.map), read(old, attrib.map)
@@ -33,6 +40,13 @@ def checked_edit(vault: Vault, attribs: Iterable[Attrib], old: JsonObject, new: 
         if str(one) not in known:
             vault.check_sealed(one)
     return new
+
+
+def _check_size(old: JsonObject, new: JsonObject, largest: int) -> None:
+    """Refuse what has grown too large. A request is bounded, but many of them add up; and lists show a thousand."""
+    size = len(json.dumps(new))
+    if size > largest and size > len(json.dumps(old)):
+        raise Invalid(f"All of it together would have {size} bytes as JSON; it may have {largest}.")
 
 
 def _sealed(value: Json) -> Iterable[Json]:

@@ -15,6 +15,9 @@ from rackwright.store.noderoles import retry
 from rackwright.store.nodes import NodeRecord, confirm_identity, find_node, get_node, update_node
 from rackwright.store.session import Session
 
+LARGEST_HINT = 64 * 1024
+"""Bytes of JSON: as much as a machine may say of itself."""
+
 
 @dataclass(frozen=True)
 class NodeChanges:
@@ -76,7 +79,7 @@ async def _checked_hint(session: Session, node: NodeRecord, hint: JsonObject, *,
     """The hint as it may be stored. How a BMC is reached is the administrator's to say, with its password."""
     catalogue = (await session.catalogue()).catalogue
     own = [attrib for attrib in catalogue.attribs.values() if attrib.role is None]
-    checked = checked_edit(session.store.vault, own, node.hint, hint)
+    checked = checked_edit(session.store.vault, own, node.hint, hint, LARGEST_HINT)
     before, after = node.hint.get("bmc"), checked.get("bmc")
     if before == after:
         return checked

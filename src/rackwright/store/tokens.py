@@ -119,6 +119,17 @@ async def get_token(session: Session, id: int) -> TokenRecord:
     return found[0]
 
 
+async def check_outlived_by(session: Session, token_id: int, expires_at: datetime | None) -> None:
+    """Refuse a token that would hold for longer than the one it is made with: else a stolen one never expires."""
+    own = (await get_token(session, token_id)).expires_at
+    if own is not None and (expires_at is None or expires_at > own):
+        raise Invalid(
+            f"Your own token expires at {own.isoformat()}, and cannot make one that holds for longer. Give an earlier "
+            "time, or log in.",
+            "/expires_at",
+        )
+
+
 async def revoke_token(session: Session, id: int) -> None:
     session.changes_people = True
     name = await session.value("DELETE FROM tokens WHERE id = :id RETURNING name", id=id)

@@ -49,8 +49,43 @@ def test_no_body_of_a_stranger_keeps_either_listener_busy(site: Front) -> None:
         for path in (REGISTER, LOGIN, "/nowhere"):
             for what, body in HOSTILE.items():
                 answer = post(listener, path, body)
-                assert answer.status_code in (404, 405, 422), f"{what} at {listener}{path}: {answer.text}"
+                assert answer.status_code in (404, 405, 413, 422), f"{what} at {listener}{path}: {answer.text}"
         assert httpx.get(f"{listener}/healthz", timeout=MINUTE, trust_env=False).status_code == 200
+
+
+def test_no_body_of_a_tenant_keeps_the_server_busy(site: Front) -> None:
+    with site.client(token=True) as tenant:
+        for what, body in HOSTILE.items():
+            answer = tenant.post("/api/v2/nodes", content=body, headers={"Content-Type": JSON})
+            assert answer.status_code == 422, f"{what}: {answer.text}"
+
+
+MANY_FIELDS = json.dumps({f"field-{number}": 1 for number in range(50_000)}).encode()
+
+
+def in_chunks(body: bytes) -> Iterator[bytes]:
+    """A body that nobody says the length of."""
+    for start in range(0, len(body), 10_000):
+        yield body[start : start + 10_000]
+
+
+@pytest.mark.parametrize(
+    "credentials", [{}, {"Authorization": "Bearer rw_made-up"}, {"Cookie": "rackwright_session=x"}]
+)
+def test_a_large_body_is_not_looked_at_until_it_is_known_who_sends_it(site: Front, credentials: dict[str, str]) -> None:
+    for path in (LOGIN, "/api/v2/nodes", "/nowhere"):
+        for content in (MANY_FIELDS, in_chunks(MANY_FIELDS)):
+            answer = httpx.post(
+                site.people + path,
+                content=content,
+                headers={"Content-Type": JSON, **credentials},
+                timeout=MINUTE,
+                trust_env=False,
+            )
+            assert answer.status_code == 413, answer.text
+    with site.client(token=True) as person:
+        answer = person.post("/api/v2/nodes", content=MANY_FIELDS, headers={"Content-Type": JSON})
+        assert (answer.status_code, len(answer.json()["errors"])) == (422, 20)
 
 
 MADE_UP = {
