@@ -43,7 +43,7 @@ from rackwright.api.cookies import OwnCookieOnly
 from rackwright.api.doorkeeper import Doorkeeper
 from rackwright.api.feed import Feed
 from rackwright.api.health import Readiness
-from rackwright.api.limits import Bucket, machine_bucket
+from rackwright.api.limits import Bucket, machine_bucket, source_network
 from rackwright.api.metrics import Measured, Meters
 from rackwright.api.trace import Traced
 from rackwright.api.ui import add_page
@@ -75,6 +75,7 @@ def create_app(server: Server | None) -> FastAPI:
     )
     app.state.server = server
     app.state.public_bucket = Bucket(rate=50, burst=500)
+    app.state.counts_as = source_network
     app.state.refusals = Bucket(rate=1, burst=30)
     app.state.meters = Meters()
     app.state.readiness = Readiness()
@@ -108,6 +109,7 @@ def create_machine_app(server: Server) -> FastAPI:
     app = FastAPI(title="Rackwright", version=__version__, openapi_url=None, redirect_slashes=False)
     app.state.server = server
     app.state.public_bucket = Bucket(rate=50, burst=500)
+    app.state.counts_as = str  # each address for itself: the machines of a rack share an IPv6 network
     app.state.refusals = Bucket(rate=1, burst=30)
     app.state.machine_bucket = machine_bucket(server.heartbeat)
     app.include_router(machines.router, prefix=PREFIX)

@@ -71,10 +71,11 @@ def source_of(request: Request) -> str:
 
 
 async def limited(request: Request) -> str:
-    """The dependency of public routes; gives the caller's address."""
+    """The dependency of public routes; gives the caller's address. `counts_as` says for whom an address counts."""
     source = source_of(request)
     bucket: Bucket = request.app.state.public_bucket
-    if not bucket.take(source_network(source)):
+    counts_as: Callable[[str], str] = request.app.state.counts_as
+    if not bucket.take(counts_as(source)):
         raise TooMany
     return source
 

@@ -18,6 +18,7 @@ from tests.support.registration import public_key, registration, signed
 from tests.support.site import HandMachine, Site, running_site
 from tests.support.waiting import PATIENCE
 
+from rackwright.api.limits import Bucket
 from rackwright.api.serve import TOKEN_FILE, listening
 from rackwright.domain.install import Stage
 from rackwright.store import challenges
@@ -214,3 +215,15 @@ async def _give_address(site: Site, machine: HandMachine, address: str) -> None:
     ):
         answer = await site.ask("POST", f"/api/v2{path}", body, token, "192.0.2.250")
         assert answer.status_code == 201, answer.text
+
+
+# --- who counts as one
+
+
+async def test_people_are_counted_by_ipv6_network_and_machines_one_by_one(site: Site) -> None:
+    """A host has all addresses of its network; but the machines of a rack are in one, and boot at the same time."""
+    sources = [f"2001:db8::{number:x}" for number in range(1, 17)]
+    for app, path in ((site.app, "/readyz"), (site.machine_app, "/boot.ipxe")):
+        app.state.public_bucket = Bucket(rate=50, burst=8, clock=lambda: 0.0)
+        statuses = [(await site.ask("GET", path, None, "", source)).status_code for source in sources]
+        assert statuses.count(429) == (8 if app is site.app else 0)

@@ -16,7 +16,6 @@ import pytest
 from tests.support.registration import registration, signed
 from tests.support.site import HandMachine, Site, running_site
 
-from rackwright.api.limits import Bucket
 from rackwright.api.machines import INVENTORY_LIMIT
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.install import Stage
@@ -236,10 +235,3 @@ async def test_asking_for_a_secret_before_its_time_leaves_no_trace(site: Site) -
     for _ in range(20):
         assert (await machine.fetch_secret()).status_code == 404
     assert await _events_of(site, await site.rack.node_id(machine.name)) == before
-
-
-async def test_addresses_of_one_ipv6_network_count_as_one_source(site: Site) -> None:
-    site.machine_app.state.public_bucket = Bucket(rate=50, burst=8, clock=lambda: 0.0)
-    sources = [f"2001:db8::{number:x}" for number in range(1, 17)]
-    statuses = [(await site.ask("GET", "/boot.ipxe", None, "", source)).status_code for source in sources]
-    assert statuses.count(429) == 8
