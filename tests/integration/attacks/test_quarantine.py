@@ -6,6 +6,7 @@ deployment can add a node with any MAC, but a machine that comes with it is kept
 """
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from rackwright.store import machines
 from rackwright.store.boot import set_bootenv
 from rackwright.store.keys import fingerprint
 from rackwright.store.machines import forget_waiting, to_ask
-from rackwright.store.nodes import update_node
+from rackwright.store.nodes import confirm_identity, get_node, update_node
 from rackwright.store.session import Session
 from rackwright.store.tokens import NewToken, create_token
 
@@ -197,6 +198,20 @@ async def test_a_foreign_mac_on_a_node_of_ones_own_boots_nothing_of_it(site: Sit
     changed = await tenant.ask("PATCH", f"/nodes/{own.name}", {"macs": [own.mac, foreign.mac]})
     assert (changed.status_code, changed.json()["identity_confirmed"]) == (200, False)
     assert await foreign.what_to_boot() == "sledgehammer"
+
+
+async def test_no_secret_of_an_install_is_given_out_while_it_is_open_which_machine_the_node_is(site: Site) -> None:
+    """Its operator may give the node another MAC after the install has begun."""
+    [machine] = await site.deployed(1)
+    await site.reach_stage(machine, Stage.REBOOTING)
+
+    async def confirm(session: Session, *, confirmed: bool) -> None:
+        await confirm_identity(session, await get_node(session, machine.name), confirmed=confirmed)
+
+    await site.change(partial(confirm, confirmed=False))
+    assert (await machine.fetch_secret()).status_code == 404
+    await site.change(partial(confirm, confirmed=True))
+    assert (await machine.fetch_secret()).status_code == 200
 
 
 def _token(site: Site) -> str:
