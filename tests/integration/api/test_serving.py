@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import pytest
 from fastapi import FastAPI
 from tests.support.processes import is_alive, keeper_of, postmaster_of
 from tests.support.servers import DIES_WITH_US, RACKWRIGHT
+from tests.support.sockets import accepted_socket_of
 from tests.support.waiting import PATIENCE, until, wait_until
 
 from rackwright.api.serve import listening
@@ -146,6 +148,21 @@ async def test_a_renewed_certificate_is_taken_up_without_a_restart(tmp_path: Pat
         finally:
             fresh.cancel()
         assert self_made(tmp_path, ["rack.example"]).certificate.exists()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_answers_do_not_wait_for_the_clients_acknowledgement(tmp_path: Path, tls: bool) -> None:
+    """With Nagle's algorithm on, each answer of two parts waits until the client's delayed ACK: 40 ms."""
+    certificate = certificate_of(Options(tmp_path, tls=tls), "rack.example")
+    context = None if certificate is None else certificate.context()
+    async with listening(FastAPI(), tls=context) as address:
+        trusting = ssl._create_unverified_context() if tls else None
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(address.rpartition(":")[2]), ssl=trusting)
+        writer.write(b"GET /nothing HTTP/1.1\r\nHost: here\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        with accepted_socket_of(writer.get_extra_info("socket")) as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+        writer.transport.abort()
 
 
 async def test_a_connection_that_nobody_uses_is_kept_longer_than_clients_keep_theirs() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -108,6 +109,16 @@ async def test_both_sides_speak_over_the_one_connection_that_one_of_them_dialled
     await until(lambda: first.heard == [("m2", b"and to you")], "m1 has the answer")
     assert [len(member.transport.links) for member in (first, second)] == [1, 1]
     assert second.count("dials", "connected") == 0
+
+
+async def test_no_side_waits_for_the_others_acknowledgement(house: House) -> None:
+    """With Nagle's algorithm on, a message that follows another waits for a delayed ACK: 40 ms."""
+    first, second = await house.member("m1"), await house.member("m2")
+    first.send(second, b"hello")
+    await until(lambda: bool(second.heard), "m2 has the message")
+    for member, peer in ((first, "m2"), (second, "m1")):
+        wire = member.transport.links[peer][0]._writer.get_extra_info("socket")
+        assert wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1, member.name
 
 
 async def test_what_is_sent_while_dialling_arrives_in_order_and_is_bounded(house: House) -> None:
