@@ -168,7 +168,7 @@ def peer(url: str, jobs: int, concurrency: int, batch: int, folder: Path) -> flo
 
 async def measure(options: argparse.Namespace, home: Path) -> tuple[dict[str, object], list[Goal]]:
     async with await open_database(None, home) as database:
-        store = Store(database.engine)
+        store = Store(database)
         await fill(store, options.nodes, options.roles)
         total = options.nodes * options.roles
         url = database.url.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -210,7 +210,7 @@ async def measure(options: argparse.Namespace, home: Path) -> tuple[dict[str, ob
 
 async def measure_cap(home: Path, seconds: float) -> tuple[dict[str, object], list[Goal]]:
     async with await open_database(None, home) as database:
-        store = Store(database.engine)
+        store = Store(database)
         await fill(store, 1000, 20)  # more than can end in that time, or it is measured on nothing to do
         fixed = {cap: await crowded(store, cap, seconds / 2) for cap in (5, 10, 20, 40, 80)}
         auto = await crowded(store, AUTO, seconds)

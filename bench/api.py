@@ -124,7 +124,7 @@ def bare_server(database: str) -> Iterator[Place]:
 
 async def fill(database: str, have: int, want: int) -> None:
     async with await open_database(database, Path()) as opened:
-        store = Store(opened.engine)
+        store = Store(opened)
         if not have:
             roles = replace(graph.chain(LENGTH), jigs=())  # the server has the jig noop already
             await store.change(lambda session: import_barclamps(session, [roles]), graph=True)

@@ -11,6 +11,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -85,11 +86,9 @@ async def fresh(home: Path, name: str) -> Database:
         connection.execute(f"CREATE DATABASE {name}".encode())
         assert connection.execute("SHOW fsync").fetchone() == ("on",)
     mine = await open_database(url.set(database=name).render_as_string(hide_password=False), home)
-    await first_start(
-        Store(mine.engine), [*built_in(), parse_barclamp(barclamp_text(), "bench.yml")], "admin.bench.example"
-    )
+    await first_start(Store(mine), [*built_in(), parse_barclamp(barclamp_text(), "bench.yml")], "admin.bench.example")
     # The server stays for as long as its first user does.
-    return Database(mine.engine, mine.url, database.embedded)
+    return replace(mine, embedded=database.embedded)
 
 
 def plain(database: Database) -> str:
@@ -114,7 +113,7 @@ async def make_nodes(session: Session, count: int) -> list[int]:
 async def commit_beside_copy(home: Path, nodes: int) -> dict[str, float]:
     clock = Clock()
     async with await fresh(home, "commit") as database:
-        store = Store(database.engine)
+        store = Store(database)
         ids = await store.change(lambda session: make_nodes(session, nodes), graph=True)
         await store.change(lambda session: create_deployment(session, "bench", None), graph=True)
         requests = [(id, f"bench-{role}") for id in ids for role in LEAVES]
@@ -210,7 +209,7 @@ async def settle_in_graphs_of(home: Path, sizes: Sequence[int]) -> list[float]:
             with psycopg.connect(plain(database), autocommit=True) as connection:
                 connection.execute("VACUUM ANALYZE")  # as the server has long done for a graph that grew to this size
         settled(*databases)
-        stores = [Store(database.engine) for database in databases]
+        stores = [Store(database) for database in databases]
         took: list[list[float]] = [[] for _ in sizes]
         for turn in range(SETTLES + WARM_UP):
             for store, seconds in zip(stores, took, strict=True):

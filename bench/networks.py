@@ -73,7 +73,7 @@ async def _measure(store: Store, nodes: list[int]) -> dict[str, float]:
 async def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         async with await open_database(None, Path(home)) as database:
-            store = Store(database.engine)
+            store = Store(database)
             await first_start(store, built_in(), "admin.rack.example")
             nodes = []
             for number in range(NODES):

@@ -89,7 +89,7 @@ def started_template(postgres_server: str, migrated_template: str, tmp_path_fact
 
     async def fill() -> None:
         async with await open_database(_named(postgres_server, STARTED), tmp_path_factory.getbasetemp()) as database:
-            await first_start(Store(database.engine), built_in(test=True), ADMIN)
+            await first_start(Store(database), built_in(test=True), ADMIN)
 
     asyncio.run(fill())
     return STARTED
@@ -105,7 +105,7 @@ def started_url(postgres_server: str, started_template: str) -> Iterator[str]:
 async def rack(started_url: str, tmp_path: Path) -> AsyncIterator[Rack]:
     """A store after its first start, with the `test` barclamp."""
     async with await open_database(started_url, tmp_path) as database:
-        yield Rack(Store(database.engine))
+        yield Rack(Store(database))
 
 
 @pytest.fixture

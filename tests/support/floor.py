@@ -271,4 +271,4 @@ async def floor(home: Path, url: str, machines: int, count: int, lease: float = 
     async with await open_database(url, home) as database:
         with servers(home, url, count, lease=lease, heartbeat=HEARTBEAT) as running:
             async with running_lab([one.address for one in running], machines, BEHAVIOUR, SEED) as lab:
-                yield Floor(Store(database.engine), lab, running)
+                yield Floor(Store(database), lab, running)

@@ -21,7 +21,7 @@ from rackwright.store.session import Store
 
 async def main(url: str, lease: float) -> None:
     async with await open_database(url, Path("/nonexistent")) as database:
-        store = Store(database.engine)
+        store = Store(database)
         workers = RoleWorkers()
         jigs: dict[str, Jig] = {"noop": NoopJig(), "role-provided": RoleProvidedJig(RoleTransitions(store, workers))}
         name = f"chaos-{id(store):x}"

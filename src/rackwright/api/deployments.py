@@ -181,7 +181,7 @@ class DifferenceOut(BaseModel):
 @router.get("", response_model=Page[DeploymentOut])
 async def list_deployments(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(DEPLOYMENTS))]) -> Response:
     """All deployments, or those that fit."""
-    async with caller.read() as session:
+    async with caller.read(once=True) as session:
         return await page(session, asked, select_deployments, DeploymentOut, DeploymentOut.of)
 
 

@@ -126,7 +126,7 @@ class BoundOut(BaseModel):
 @router.get("", response_model=Page[NodeRoleOut])
 async def list_node_roles(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(NODE_ROLES))]) -> Response:
     """All noderoles, or those that fit. Sorted by `cohort` they come in the order in which they can run."""
-    async with caller.read() as session:
+    async with caller.read(once=True) as session:
         return await page(session, asked, select_views, NodeRoleOut, _common)
 
 

@@ -184,7 +184,7 @@ def _tag(node: NodeRecord | Row[Any]) -> str:
 @router.get("", response_model=Page[NodeOut])
 async def list_nodes(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(NODES))]) -> Response:
     """All nodes, or those that fit. What machines found out about themselves is only in the single node."""
-    async with caller.read() as session:
+    async with caller.read(once=True) as session:
         return await page(session, asked, select_listed, NodeOut, _common)
 
 
@@ -239,7 +239,7 @@ def _id(made: BaseModel) -> int:
 @router.get("/{node}", response_model=NodeDetail)
 async def get_node(caller: ScopedReader, node: Key, fields: Fields) -> Response:
     """One node."""
-    async with caller.read() as session:
+    async with caller.read(once=True) as session:
         return answer(NodeDetail.of(await stored.get_node(session, node)), fields=fields)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
+import psycopg
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -104,7 +105,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RackwrightError, _refused)
     app.add_exception_handler(RequestValidationError, _does_not_fit)
     app.add_exception_handler(HTTPException, _of_the_framework)
-    app.add_exception_handler(DataError, _not_storable)
+    for not_storable in (DataError, psycopg.DataError):
+        app.add_exception_handler(not_storable, _not_storable)
     for trouble in set(UNREACHABLE) - {OSError}:  # a file that is missing is no matter of the database
         app.add_exception_handler(trouble, _unreachable)
     app.add_exception_handler(Exception, _broken)

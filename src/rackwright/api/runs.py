@@ -67,14 +67,14 @@ class RunOut(Resource):
 @router.get("", response_model=Page[RunOut])
 async def list_runs(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(RUNS))]) -> Response:
     """All runs, or those that fit, the newest first. They are kept for 30 days."""
-    async with caller.read() as session:
+    async with caller.read(once=True) as session:
         return await page(session, asked, select_runs, RunOut, RunOut.of)
 
 
 @router.get("/{id}", response_model=RunOut)
 async def get_run(caller: ScopedReader, id: Id, fields: Fields) -> Response:
     """One run."""
-    async with caller.read() as session:
+    async with caller.read(once=True) as session:
         return answer(RunOut.of(await run_life.get_run(session, id)), fields=fields)
 
 

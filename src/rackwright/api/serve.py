@@ -81,7 +81,7 @@ PASSWORD_FILE = "admin-password"  # noqa: S105  # likewise
 async def running(options: Options) -> AsyncIterator[Server]:
     """The parts of a server on an open database, past its first start."""
     async with await open_database(options.database_url, options.home) as database, _held(database.embedded):
-        store = Store(database.engine, await open_vault(Store(database.engine), options.home))
+        store = Store(database, await open_vault(Store(database), options.home))
         if options.rotate_key:
             log.warning("%d secrets are sealed under a new key now", await rotate_key(store, options.home))
         await first_start(store, built_in(options.test_barclamp, options.lab), host_name())

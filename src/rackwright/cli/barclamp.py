@@ -103,7 +103,7 @@ async def _import(folder: Path, flags: dict[str, Any]) -> None:
     try:
         options = load_settings(flags).options
         async with await open_database(options.database_url, options.home) as database:
-            store = Store(database.engine, await open_vault(Store(database.engine), options.home))
+            store = Store(database, await open_vault(Store(database), options.home))
             barclamp = load_folder(folder)
             await store.change(
                 lambda session: import_barclamps(session, [barclamp]), actor="barclamp import", graph=True

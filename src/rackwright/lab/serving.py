@@ -42,7 +42,7 @@ class ServerProcess:
         async with await open_database(options.database_url, options.home) as database:
             await self.start()
             try:
-                yield Store(database.engine, load_vault(options.home))
+                yield Store(database, load_vault(options.home))
             finally:
                 await self._end()
 

@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from rackwright.store.embedded import EmbeddedPostgres
 from rackwright.store.migrate import migrate
+from rackwright.store.read_connections import ReadConnections
 from rackwright.store.unusable import DatabaseUnreachable, DatabaseUrlInvalid, DatabaseVersionUnsupported
 
 OLDEST_MAJOR = 15
@@ -31,12 +32,16 @@ class Database:
     """An open database. `close` it, or use it as an async context manager."""
 
     engine: AsyncEngine
+    """For transactions that change something."""
     url: URL = field(repr=False)
+    readers: ReadConnections
+    """For transactions that only ask."""
     embedded: EmbeddedPostgres | None = None
     """The server, when we run it ourselves."""
 
     async def close(self) -> None:
         """Give back every connection; an embedded server stops when nobody else uses it."""
+        await self.readers.close()
         await self.engine.dispose()
         if self.embedded is not None:
             await self.embedded.stop()
@@ -74,7 +79,7 @@ async def _open(url: URL, deadline: float, embedded: EmbeddedPostgres | None = N
     except BaseException:
         await engine.dispose()
         raise
-    return Database(engine, url, embedded)
+    return Database(engine, url, read_connections(url), embedded)
 
 
 IDLE_LIMIT = 30
@@ -87,6 +92,10 @@ def _options(url: URL) -> str:
     given = url.query.get("options", "")
     own = f"-c idle_in_transaction_session_timeout={IDLE_LIMIT}s"
     return f"{own} {given if isinstance(given, str) else ' '.join(given)}".strip()
+
+
+def read_connections(url: URL) -> ReadConnections:
+    return ReadConnections(psycopg.conninfo.make_conninfo(_conninfo(url), options=_options(url)))
 
 
 def normalise_url(text: str) -> URL:

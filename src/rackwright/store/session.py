@@ -18,11 +18,13 @@ from psycopg import AsyncPipeline, sql
 from psycopg.errors import DeadlockDetected, SerializationFailure
 from psycopg.pq import PipelineStatus, TransactionStatus
 from sqlalchemy import CursorResult, Row, TextClause, text
+from sqlalchemy.engine import result_tuple
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from rackwright.store.catalogue import StoredCatalogue, load_catalogue
+from rackwright.store.database import Database
 from rackwright.store.hook_calls import Unjudged, Verdicts, queue_moves
 from rackwright.store.locks import GRAPH_LOCK
 from rackwright.store.slots import WORK_CHANNEL, refresh_slots
@@ -70,7 +72,7 @@ Rows = list[tuple[Any, ...]]
 Cursor = psycopg.AsyncCursor[tuple[Any, ...]]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _native(query: str) -> bytes:
     """The same statement in the driver's own spelling of its values."""
     return re.sub(r"(?<![:\w]):(\w+)", r"%(\1)s", query.replace("%", "%%")).encode()
@@ -84,8 +86,8 @@ def array(numbers: Iterable[int]) -> str:
 class Session:
     """The open transaction. All it does becomes visible together, or not at all."""
 
-    def __init__(self, connection: AsyncConnection, store: "Store", actor: str) -> None:
-        self.connection = connection
+    def __init__(self, connection: AsyncConnection | None, store: "Store", actor: str) -> None:
+        self._connection = connection
         self.store = store
         self.actor = actor
         self.touched: set[int] = set()
@@ -104,6 +106,11 @@ class Session:
         """What hooks that may refuse said of this change; None: nobody can be refused, they are told afterwards."""
         self._catalogue: StoredCatalogue | None = None
         self._imports = False
+
+    @property
+    def connection(self) -> AsyncConnection:
+        assert self._connection is not None, "a transaction that only asks has none of SQLAlchemy's"
+        return self._connection
 
     def touch(self, nodes: Iterable[int]) -> None:
         self.touched.update(nodes)
@@ -131,6 +138,10 @@ class Session:
     async def row(self, query: str, **values: object) -> Row[Any] | None:
         return (await self._execute(query, values)).first()
 
+    async def run(self, query: str, **values: object) -> int:
+        """Execute, and say how many rows it touched."""
+        return (await self._execute(query, values)).rowcount
+
     async def _execute(self, query: str, values: dict[str, object]) -> CursorResult[Any]:
         if self.sees is not None:
             values["sees"] = self.sees
@@ -139,10 +150,6 @@ class Session:
     async def value(self, query: str, **values: object) -> Any:
         found = await self.row(query, **values)
         return None if found is None else found[0]
-
-    async def run(self, query: str, **values: object) -> int:
-        """Execute, and say how many rows it touched."""
-        return (await self._execute(query, values)).rowcount
 
     @asynccontextmanager
     async def pipe(self) -> AsyncIterator["Pipe"]:
@@ -221,6 +228,60 @@ class Session:
         return [row[0] for row in found]
 
 
+class ReadSession(Session):
+    """A transaction that only asks, by the driver alone. Its rows are those that SQLAlchemy would give."""
+
+    def __init__(self, driver: PsycopgConnection[Any], store: "Store", once: bool) -> None:
+        super().__init__(None, store, "")
+        self._driver = driver
+        self._questions_left = 1 if once else -1
+
+    async def rows(self, query: str, **values: object) -> Sequence[Row[Any]]:
+        cursor = await self._ask(query, values)
+        make_row = _row_maker(query, cursor)
+        return [make_row(values) for values in await cursor.fetchall()]
+
+    async def row(self, query: str, **values: object) -> Row[Any] | None:
+        cursor = await self._ask(query, values)
+        found = await cursor.fetchone()
+        return None if found is None else _row_maker(query, cursor)(found)
+
+    async def run(self, query: str, **values: object) -> int:
+        return (await self._ask(query, values)).rowcount
+
+    async def _ask(self, query: str, values: dict[str, object]) -> Cursor:
+        if self._questions_left == 0:
+            raise AssertionError("a second question sees another moment than the first: read without `once`")
+        self._questions_left -= 1
+        if self.sees is not None:
+            values["sees"] = self.sees
+        return await self._driver.execute(_native(query), values)
+
+    async def driver(self) -> PsycopgConnection[Any]:
+        assert self._questions_left < 0, "what is asked by the driver needs a transaction: read without `once`"
+        return self._driver
+
+    @asynccontextmanager
+    async def _driving(self) -> AsyncIterator[PsycopgConnection[Any]]:
+        yield await self.driver()  # whether it can be used again is seen when it is given back
+
+
+_row_makers: dict[str, tuple[int, Callable[[Sequence[Any]], Row[Any]]]] = {}
+
+
+def _row_maker(query: str, cursor: Cursor) -> Callable[[Sequence[Any]], Row[Any]]:
+    """What makes a row with names of one without. The names are worked out once a query."""
+    result = cursor.pgresult
+    assert result is not None
+    columns, make_row = _row_makers.get(query, (0, None))
+    if make_row is None or columns != result.nfields:
+        make_row = result_tuple([column.name for column in cursor.description or ()])
+        if len(_row_makers) >= 1024:
+            _row_makers.clear()
+        _row_makers[query] = (result.nfields, make_row)
+    return make_row
+
+
 def _drop_open_questions(pipeline: AsyncPipeline) -> None:
     """Have a pipeline that was left by an error ask the server nothing more.
 
@@ -272,8 +333,9 @@ def _cancelled_stays_cancelled() -> Iterator[None]:
 class Store:
     """The way to the database: `change` for writes, `read` for questions."""
 
-    def __init__(self, engine: AsyncEngine, vault: Vault | None = None) -> None:
-        self.engine = engine
+    def __init__(self, database: Database, vault: Vault | None = None) -> None:
+        self.database = database
+        self.engine = database.engine
         self.vault = vault or Vault.fresh()
         """Seals secrets. Without the server's own keys, what was sealed before cannot be opened."""
         self._catalogue: StoredCatalogue | None = None
@@ -327,13 +389,11 @@ class Store:
             yield session
 
     @asynccontextmanager
-    async def read(self) -> AsyncIterator[Session]:
-        """A transaction that only asks. It sees one moment throughout."""
+    async def read(self, *, once: bool = False) -> AsyncIterator[Session]:
+        """A transaction that only asks. It sees one moment throughout. `once`: it asks a single question."""
         with _cancelled_stays_cancelled():
-            async with self.engine.connect() as connection:
-                await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-                async with connection.begin():
-                    yield Session(connection, self, "")
+            async with self.database.readers.lend(once=once) as driver:
+                yield ReadSession(driver, self, once)
 
     async def listen(self, *channels: str) -> "Notices":
         """Hear PostgreSQL's notifications, on a connection of its own."""

@@ -368,7 +368,7 @@ async def test_ten_thousand_events_reach_everybody_once_through_reconnects_and_a
 
         first = await serve()
         database = await stack.enter_async_context(await open_database(migrated_url, tmp_path))
-        store = Store(database.engine)
+        store = Store(database)
         token = (tmp_path / TOKEN_FILE).read_text().strip()
         readers = [Reader(name, token, place, dice) for name in ("stream", "poll", "slow stream")]
         async with asyncio.TaskGroup() as group:

@@ -151,7 +151,7 @@ async def test_killed_before_the_password_was_written_it_makes_user_and_password
     with pytest.raises(Killed):
         await started(tmp_path, migrated_url).__aenter__()
     monkeypatch.undo()
-    async with await open_database(migrated_url, tmp_path) as database, Store(database.engine).read() as session:
+    async with await open_database(migrated_url, tmp_path) as database, Store(database).read() as session:
         assert await session.value("SELECT count(*) FROM users") == 0
     async with started(tmp_path, migrated_url) as server:
         password = (tmp_path / PASSWORD_FILE).read_text().strip()

@@ -96,7 +96,7 @@ def _share_keys(first: Path, *others: Path) -> None:
 async def hosts(migrated_url: str, tmp_path: Path) -> AsyncIterator[Hosts]:
     with network([*HOSTS, "client"]) as wires:
         async with await open_database(migrated_url, tmp_path / "test") as database:
-            store = Store(database.engine)
+            store = Store(database)
             await first_start(store, built_in(), "a1.rack.example")
             made = Hosts(wires, Rack(store))
             second = NewNode("a2.rack.example", admin=True, alive=True)

@@ -234,13 +234,13 @@ class Reader:
     """Follows the events by a cursor, as text so that it could be kept on a disk."""
 
     def __init__(self, rack: Rack) -> None:
-        self.engine = rack.store.engine
+        self.database = rack.store.database
         self.kept = str(Cursor())
         self.seen: list[Event] = []
 
     async def read(self, limit: int = 1000) -> list[str]:
         """The kinds of the next events. Each call is a reader newly started: it knows nothing but the kept cursor."""
-        async with Store(self.engine).read() as session:
+        async with Store(self.database).read() as session:
             found = await read_events(session, Cursor.parse(self.kept), limit)
         if found:
             self.kept = str(found[-1].cursor)

@@ -152,7 +152,7 @@ async def test_import_of_a_new_template_runs_its_noderoles_again(rack: Rack) -> 
 
 
 async def test_refused_import_leaves_nothing_in_the_memory_of_a_server(rack: Rack) -> None:
-    other = Rack(Store(rack.store.engine))
+    other = Rack(Store(rack.store.database))
     with refused(Rule.CYCLE):
         await rack.import_text(
             "name: mine\nroles: [{name: round, jig: noop, requires: [about]}]",

@@ -38,6 +38,7 @@ from rackwright.store import commits, snapshots
 from rackwright.store.barclamps import import_barclamps
 from rackwright.store.binding import bind_proposed
 from rackwright.store.bootstrap import first_start
+from rackwright.store.database import Database, read_connections
 from rackwright.store.deployments import create_deployment, delete_deployment, get_deployment
 from rackwright.store.noderoles import retry
 from rackwright.store.nodes import NewNode, boot_node, create_node, delete_node, move_node, update_node
@@ -110,8 +111,9 @@ class Both(RuleBasedStateMachine):
         self.name = f"model_{next(_databases)}"
         administer(self.server, f"CREATE DATABASE {self.name} TEMPLATE {self.template} STRATEGY file_copy")
         # One connection: the steps come one after the other.
-        self.engine = create_async_engine(make_url(self.server).set(database=self.name), poolclass=StaticPool)
-        self.store = Store(self.engine)
+        url = make_url(self.server).set(database=self.name)
+        self.database = Database(create_async_engine(url, poolclass=StaticPool), url, read_connections(url))
+        self.store = Store(self.database)
         self.world = naive.World()
         self.numbers = count(1)
         self.plans: dict[str, tuple[str, naive.Plan]] = {}
@@ -121,7 +123,7 @@ class Both(RuleBasedStateMachine):
         self.said = Declared()
 
     def teardown(self) -> None:
-        self.loop.run_until_complete(self.engine.dispose())
+        self.loop.run_until_complete(self.database.close())
         self.loop.close()
         administer(self.server, f"DROP DATABASE {self.name} WITH (FORCE)")
 

@@ -166,7 +166,7 @@ async def test_no_address_is_given_twice_to_many_who_ask_at_once(rack: Rack, sta
         return True
 
     async with await open_database(started_url, tmp_path / "other") as database:
-        stores = [rack.store, Store(database.engine)]
+        stores = [rack.store, Store(database)]
         granted = await asyncio.gather(*(ask(stores[place % 2], place, node) for place, node in enumerate(nodes)))
     given = await held(rack)
     assert len(given) == sum(granted) >= 20

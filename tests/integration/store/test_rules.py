@@ -18,7 +18,7 @@ from rackwright.store.slots import check_slots
 
 @pytest.fixture
 def rack(database: Database) -> Rack:
-    return Rack(Store(database.engine))
+    return Rack(Store(database))
 
 
 async def slots_are_true(rack: Rack) -> bool:

@@ -15,7 +15,7 @@ from rackwright.store.session import Session, Store
 
 
 async def test_from_first_start_to_all_active(database: Database) -> None:
-    store = Store(database.engine)
+    store = Store(database)
     core = [barclamp for barclamp in built_in() if barclamp.name == "core"]
     await first_start(store, core, "admin.rack.example")
     await first_start(store, core, "admin.rack.example")
