@@ -13,6 +13,7 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.runs import Outcome, Run
+from rackwright.jigs.base import Log
 from rackwright.jigs.conversation import LAST_WORDS_SECONDS
 from rackwright.jigs.script import ScriptJig
 from rackwright.jigs.ssh import Connections, HostKeyWatch, Target
@@ -35,6 +36,8 @@ class Trial:
         self.target = target
         self.deadline = PATIENCE
         self.log: list[str] = []
+        """The lines of the log."""
+        self._line_ended = True
         self.first_seen: list[str] = []
         self.differed: list[str] = []
         self._folder = folder
@@ -58,10 +61,20 @@ class Trial:
         for name, text in scripts.items():
             (self._folder / f"{name}.sh").write_text(text)
 
-    async def run(self, attributes: JsonObject | None = None, token: int | None = None) -> Outcome:
+    async def run(
+        self, attributes: JsonObject | None = None, token: int | None = None, log: Log | None = None
+    ) -> Outcome:
         number = next(self._tokens) if token is None else token
         run = Run(number, 1, 1, "n1.example", "test", "script", "script", attributes or {}, deadline=3600.0)
-        return await self.jig.run(run, self.log.append)
+        return await self.jig.run(run, log or self.write)
+
+    def write(self, text: str) -> None:
+        """Take output of a run, in pieces of any size, as lines."""
+        lines = text.split("\n")
+        if not self._line_ended and self.log:
+            self.log[-1] += lines.pop(0)
+        self.log += lines if lines and lines[-1] else lines[:-1]
+        self._line_ended = text.endswith("\n")
 
     async def _target(self, node_id: int) -> Target:
         return self.target

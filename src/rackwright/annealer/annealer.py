@@ -121,7 +121,7 @@ class Annealer:
     async def _one_pass(self) -> bool:
         """Settle what finished and start what can; whether another pass may find more at once."""
         done, self._finished = self._finished, []
-        said: list[tuple[int, str]] = []
+        said: dict[int, list[str]] = {}
         try:
             settled, claimed = await self.store.change(
                 lambda session: self._work(session, done, said), actor=ACTOR, lock=CAP_LOCK
@@ -138,8 +138,9 @@ class Annealer:
             sum(not one.ok and not one.accepted for one in done),
             busy=bool(claimed.started or self._tasks),
         )
-        for run_id, text in said:
-            self.logs.writer(run_id)(text)
+        for run_id, texts in said.items():
+            with self.logs.writer(run_id) as run_log:
+                run_log("".join(texts))
         for run in claimed.started:
             if run.kind in self.instant:
                 await self._execute(run)
@@ -169,16 +170,14 @@ class Annealer:
             failed = Finished(result.run_id, ok=False, error=why)
             await self.store.change(lambda session: settle(session, [failed]), actor=ACTOR, lock=CAP_LOCK)
 
-    async def _work(
-        self, session: Session, done: list[Finished], said: list[tuple[int, str]]
-    ) -> tuple[list[int], Pass]:
+    async def _work(self, session: Session, done: list[Finished], said: dict[int, list[str]]) -> tuple[list[int], Pass]:
         settled = await settle(session, done)
         if self._stopping:
             return settled, Pass([], [])
         said.clear()  # of an earlier try of this transaction, whose runs never were
 
         async def at_once(run: Run) -> Outcome:
-            return await outcome_of(self.store, self.jigs, run, lambda text: said.append((run.id, text)))
+            return await outcome_of(self.store, self.jigs, run, said.setdefault(run.id, []).append)
 
         limit = await self.cap.limit(session)
         return settled, await claim(session, self.claimant, limit, at_once=AtOnce(self.instant, at_once))
@@ -191,7 +190,8 @@ class Annealer:
         task.add_done_callback(lambda _: self._tasks.pop(run.id, None))
 
     async def _execute(self, run: Run) -> None:
-        outcome = await outcome_of(self.store, self.jigs, run, self.logs.writer(run.id))
+        with self.logs.writer(run.id) as run_log:
+            outcome = await outcome_of(self.store, self.jigs, run, run_log)
         self._finished.append(finished(run, outcome))
         self._wake.set()
 

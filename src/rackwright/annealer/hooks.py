@@ -20,7 +20,15 @@ from rackwright.jigs.base import Jig, JigNode
 from rackwright.store.catalogue import StoredCatalogue
 from rackwright.store.hook_calls import HOOK_CHANNEL
 from rackwright.store.hook_effects import Origin, apply_effects
-from rackwright.store.hook_queue import HookCall, claim_calls, end_call, fail_call, hand_back, next_due
+from rackwright.store.hook_queue import (
+    HookCall,
+    claim_calls,
+    end_call,
+    fail_call,
+    hand_back,
+    next_due,
+    tell_oscillating,
+)
 from rackwright.store.hook_views import shown_view
 from rackwright.store.locks import CAP_LOCK
 from rackwright.store.session import DATABASE_TROUBLE, Session, Store, first_line
@@ -168,8 +176,10 @@ class HookDispatcher:
             effects = [] if prepared is None else await self._effects(prepared)
 
             async def settle(session: Session) -> None:
+                session.hook_chain = call.chain
                 if await end_call(session, call, self.worker) and prepared is not None:
                     await apply_effects(session, _origin(prepared.call), effects)
+                    await tell_oscillating(session)
 
             await self.store.change(settle, actor=f"{ACTOR}: {call.handler}", lock=lock)
             return Delivered(call)

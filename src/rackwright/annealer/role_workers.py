@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from rackwright.barclamps.worker import END_OF_OUTPUT
 from rackwright.domain.catalogue import Json, JsonObject
+from rackwright.jigs.base import is_full, room_or
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +76,8 @@ class _Worker:
     printed: int = 0
     limit: int | None = MAX_OUTPUT
     more: asyncio.Event = field(default_factory=asyncio.Event)
+    unpaced: asyncio.Event = field(default_factory=asyncio.Event)
+    """The call is over: what is left of its output is little, and does not wait for room in its log."""
     drained: asyncio.Event = field(default_factory=asyncio.Event)
     """All that the call printed was read."""
     pump: asyncio.Task[None] | None = None
@@ -99,6 +102,7 @@ class RoleWorkers:
         worker = await self._take(call)
         worker.output, worker.printed, worker.limit = output or printed.append, 0, None if output else MAX_OUTPUT
         worker.more.set()
+        worker.unpaced.clear()
         try:
             async with asyncio.timeout(seconds):
                 answer = await _ask(
@@ -198,6 +202,7 @@ class RoleWorkers:
         """Read the rest of what was printed, and keep the process for the next call."""
         worker.limit = None
         worker.more.set()
+        worker.unpaced.set()
         try:
             async with asyncio.timeout(DRAIN_TIME):
                 await worker.drained.wait()
@@ -224,6 +229,7 @@ class RoleWorkers:
         # Its output is read to the end, else asyncio does not see that it ended.
         worker.output, worker.limit = None, None
         worker.more.set()
+        worker.unpaced.set()
         # Shielded: not to be left behind half reaped when the one who waits for it is cancelled again.
         reaping = asyncio.create_task(_reap(worker))
         self._reaping.add(reaping)
@@ -281,6 +287,8 @@ async def _pump(worker: _Worker) -> None:
             worker.output(decoder.decode(chunk.replace(END_OF_OUTPUT, b"")))
         if END_OF_OUTPUT in chunk:
             worker.drained.set()
+        if worker.output is not None and is_full(worker.output) and not worker.unpaced.is_set():
+            await room_or(worker.output, worker.unpaced)
         while worker.limit is not None and worker.printed >= worker.limit:
             worker.more.clear()
             await worker.more.wait()

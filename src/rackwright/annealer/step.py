@@ -5,14 +5,17 @@ It is how a server without annealer works (`--manual`), and says what it did and
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from rackwright.annealer.hooks import Delivered, HookDispatcher
 from rackwright.annealer.logs import RunLogs
+from rackwright.annealer.masked_log import masked_log
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.foreign import LONGEST_ERROR, check_foreign, storable_text
+from rackwright.domain.masking import Mask, masked_wall, secret_texts
 from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.domain.sealed import masked
 from rackwright.domain.why import Reason
@@ -27,6 +30,12 @@ from rackwright.store.why import waiting, why
 log = logging.getLogger(__name__)
 
 SHOWN_WAITING = 20
+MASKED_IN_WALL = (
+    "[What the run wrote has a secret where none is declared; it is masked there. To have it kept, declare an attrib of"
+    " the role with `secret: true` at that place.]\n"
+)
+LOG_FLUSH = 0.2
+"""Seconds between two writings of the logs of runs."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +78,13 @@ async def step(
 
     claimed = await store.change(start, actor=actor, lock=CAP_LOCK)
     logs = RunLogs(store)
-    ran = await asyncio.gather(*(_run(store, jigs, run, logs, actor) for run in claimed.started))
-    await logs.flush()
+    writing = asyncio.create_task(logs.flush_for_ever(LOG_FLUSH))
+    try:
+        ran = await asyncio.gather(*(_run(store, jigs, run, logs, actor) for run in claimed.started))
+    finally:
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+        await logs.flush()
     if hooks:
         delivered += await hooks.deliver_all()
     async with store.read() as session:
@@ -82,7 +96,8 @@ async def step(
 async def _run(store: Store, jigs: Mapping[str, Jig], run: Run, logs: RunLogs, actor: str) -> Stepped:
     outcome = Outcome.failure("the pass by hand was ended in the middle")
     try:
-        outcome = await outcome_of(store, jigs, run, logs.writer(run.id))
+        with logs.writer(run.id) as run_log:
+            outcome = await outcome_of(store, jigs, run, run_log)
     finally:
         await store.change(partial(settle, finished=[finished(run, outcome)]), actor=actor, lock=CAP_LOCK)
     return Stepped(run, outcome)
@@ -102,18 +117,36 @@ async def outcome_of(store: Store, jigs: Mapping[str, Jig], run: Run, write: Log
     jig = jigs.get(run.kind)
     if jig is None:
         return Outcome.failure(f"This server has no jig of kind {run.kind!r}.")
+    opened = run
     try:
-        outcome = await _run_jig(jig, await _with_secrets(store, run), write)
-        if outcome.wall:
-            check_foreign(outcome.wall)
+        opened = await _with_secrets(store, run)
+        with masked_log(opened.mask, write) as masked_write:
+            outcome = await _run_jig(jig, opened, masked_write)
+            if outcome.wall:
+                check_foreign(outcome.wall)
+                outcome = _without_secrets(store, opened, outcome, masked_write)
     except TimeoutError:
         outcome = Outcome.failure(f"not finished within {run.deadline:g} s")
     except RackwrightError as error:
         outcome = Outcome.failure(f"The run of {run.role} on {run.node} was refused: {error.message}")
-    except Exception as error:  # a jig's own fault becomes the run's error, which people see
-        log.exception("jig %s broke on run %s", run.jig, run.id)
+    except Exception as error:  # noqa: BLE001  # a jig's own fault becomes the run's error, which people see
+        log.error("jig %s broke on run %s\n%s", run.jig, run.id, opened.mask.text(traceback.format_exc()))
         outcome = Outcome.failure(f"jig {run.jig} broke: {type(error).__name__}: {error}")
-    return replace(outcome, error=storable_text(outcome.error, LONGEST_ERROR)) if outcome.error else outcome
+    if not outcome.error:
+        return outcome
+    return replace(outcome, error=storable_text(opened.mask.text(outcome.error), LONGEST_ERROR))
+
+
+def _without_secrets(store: Store, run: Run, outcome: Outcome, write: Log) -> Outcome:
+    """The outcome without the secrets that the run was given, but where its role declares one: there it is sealed."""
+    if not run.mask:
+        return outcome
+    assert store.known_catalogue is not None  # it was asked which secrets there are
+    attribs = store.known_catalogue.catalogue.attribs_of(run.role)
+    wall = masked_wall(run.mask, outcome.wall, [attrib.map for attrib in attribs if attrib.secret])
+    if wall != outcome.wall:
+        write(MASKED_IN_WALL)
+    return replace(outcome, wall=wall)
 
 
 async def _with_secrets(store: Store, run: Run) -> Run:
@@ -127,7 +160,9 @@ async def _with_secrets(store: Store, run: Run) -> Run:
     if known is None:
         async with store.read() as session:
             known = await session.catalogue()
-    return replace(run, input=store.vault.open_secrets(known.catalogue.secret_attribs, run.input), secrets=hidden)
+    opened = store.vault.open_secrets(known.catalogue.secret_attribs, run.input)
+    mask = Mask(secret_texts(run.input, opened))
+    return replace(run, input=opened, secrets=hidden, mask=mask)
 
 
 async def _run_jig(jig: Jig, run: Run, write: Log) -> Outcome:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.masking import Mask
 
 DEFAULT_DEADLINE = 3600.0
 """Seconds a run may take if neither role nor jig says."""
@@ -44,6 +45,8 @@ class Run:
     trace: str = ""
     secrets: frozenset[str] = frozenset()
     """The top keys of `input` below which there is a secret, now in the clear: not to be shown."""
+    mask: Mask = field(default_factory=Mask, repr=False, compare=False)
+    """Hides those secrets in what comes back."""
 
     @property
     def token(self) -> int:

@@ -1,4 +1,4 @@
-"""What comes from a node while scripts run there: their output, line by line, and what the wrapper says of them.
+"""What comes from a node while scripts run there: their output, and what the wrapper says of them.
 
 No connection lives here: `ssh` and `local` feed a conversation from theirs, and `script` judges what came of it.
 """
@@ -6,13 +6,13 @@ No connection lives here: `ssh` and `local` feed a conversation from theirs, and
 import asyncio
 import codecs
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rackwright.jigs.base import Log
+from rackwright.domain.masking import Mask, MaskedStream
+from rackwright.jigs.base import Log, is_full, room_or
 
-OUTPUT_LIMIT = 16 * 2**20
-LINE_LIMIT = 16 * 2**10
 WRITTEN_LIMIT = 2 * 2**20
 """Bytes. A wall has half as much at most; the rest is for what is escaped, or written again."""
 CLOSING_SECONDS = 2.0
@@ -23,46 +23,47 @@ LONGEST_NAME = 100
 """Of a script, and of what else the wrapper says in a word or two."""
 TAIL_LINES = 20
 TAIL_LINE_LIMIT = 400
-TAIL_BYTES = 2 * TAIL_LINES * TAIL_LINE_LIMIT
+TAIL_CHARACTERS = 2 * TAIL_LINES * TAIL_LINE_LIMIT
 
 
 class Output:
-    """Turns bytes into lines for the log. Keeps the last ones; passes on no more than a log can bear."""
+    """Turns bytes into text for the log, in the blocks they come in, with secrets hidden. Keeps the last lines."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, mask: Mask | None = None) -> None:
         self._log = log
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._rest = ""
-        self._left = OUTPUT_LIMIT
-        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._masked = MaskedStream(mask or Mask())
+        self._tail = ""
+        self._last = ""
 
     def feed(self, received: bytes) -> None:
-        if self._left <= 0:  # only the end is of interest, and a flood must not cost the server more than it has to
-            received = received[-TAIL_BYTES:]
-        *lines, self._rest = (self._rest + self._decoder.decode(received)).split("\n")
-        for line in lines:
-            self._line(line)
-        while len(self._rest) > LINE_LIMIT:
-            self._line(self._rest[:LINE_LIMIT])
-            self._rest = self._rest[LINE_LIMIT:]
+        text = self._decoder.decode(received)
+        if "\r" in text:  # of a program that takes its output for a terminal
+            text = text.replace("\r\n", "\n")
+        self._show(self._masked.feed(text))
 
     def end(self) -> None:
         """A last line without an end is one too."""
-        if self._rest:
-            self._line(self._rest)
-            self._rest = ""
+        self._show(self._decoder.decode(b"", final=True))
+        self._show(self._masked.end())
+        if self._last not in ("", "\n"):
+            self._show("\n")
 
     def tail(self) -> str:
-        return "\n".join(self._tail)
+        """The last lines, long ones cut off. They are masked before they are cut, so no part of a secret is left."""
+        lines = [line.removesuffix("\r") for line in self._tail.replace("\0", "\N{SYMBOL FOR NULL}").split("\n")]
+        if len(self._tail) == TAIL_CHARACTERS and len(lines) > 1:
+            del lines[0]  # half a line
+        if lines[-1] == "":
+            del lines[-1]
+        shown = (line if len(line) <= TAIL_LINE_LIMIT else f"{line[:TAIL_LINE_LIMIT]} ..." for line in lines)
+        return "\n".join(deque(shown, maxlen=TAIL_LINES))
 
-    def _line(self, line: str) -> None:
-        line = line.removesuffix("\r").replace("\0", "\N{SYMBOL FOR NULL}")
-        self._tail.append(line if len(line) <= TAIL_LINE_LIMIT else f"{line[:TAIL_LINE_LIMIT]} ...")
-        if self._left > 0:
-            self._left -= len(line) + 1
-            self._log(line)
-            if self._left <= 0:
-                self._log(f"[The output is longer than {OUTPUT_LIMIT // 2**20} MiB; the rest is not shown.]")
+    def _show(self, text: str) -> None:
+        if text:
+            self._tail = (self._tail + text[-TAIL_CHARACTERS:])[-TAIL_CHARACTERS:]
+            self._last = text[-1]
+            self._log(text)
 
 
 class Verdict(StrEnum):
@@ -87,8 +88,9 @@ class Answer:
 class Conversation:
     """One run's exchange with its node."""
 
-    def __init__(self, nonce: str, log: Log, last_words: float = LAST_WORDS_SECONDS) -> None:
-        self.output = Output(log)
+    def __init__(self, nonce: str, log: Log, last_words: float = LAST_WORDS_SECONDS, mask: Mask | None = None) -> None:
+        self.output = Output(log, mask)
+        self._log = log
         self.started = False
         """Whether a script may have run."""
         self.script = ""
@@ -103,6 +105,20 @@ class Conversation:
         self._exited = False
         self._finished = asyncio.Event()
         self._closed = asyncio.Event()
+        self._unpaced = asyncio.Event()
+        """What still comes is little, or must be got rid of: it does not wait for room in the log."""
+
+    @property
+    def full(self) -> bool:
+        """Whether the node is to be heard no further for now."""
+        return not self._unpaced.is_set() and is_full(self._log)
+
+    async def room(self) -> None:
+        """Until the node can be heard again."""
+        await room_or(self._log, self._unpaced)
+
+    def stop_pacing(self) -> None:
+        self._unpaced.set()
 
     async def wait_finished(self) -> None:
         """Until the wrapper said all, or will say no more."""
@@ -141,6 +157,7 @@ class Conversation:
     def closed(self, error: Exception | None) -> None:
         """Nothing more can come."""
         self.output.end()
+        self._unpaced.set()
         self._lose(error or ConnectionError("the other side closed it"))
         self._closed.set()
 
@@ -149,13 +166,25 @@ class Conversation:
         if self._exited:
             return  # a node may say it as often as it likes
         self._exited = True
-        killed = ConnectionError("the wrapper was killed")
-        asyncio.get_running_loop().call_later(self._last_words_seconds, self._lose, killed)
+        self._await_last_words()
+
+    def _await_last_words(self) -> None:
+        asyncio.get_running_loop().call_later(self._last_words_seconds, self._no_last_words)
+
+    def _no_last_words(self) -> None:
+        if self.full:  # they came, perhaps, and wait until the log has room for what was said before
+            self._await_last_words()
+        else:
+            self._lose(ConnectionError("the wrapper was killed"))
 
     def _lose(self, error: Exception) -> None:
         if not self._finished.is_set():
             self.lost = error
-            self._finished.set()
+            self._finish()
+
+    def _finish(self) -> None:
+        self._finished.set()
+        self._unpaced.set()
 
     def _keep(self, line: bytes) -> None:
         if len(self.written) + len(line) < WRITTEN_LIMIT:
@@ -175,9 +204,30 @@ class Conversation:
             self.script = detail[:LONGEST_NAME]
         elif word == "over":
             self._over = True
-            self._finished.set()
+            self._finish()
         # The first answer is the cause; what the supervisor says after a refusal is only its echo.
         elif word in _VERDICTS and (self.answer is None or self.answer.verdict is Verdict.ENDED):
             self.answer = Answer(Verdict(word), detail[:LONGEST_NAME])
             if self.answer == Answer(Verdict.BROKEN, "unpack"):
-                self._finished.set()
+                self._finish()
+
+
+class Throttle:
+    """Stops reading from a node while the log of its run is full, so that the node has to wait and nobody else."""
+
+    def __init__(self, talk: Conversation, pause: Callable[[], None], resume: Callable[[], None]) -> None:
+        self._talk = talk
+        self._pause = pause
+        self._resume = resume
+        self._waiting: asyncio.Task[None] | None = None
+
+    def look(self) -> None:
+        """To be called whenever something was read."""
+        if self._waiting is None and self._talk.full:
+            self._pause()
+            self._waiting = asyncio.create_task(self._wait())
+
+    async def _wait(self) -> None:
+        await self._talk.room()
+        self._waiting = None
+        self._resume()

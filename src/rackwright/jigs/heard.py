@@ -5,20 +5,52 @@ from collections.abc import Mapping
 
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.runs import Answer, Outcome
-from rackwright.jigs.base import Log
+from rackwright.jigs.base import Log, is_full, room_in
 
 _TOLD = ("id", "outcome", "function", "comment")
 """What is read of a state that ended. It comes from the node: whatever lacks is a question mark."""
 
 
+LONGEST_EVENT = 4 * 2**20
+"""Characters. What the states of a run put out is in events, and a wall takes far less."""
+
+
 class Heard:
-    """What the engine says, line by line: for people in the log, and for the wall."""
+    """What the engine says, in blocks of lines: for people in the log, and for the wall."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
+        self._begun: list[str] = []
+        """Of a line that has not ended yet."""
+        self._begun_size = 0
         self._outputs: JsonObject = {}
         self._failed: list[str] = []
         self._refused: list[str] = []
+
+    def __call__(self, text: str) -> None:
+        lines, end, rest = text.rpartition("\n")
+        if end:
+            for line in "".join([*self._begun, lines]).split("\n"):
+                self.line(line)
+            self._begun, self._begun_size = [], 0
+        if rest:
+            self._begun.append(rest)
+            self._begun_size += len(rest)
+        if self._begun_size > LONGEST_EVENT:
+            self.end()
+
+    def end(self) -> None:
+        """Nothing more comes: a last line without an end is one too."""
+        if self._begun:
+            self._log("".join([*self._begun, "\n"]))
+            self._begun, self._begun_size = [], 0
+
+    @property
+    def full(self) -> bool:
+        return is_full(self._log)
+
+    async def room(self) -> None:
+        await room_in(self._log)
 
     def line(self, text: str) -> None:
         try:
@@ -28,7 +60,7 @@ class Heard:
         except RecursionError:  # nested too deep to be an event of the engine
             said = None
         if not isinstance(said, dict) or "event" not in said:
-            self._log(text)
+            self._log(f"{text}\n")
             return
         self.hear(said)
 
@@ -38,14 +70,14 @@ class Heard:
         if said["event"] == "end" and isinstance(state, dict):
             id, outcome, function, comment = (str(state.get(key, "?")) for key in _TOLD)
             self._outputs[id] = said.get("outputs") or {}
-            self._log(f"{outcome}: {id} ({function}) {comment}")
+            self._log(f"{outcome}: {id} ({function}) {comment}\n")
             if outcome in ("failed", "blocked"):
                 self._failed.append(f"{id}: {comment}")
         elif said["event"] == "refused":
             errors = said.get("errors")
             self._refused = [str(error) for error in errors] if isinstance(errors, list) else []
         elif said["event"] == "log":
-            self._log(str(said.get("line", "")))
+            self._log(f"{said.get('line', '')}\n")
 
     def judge(self, outcome: Outcome) -> Outcome:
         if self._refused:

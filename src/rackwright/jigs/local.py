@@ -3,7 +3,7 @@
 import asyncio
 import os
 
-from rackwright.jigs.conversation import Conversation
+from rackwright.jigs.conversation import Conversation, Throttle
 from rackwright.jigs.ssh import Unreachable
 
 PASSED_ON = ("PATH", "HOME", "LANG", "TZ")
@@ -15,6 +15,7 @@ class LocalLine(asyncio.SubprocessProtocol):
 
     def __init__(self, talk: Conversation) -> None:
         self._talk = talk
+        self._throttle = Throttle(talk, self._pause, self._resume)
         self._transport: asyncio.SubprocessTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -26,6 +27,7 @@ class LocalLine(asyncio.SubprocessProtocol):
             self._talk.output.feed(data)
         else:
             self._talk.control(data)
+        self._throttle.look()
 
     def process_exited(self) -> None:
         self._talk.exited()
@@ -42,6 +44,19 @@ class LocalLine(asyncio.SubprocessProtocol):
     def abort(self) -> None:
         assert self._transport is not None
         self._transport.close()
+
+    def _pause(self) -> None:
+        for pipe in self._outputs():
+            pipe.pause_reading()
+
+    def _resume(self) -> None:
+        for pipe in self._outputs():
+            pipe.resume_reading()
+
+    def _outputs(self) -> list[asyncio.ReadTransport]:
+        assert self._transport is not None
+        pipes = (self._transport.get_pipe_transport(number) for number in (1, 2))
+        return [pipe for pipe in pipes if isinstance(pipe, asyncio.ReadTransport)]
 
     def _input(self) -> asyncio.WriteTransport:
         assert self._transport is not None

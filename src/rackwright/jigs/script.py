@@ -18,7 +18,7 @@ from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import DEFAULT_DEADLINE, Outcome, Run
 from rackwright.jigs.attribute_lines import BadAttribute, wall_from
 from rackwright.jigs.base import JigNode, Log
-from rackwright.jigs.conversation import CLOSING_SECONDS, LAST_WORDS_SECONDS, Conversation, Verdict
+from rackwright.jigs.conversation import CLOSING_SECONDS, LAST_WORDS_SECONDS, Conversation, Throttle, Verdict
 from rackwright.jigs.local import start_here
 from rackwright.jigs.parcel import BadParcel, Parcel, Places, pack
 from rackwright.jigs.ssh import Connections, ShortAnswer, Target, Unreachable
@@ -80,7 +80,7 @@ class ScriptJig:
     async def run(self, run: Run, log: Log) -> Outcome:
         scripts = self._scripts(run.role)
         if not scripts:
-            log(f"Role {run.role} has no scripts; there is nothing to run on {run.node}.")
+            log(f"Role {run.role} has no scripts; there is nothing to run on {run.node}.\n")
             return Outcome.success()
         return await self.deliver(run, log, lambda places, nonce: pack(run, scripts, places, nonce))
 
@@ -100,7 +100,7 @@ class ScriptJig:
         try:
             target = await self._targets(run.node_id)
             parcel = packed(target.places, secrets.token_hex(8))
-            talk = Conversation(parcel.nonce, log, self._last_words_seconds)
+            talk = Conversation(parcel.nonce, log, self._last_words_seconds, run.mask)
             async with self._line(run, target, parcel, talk) as line:
                 with contextlib.suppress(OSError):  # a line that broke already says so in the conversation
                     line.write(parcel.archive)
@@ -148,6 +148,7 @@ class ScriptJig:
 
 
 async def _end(talk: Conversation, line: Line, seconds: float) -> bool:
+    talk.stop_pacing()
     with contextlib.suppress(OSError):
         line.write_eof()
     ended = await talk.wait_closed(seconds)
@@ -168,12 +169,18 @@ class _RemoteSession(asyncssh.SSHClientSession[bytes]):
 
     def __init__(self, talk: Conversation) -> None:
         self._talk = talk
+        self._throttle: Throttle | None = None
+
+    def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
+        self._throttle = Throttle(self._talk, chan.pause_reading, chan.resume_reading)
 
     def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
         if datatype is None:
             self._talk.output.feed(data)
         else:
             self._talk.control(data)
+        assert self._throttle is not None
+        self._throttle.look()
 
     def exit_status_received(self, status: int) -> None:
         self._talk.exited()

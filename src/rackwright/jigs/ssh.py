@@ -33,6 +33,10 @@ RECEIVE_BUFFER = 32 * 1024
 """Bytes that the kernel keeps of what a node sends. All of them are worked off at once, and a node that sends thousands
 of tiny packets must not keep the server from other work for long."""
 
+WINDOW = 256 * 1024
+"""Bytes that a node may send of a command's output before somebody takes them: what is kept while the log of its run is
+full. Larger ones gain nothing on the networks of a rack."""
+
 ANSWER_LIMIT = 64 * 1024
 """Bytes that a node may answer a short question with."""
 
@@ -164,7 +168,9 @@ class Connections:
         assert kept.connection is not None
         try:
             async with asyncio.timeout(self._deadline):
-                channel, _ = await kept.connection.create_session(session, command, encoding=None, request_pty=False)
+                channel, _ = await kept.connection.create_session(
+                    session, command, encoding=None, request_pty=False, window=WINDOW
+                )
         except BaseException:
             # Half a session would wait on the node for as long as the connection is kept.
             kept.connection.abort()

@@ -90,7 +90,7 @@ class StateJig:
         except NotThisWay as reason:
             if via is Via.MESH:
                 return Outcome.failure(f"{run.node}: {reason}")
-            log(f"Going over SSH, not through the mesh: {reason}")
+            log(f"Going over SSH, not through the mesh: {reason}\n")
         return await self._by_ssh(run, folder, log)
 
     async def _through_mesh(self, run: Run, via: Via) -> bool:
@@ -123,7 +123,8 @@ class StateJig:
             return pack_files(run, [("apply.sh", _script(places))], files, places, nonce)
 
         heard = Heard(log)
-        outcome = await self._script.deliver(run, heard.line, packed)
+        outcome = await self._script.deliver(run, heard, packed)
+        heard.end()
         return heard.judge(outcome)
 
 

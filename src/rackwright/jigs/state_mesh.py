@@ -117,6 +117,7 @@ class MeshWay:
         try:
             async with aclosing(self._events(request, packed)) as events:
                 async for event in events:
+                    await heard.room()
                     if event["kind"] != "task":
                         heard.hear({**event, "event": "end" if event["kind"] == "state" else event["kind"]})
                     elif TaskState(event["state"]) in FINAL:

@@ -19,6 +19,9 @@ from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple
 
 from .module import Command, Finished
 
+KEPT = 256 * 1024
+"""Bytes that are kept of the beginning of an output, and as many of its end. All of it is held, masked, shown, sent and
+stored several times over, and many programs run at once."""
 _CHUNK = 1 << 16
 _DEFAULTED = (signal.SIGPIPE, signal.SIGXFSZ)
 """Python ignores these; a program expects to die of them."""
@@ -26,6 +29,31 @@ _WITHOUT_PIDFD_SECONDS = 0.01
 _SCARCE = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 """Too many descriptors, processes or too little memory just now."""
 _AGAIN_SECONDS = 0.02
+
+
+class Captured:
+    """What a program said on one of its outputs: the first and the last of it, and a mark for what is left out."""
+
+    __slots__ = ("_first", "_last", "_size")
+
+    def __init__(self) -> None:
+        self._first = bytearray()
+        self._last = bytearray()
+        self._size = 0
+
+    def extend(self, part: bytes) -> None:
+        self._size += len(part)
+        room = KEPT - len(self._first)
+        self._first += part[:room]
+        self._last += part[room:]
+        if len(self._last) > 2 * KEPT:
+            del self._last[:-KEPT]
+
+    def text(self) -> str:
+        last = self._last[-KEPT:]
+        left_out = self._size - len(self._first) - len(last)
+        mark = b"\n[%d bytes of output are left out here]\n" % left_out if left_out else b""
+        return (self._first + mark + last).decode("utf-8", "replace")
 
 
 class Program:
@@ -36,7 +64,7 @@ class Program:
     def __init__(self, pid: int, stdout: int, stderr: int, done: Callable[[Finished], None]) -> None:
         self.pid = pid
         self.pipes: Dict[int, int] = {stdout: 0, stderr: 1}
-        self.out = (bytearray(), bytearray())
+        self.out = (Captured(), Captured())
         self.pidfd: Optional[int] = None
         self.deadline: Optional[float] = None
         self.timed_out = False
@@ -211,7 +239,7 @@ class Loop:
                 pass
         self._forget(program)
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
-        stdout, stderr = (part.decode("utf-8", "replace") for part in program.out)
+        stdout, stderr = (captured.text() for captured in program.out)
         program.done(Finished(code, stdout, stderr, program.pid, program.timed_out))
         return True
 

@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 HOOK_CHANNEL = "rackwright_hooks"
 """Notified when there is a hook to call."""
 
+CHAIN = "chain"
+"""In what is stored of a call: how often each role was called in the chain of hooks that led to it."""
+
+MOST_RECALLS = 5
+"""How often a role's hook is called again because of what it and others changed when they were called. As with runs."""
+
 
 @dataclass(frozen=True)
 class Call:
@@ -146,8 +152,9 @@ WITH fresh AS (
     FROM unnest(CAST(:ids AS bigint[]), CAST(:before AS jsonb[])) AS given (id, before)
     JOIN nodes n ON n.id = given.id AND NOT n.system
 ), handlers AS (
-    SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:handlers AS text[]), CAST(:hooks AS text[]))
-        WITH ORDINALITY AS handlers (kind, handler, hook, place)
+    SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:handlers AS text[]), CAST(:hooks AS text[]),
+                         CAST(:errors AS text[]))
+        WITH ORDINALITY AS handlers (kind, handler, hook, error, place)
 ), waiting AS (
     SELECT h.id, h.kind, h.handler, h.subject_id,
            fresh.before || coalesce(h.view -> 'before', '{{}}') || {_joined("discovery")} || {_joined("hint")} AS before
@@ -159,13 +166,15 @@ WITH fresh AS (
     WHERE h.id = waiting.id AND h.view -> 'before' IS DISTINCT FROM waiting.before
       AND octet_length(waiting.before::text) <= {MOST_BEFORE}
 )
-INSERT INTO hook_calls (kind, handler, hook, subject, subject_id, node_id, view, view_id)
+INSERT INTO hook_calls (kind, handler, hook, subject, subject_id, node_id, view, view_id, state, error)
 SELECT kind, handler, hook, 'node', fresh.id, fresh.id,
-       jsonb_build_object('name', fresh.name, 'before', fresh.before), CAST(:view_id AS bigint)
+       jsonb_build_object('name', fresh.name, 'before', fresh.before) || CAST(:chain AS jsonb),
+       CAST(:view_id AS bigint), CASE WHEN error = '' THEN 'waiting' ELSE 'failed' END, error
 FROM fresh CROSS JOIN handlers
 WHERE NOT EXISTS (SELECT FROM waiting w
                   WHERE w.kind = handlers.kind AND w.handler = handlers.handler AND w.subject_id = fresh.id)
 ORDER BY fresh.id, place
+RETURNING handler, hook, subject_id, error
 """
 
 
@@ -180,18 +189,35 @@ async def _queue_nodes(
         handlers = _handlers(await session.catalogue(), what)
     if not before or not handlers:
         return
-    made = await session.run(
+    errors = [_oscillates(session.hook_chain, kind, handler, hook) for kind, handler, hook in handlers]
+    made = await session.rows(
         _QUEUE_NODES,
         ids=list(before),
         before=[Jsonb(old) for old in before.values()],
         kinds=[kind for kind, _, _ in handlers],
         handlers=[handler for _, handler, _ in handlers],
         hooks=[hook for _, _, hook in handlers],
+        errors=errors,
+        chain=Jsonb({CHAIN: dict(session.hook_chain)} if session.hook_chain else {}),
         coalesce=what == "update",
         view_id=view_id,
     )
     if made:
         await session.run(f"NOTIFY {HOOK_CHANNEL}")
+    session.oscillating += [(row.subject_id, row.handler, row.hook, row.error) for row in made if row.error]
+
+
+def _oscillates(chain: Mapping[str, int], kind: str, handler: str, hook: str) -> str:
+    """Why a call is not made: its role was called too often because of what it and others changed. Empty: it is."""
+    if kind != "role" or chain.get(handler, 0) <= MOST_RECALLS:
+        return ""
+    others = [repr(role) for role in sorted(chain) if role != handler]
+    causes = f"it and the hooks of {', '.join(others)} changed" if others else "it changed"
+    return (
+        f"oscillates: {hook} was called {MOST_RECALLS} times again because of what {causes} before, and the node still"
+        " changes. It is not called any more until something else changes the node. Let it return nothing when the node"
+        " is as it should be, then retry."
+    )
 
 
 async def queue_jig_active(session: "Session", jig: str) -> None:

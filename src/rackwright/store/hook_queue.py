@@ -4,17 +4,20 @@ A call is in the hands of one server at a time, under a lease; what another serv
 twice. For one subject a handler is called in the order of what happened.
 """
 
-from collections.abc import Collection
+import logging
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.store.events import emit
-from rackwright.store.hook_calls import HOOK_CHANNEL, queue_jig_active
+from rackwright.store.hook_calls import CHAIN, HOOK_CHANNEL, queue_jig_active
 from rackwright.store.hook_views import forget_last_state
 from rackwright.store.listing import Column, Filter, Listing
 from rackwright.store.session import Session
+
+log = logging.getLogger(__name__)
 
 MAX_ERROR = 4000
 
@@ -40,6 +43,13 @@ class HookCall:
     @property
     def title(self) -> str:
         return f"{self.hook} of {self.kind} {self.handler}"
+
+    @property
+    def chain(self) -> Mapping[str, int]:
+        """How often each role was called in the chain of hooks that this call is the last of."""
+        stored = self.view.get(CHAIN)
+        before = {role: int(str(count)) for role, count in stored.items()} if isinstance(stored, dict) else {}
+        return {**before, self.handler: before.get(self.handler, 0) + 1} if self.kind == "role" else before
 
 
 @dataclass(frozen=True)
@@ -143,6 +153,15 @@ async def fail_call(session: Session, call: HookCall, worker: str, error: str, *
     return bool(failed) and given_up
 
 
+async def tell_oscillating(session: Session) -> None:
+    """Say of the calls that this transaction gave up before they were made what `fail_call` says of others."""
+    for node_id, role, hook, error in session.oscillating:
+        data: JsonObject = {"handler": role, "hook": hook, "error": error}
+        await emit(session, "hook.failed", node_id, node_id=node_id, data=data)
+        log.error("%s of role %s is given up: %s", hook, role, error)
+    session.oscillating.clear()
+
+
 async def hand_back(session: Session, ids: Collection[int], worker: str) -> None:
     """A server that stops gives back what it did not do; that was no attempt."""
     await session.run(
@@ -229,8 +248,9 @@ async def retry_call(session: Session, id: int) -> None:
     if row.state == "running":
         raise Conflict(Rule.BUSY, f"Hook call {id} is being made just now.")
     await session.run(
-        "UPDATE hook_calls SET state = 'waiting', attempts = 0, not_before = NULL WHERE id = :id",
+        "UPDATE hook_calls SET state = 'waiting', attempts = 0, not_before = NULL, view = view - :chain WHERE id = :id",
         id=id,
+        chain=CHAIN,  # a person wants it now, whatever led to it before
     )
     await session.run(f"NOTIFY {HOOK_CHANNEL}")
 

@@ -19,9 +19,9 @@ INSTALL_JIG = "os-install"
 """The kind of jig whose runs become install attempts."""
 
 LOG_LIMIT = 10 * 1024 * 1024
-"""Characters of log kept of a run."""
+"""Bytes of log kept of a run."""
 
-LOG_CUT = "\n[the log of this run is longer than what is kept]\n"
+LOG_CUT = "\n[The log is cut here: it is full, and {left} bytes and all that came later are left out.]\n"
 
 
 @dataclass(frozen=True)
@@ -279,28 +279,36 @@ async def drop_moot_refreshes(session: Session) -> None:
 # --- logs
 
 
-async def append_logs(session: Session, chunks: Sequence[tuple[int, str]]) -> None:
-    """Add output of runs, (run, text) in order; what is over the limit of a run is dropped, and said so once."""
-    if not chunks:
-        return
-    sizes = {
-        row.run_id: (row.last, row.size)
-        for row in await session.rows(
-            "SELECT run_id, max(seq) AS last, sum(length(text)) AS size FROM run_logs WHERE run_id = ANY (:ids)"
-            " GROUP BY run_id",
-            ids=list({id for id, _ in chunks}),
-        )
-    }
+async def append_logs(session: Session, chunks: Sequence[tuple[int, str]], *, bounded: bool = False) -> None:
+    """Add output of runs, (run, text) in order; what is over the limit of a run is dropped, and said so once.
+
+    `bounded`: the caller sees to the limit; to ask the database each time would cost ever more as a log grows.
+    """
+    sizes = await _log_sizes(session, list({id for id, _ in chunks}), bounded)
     rows: list[tuple[int, int, str]] = []
     for id, text in chunks:
-        last, size = sizes.get(id, (0, 0))
-        if size >= LOG_LIMIT:
-            continue
-        if size + len(text) > LOG_LIMIT:
-            text = text[: LOG_LIMIT - size] + LOG_CUT
+        if id not in sizes or sizes[id][1] >= LOG_LIMIT:
+            continue  # the run is gone, or its log full
+        last, size = sizes[id]
+        if not bounded and size + len(text.encode()) > LOG_LIMIT:
+            kept = text.encode()[: LOG_LIMIT - size].decode(errors="ignore")
+            text = kept + LOG_CUT.format(left=len(text.encode()) - len(kept.encode()))
         rows.append((id, last + 1, text.replace("\0", "\ufffd")))
-        sizes[id] = (last + 1, size + len(text))
-    await session.copy("run_logs", ("run_id", "seq", "text"), ("int8", "int4", "text"), rows)
+        sizes[id] = (last + 1, size + len(text.encode()))
+    if rows:
+        await session.copy("run_logs", ("run_id", "seq", "text"), ("int8", "int4", "text"), rows)
+
+
+async def _log_sizes(session: Session, ids: Sequence[int], bounded: bool) -> dict[int, tuple[int, int]]:
+    """Of the runs that are there: the last piece of each one's log, and how many bytes it has (0: not asked)."""
+    # octet_length does not fetch the text itself, as length does.
+    size = "0" if bounded else "coalesce((SELECT sum(octet_length(l.text)) FROM run_logs l WHERE l.run_id = r.id), 0)"
+    rows = await session.rows(
+        f"SELECT r.id, coalesce((SELECT max(l.seq) FROM run_logs l WHERE l.run_id = r.id), 0) AS last, {size} AS size"
+        " FROM runs r WHERE r.id = ANY (:ids) ORDER BY r.id FOR KEY SHARE OF r",
+        ids=ids,
+    )
+    return {row.id: (row.last, int(row.size)) for row in rows}
 
 
 async def read_log(session: Session, run_id: int, after: int = 0) -> list[tuple[int, str]]:

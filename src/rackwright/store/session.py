@@ -104,6 +104,10 @@ class Session:
         """Whether somebody may do more or less after this than before."""
         self.verdicts: Verdicts | None = None
         """What hooks that may refuse said of this change; None: nobody can be refused, they are told afterwards."""
+        self.hook_chain: Mapping[str, int] = {}
+        """How often each role was called in the chain of hooks that led to this change; empty: no hook did."""
+        self.oscillating: list[tuple[int, str, str, str]] = []
+        """(node, role, hook, error) of calls that are not made because that chain is too long."""
         self._catalogue: StoredCatalogue | None = None
         self._imports = False
 

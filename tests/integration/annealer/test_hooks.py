@@ -16,6 +16,7 @@ from rackwright.store import commits, networks
 from rackwright.store.allocations import ensure_addresses
 from rackwright.store.binding import bind_proposed
 from rackwright.store.deployments import delete_deployment, get_deployment
+from rackwright.store.hook_calls import MOST_RECALLS
 from rackwright.store.hook_queue import failing_calls, retry_call
 from rackwright.store.nodes import NewNode, boot_node, create_node, delete_node, get_node, move_node, update_node
 from rackwright.store.session import Session
@@ -200,6 +201,72 @@ async def test_updates_of_a_node_that_wait_become_one(hooked: Hooked) -> None:
     assert (first["bootenv"], first["alive"], first["deployment"]) == ("b", False, "web")
     assert first["before"] == {"bootenv": "", "alive": True, "deployment": "system"}
     assert second["before"] == {"alive": False, "boot_id": None, "observed_bootenv": ""}
+
+
+RESTLESS = """
+class Unbound(RoleHooks):
+    role = "hooked-unbound"
+    def on_node_update(self, node):
+        note("on_node_update", node)
+        return SetNode(stay_on=not node.stay_on)
+"""
+
+PING_PONG = """
+class Parent(RoleHooks):
+    role = "hooked-parent"
+    def on_node_update(self, node):
+        note("parent", node)
+        return SetNode(bootenv="local") if node.bootenv != "local" else None
+
+class Child(RoleHooks):
+    role = "hooked-child"
+    def on_node_update(self, node):
+        note("child", node)
+        return SetNode(bootenv="sledgehammer") if node.bootenv != "sledgehammer" else None
+"""
+
+SETTLED = """
+class Unbound(RoleHooks):
+    role = "hooked-unbound"
+    def on_node_update(self, node):
+        note("on_node_update", node)
+        return SetNode(stay_on=True)
+"""
+
+
+@pytest.mark.parametrize(("code", "most"), [(RESTLESS, 1 + MOST_RECALLS), (PING_PONG, 4 * (1 + MOST_RECALLS))])
+async def test_hooks_that_keep_changing_their_node_are_given_up(hooked: Hooked, code: str, most: int) -> None:
+    rack = hooked.rack
+    await hooked.load(ROLES, code)
+    await rack.node("n1")
+    await hooked.deliver()
+    hooked.notes.unlink(missing_ok=True)
+    await _update(rack, N1, description="new")
+    assert await hooked.deliver() == []
+    assert MOST_RECALLS < len(hooked.noted()) <= most
+    given_up = await rack.do(failing_calls)
+    assert given_up
+    assert all(call.state == "failed" and "oscillates" in call.error for call in given_up)
+    assert await hooked.waiting() == []
+    [(event,)] = await rack.rows("SELECT DISTINCT data ->> 'error' FROM events WHERE kind = 'hook.failed'")
+    assert "Let it return nothing when the node is as it should be" in str(event)
+    calls = len(hooked.noted())
+    await rack.do(lambda session: retry_call(session, given_up[0].id))  # a person starts a chain of its own
+    await hooked.deliver()
+    assert calls < len(hooked.noted()) <= calls + most
+
+
+async def test_a_hook_that_leaves_its_node_as_it_is_is_not_called_again(hooked: Hooked) -> None:
+    rack = hooked.rack
+    await hooked.load(ROLES, SETTLED)
+    await rack.node("n1")
+    await hooked.deliver()
+    hooked.notes.unlink(missing_ok=True)
+    for number in range(MOST_RECALLS + 3):
+        await _update(rack, N1, description=f"{number}")
+        await hooked.deliver()
+    assert len(hooked.noted()) == MOST_RECALLS + 4
+    assert await rack.do(failing_calls) == []
 
 
 async def test_a_changed_bootenv_reaches_every_dhcp_database_while_it_stays_active(hooked: Hooked) -> None:

@@ -225,7 +225,9 @@ async def test_output_that_is_no_text_is_shown_as_text_and_holds_no_other_log_ba
     await site.discovered(1)
     logs = RunLogs(site.server.store)
     [(run_id,)] = await site.rack.rows("SELECT max(id) FROM runs")
-    logs.writer(int(str(run_id)))("a NUL \0 and half a pair \ud800\n")
+    with logs.writer(int(str(run_id))) as write, logs.writer(2**40) as write_of_a_run_that_is_gone:
+        write("a NUL \0 and half a pair \ud800\n")
+        write_of_a_run_that_is_gone("nobody's\n")
     await logs.flush()
     [(text,)] = await site.rack.rows("SELECT string_agg(text, '') FROM run_logs WHERE run_id = :id", id=run_id)
     assert str(text).endswith("a NUL ␀ and half a pair ?\n")

@@ -47,7 +47,7 @@ class States:
     async def run(self, attributes: JsonObject, secrets: frozenset[str] = frozenset()) -> Outcome:
         self.number += 1
         run = Run(self.number, 1, 1, "n1.example", "web", "state", "state", attributes, 60.0, secrets=secrets)
-        return await self.jig.run(run, self.server.log.append)
+        return await self.jig.run(run, self.server.write)
 
 
 @pytest.fixture

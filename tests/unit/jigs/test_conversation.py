@@ -1,13 +1,15 @@
 """What a conversation makes of bytes that come in any pieces."""
 
+import asyncio
 import itertools
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.waiting import until
 
+from rackwright.domain.masking import Mask
 from rackwright.jigs import conversation
-from rackwright.jigs.conversation import Answer, Conversation, Output, Verdict
+from rackwright.jigs.conversation import Answer, Conversation, Output, Throttle, Verdict
 
 SAID = b"sh: warning\n@n started\n@n script a.sh\n@n ended 0\n/a\ts\tx\n/b\ts\ty\n@n over\nnoise\n"
 
@@ -23,7 +25,7 @@ async def test_the_wrapper_is_understood_whatever_the_pieces(cuts: list[int]) ->
     assert talk.script == "a.sh"
     assert talk.answer == Answer(Verdict.ENDED, "0")
     assert bytes(talk.written) == b"/a\ts\tx\n/b\ts\ty\n"
-    assert log == ["sh: warning", "noise"]
+    assert "".join(log) == "sh: warning\nnoise\n"
 
 
 async def test_a_refusal_is_the_answer_and_not_the_end_that_follows_it() -> None:
@@ -37,7 +39,7 @@ async def test_a_line_with_another_nonce_is_not_the_wrapper() -> None:
     talk = Conversation("n", log.append)
     talk.control(b"@m ended 0\n")
     assert talk.answer is None
-    assert log == ["@m ended 0"]
+    assert log == ["@m ended 0\n"]
 
 
 async def test_a_wrapper_that_is_gone_without_a_last_word_was_killed() -> None:
@@ -47,21 +49,24 @@ async def test_a_wrapper_that_is_gone_without_a_last_word_was_killed() -> None:
     assert str(talk.lost) == "the wrapper was killed"
 
 
-def test_output_beyond_the_limit_is_left_out_but_its_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversation, "OUTPUT_LIMIT", 2**20)
+def test_output_is_passed_on_as_it_comes_and_its_end_is_kept() -> None:
     log: list[str] = []
     output = Output(log.append)
-    for number in range(200_000):
-        output.feed(b"line %d\n" % number)
-    assert log[-1] == "[The output is longer than 1 MiB; the rest is not shown.]"
-    assert sum(len(line) + 1 for line in log) < 2**20 + 200
-    assert output.tail().endswith("line 199999")
+    blocks = ["".join(f"line {number}\n" for number in range(start, start + 1000)) for start in range(0, 9000, 1000)]
+    for block in blocks:
+        output.feed(block.encode())
+    assert log == blocks
+    assert output.tail().splitlines() == [f"line {number}" for number in range(8980, 9000)]
 
 
-def test_a_line_without_end_is_passed_on_in_pieces() -> None:
+def test_a_last_line_without_end_gets_one() -> None:
     log: list[str] = []
-    Output(log.append).feed(b"x" * (conversation.LINE_LIMIT + 1))
-    assert log == ["x" * conversation.LINE_LIMIT]
+    output = Output(log.append)
+    output.feed(b"one\r\ntwo")
+    output.end()
+    output.end()
+    assert "".join(log) == "one\ntwo\n"
+    assert output.tail() == "one\ntwo"
 
 
 def test_a_character_cut_in_two_is_put_together() -> None:
@@ -69,4 +74,56 @@ def test_a_character_cut_in_two_is_put_together() -> None:
     output = Output(log.append)
     output.feed("é".encode()[:1])
     output.feed("é".encode()[1:] + b"\xff\n")
-    assert log == ["é\N{REPLACEMENT CHARACTER}"]
+    assert "".join(log) == "é\N{REPLACEMENT CHARACTER}\n"
+
+
+def test_a_tail_is_masked_before_it_is_cut() -> None:
+    """Else a long line would end in the middle of a secret."""
+    output = Output(lambda text: None, Mask(["hunter2-the-second"]))
+    output.feed(b"x" * (conversation.TAIL_LINE_LIMIT - 5) + b"hunter2-the-")
+    output.feed(b"second\n")
+    assert "hunt" not in output.tail()
+    assert output.tail().endswith("x***** ...")
+
+
+class FullLog:
+    """A log that says by itself whether it is full."""
+
+    def __init__(self) -> None:
+        self.full = True
+        self.emptied = asyncio.Event()
+
+    def __call__(self, text: str) -> None:
+        self.text = text
+
+    async def room(self) -> None:
+        await self.emptied.wait()
+
+
+async def test_a_node_is_not_heard_while_the_log_is_full_until_its_run_is_over() -> None:
+    log, heard = FullLog(), []
+    talk = Conversation("n", log)
+    throttle = Throttle(talk, lambda: heard.append("paused"), lambda: heard.append("resumed"))
+    throttle.look()
+    throttle.look()
+    assert heard == ["paused"]
+    log.emptied.set()
+    await until(lambda: heard == ["paused", "resumed"], "the node is heard again")
+    throttle.look()
+    log.emptied.clear()
+    talk.control(b"@n over\n")
+    await until(lambda: heard == ["paused", "resumed"] * 2, "the rest is heard at once")
+    throttle.look()
+    assert len(heard) == 4
+
+
+async def test_a_wrapper_that_is_gone_is_not_given_up_while_its_words_wait_for_room() -> None:
+    log = FullLog()
+    talk = Conversation("n", log, last_words=0.0)
+    talk.exited()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert talk.lost is None
+    log.full = False
+    await talk.wait_finished()
+    assert str(talk.lost) == "the wrapper was killed"

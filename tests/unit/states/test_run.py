@@ -11,6 +11,7 @@ from tests.support.processes import is_alive
 from tests.support.waiting import PATIENCE, wait_until
 
 from rackwright.states.catalogue import Catalogue
+from rackwright.states.loop import KEPT, Captured
 from rackwright.states.module import Arguments, Check, Command, Context, Finished, Result, StateFunction
 from rackwright.states.plan import plan
 from rackwright.states.run import Run
@@ -233,3 +234,30 @@ def test_a_chain_longer_than_the_recursion_limit_is_planned_and_run(write: Write
     tree, sls = place(write(init=text))
     for mode in ("ansible", "justdoit"):
         assert Run(plan(tree, sls), mode).go().summary()["unchanged"] == 2000
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_of_a_long_output_the_ends_are_kept_and_the_middle_is_marked(write: Write, stream: str) -> None:
+    """However long: what is kept of 20 MB is no more than of any other that is too long."""
+    where = "" if stream == "stdout" else " >&2"
+    said = f"{{ echo first; yes | head -c 20000000; echo last; }}{where}"
+    tree, sls = place(write(init=f"noisy:\n  cmd.run:\n    - name: '{said}'\n"))
+    [record] = Run(plan(tree, sls, {}, {}), "ansible").go().records
+    output = record.changes[stream]
+    assert record.outcome.value == "changed"
+    assert output.startswith("first\ny\ny\n")
+    assert output.endswith("y\ny\nlast")
+    left_out = 20_000_000 + len("first\nlast\n") - 2 * KEPT
+    assert output.count(f"\n[{left_out} bytes of output are left out here]\n") == 1
+    assert len(output) < 2 * KEPT + 100
+
+
+@pytest.mark.parametrize("size", [0, 1, KEPT, 2 * KEPT, 2 * KEPT + 1, 5 * KEPT])
+@pytest.mark.parametrize("piece", [7777, 3 * KEPT])
+def test_an_output_is_whole_up_to_what_is_kept(size: int, piece: int) -> None:
+    said = bytes(97 + place % 26 for place in range(size))
+    captured = Captured()
+    for start in range(0, size, piece):
+        captured.extend(said[start : start + piece])
+    mark = f"\n[{size - 2 * KEPT} bytes of output are left out here]\n" if size > 2 * KEPT else ""
+    assert captured.text() == said[:KEPT].decode() + mark + said[KEPT:][-KEPT:].decode()

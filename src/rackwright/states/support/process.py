@@ -8,10 +8,13 @@ from __future__ import annotations
 import os
 import pwd
 import subprocess
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from collections import deque
+from typing import Any, Callable, Deque, Dict, Optional, Sequence, Tuple
 
 from ..module import StateError
 
+LAST_LINES = 6
+"""Of what a program said, in an error."""
 TOOL_PATHS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -101,7 +104,7 @@ def _identity(user: str) -> Tuple[Dict[str, Any], Dict[str, str]]:
 
 def follow(command: Sequence[str], what: str, log: Callable[[str], None], env: Optional[Dict[str, str]] = None) -> None:
     """Run something long, giving each line to `log` as it comes; its last lines are in the error if it fails."""
-    said: List[str] = []
+    said: Deque[str] = deque(maxlen=10 * LAST_LINES)  # some may be empty
     try:
         running = subprocess.Popen(
             list(command),
@@ -125,7 +128,7 @@ def follow(command: Sequence[str], what: str, log: Callable[[str], None], env: O
         )
 
 
-def last_words(text: str, lines: int = 6) -> str:
+def last_words(text: str, lines: int = LAST_LINES) -> str:
     """The end of what a program said, which is where the reason is."""
     said = [line.strip() for line in text.splitlines() if line.strip()]
     return "; ".join(said[-lines:]) or "it said nothing"
