@@ -94,7 +94,6 @@ MEETS_OUTSIDE = {
         "_NAME",
     ),
     "mesh/run_batch.py": ("_ODD",),
-    "mesh/run_worker.py": ("MENTIONED",),
     "mesh/trust.py": (
         "KEY",
         "NAME",
