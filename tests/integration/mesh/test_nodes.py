@@ -237,6 +237,15 @@ def test_members_show_as_nodes_with_their_role(plane: Plane) -> None:
     )
 
 
+def test_a_server_that_joined_with_a_token_tells_no_trouble_of_a_datastore_that_works(plane: Plane) -> None:
+    [plain] = set(SERVERS) - wait_complete(plane.fleet, "s1")
+    told = datastore(plane.fleet, plain)
+    assert (told["here"], told["quorum"], told["problem"]) == ("none", True, "")
+    wait_until(
+        lambda: not any(datastore(plane.fleet, server)["problem"] for server in SERVERS), "nobody tells of a problem"
+    )
+
+
 def test_the_datastore_shows_as_a_noderole_and_moves_when_another_server_takes_over(plane: Plane) -> None:
     fleet = plane.fleet
     wait_complete(fleet, "s1")
