@@ -165,7 +165,7 @@ class Run:
                         ready.append(following)
 
             nodes = schedule.units[unit]
-            if len(nodes) == 1:
+            if len(nodes) == 1 and nodes[0] not in schedule.batched:
                 self._start(self._node(nodes[0]), finished)
             else:
                 from .together import together
