@@ -36,6 +36,21 @@ def test_a_module_that_raises_fails_its_state_only(write: Write) -> None:
         assert told.startswith("An exception occurred in this state: ZeroDivisionError: by zero (test_run.py:")
 
 
+def test_templates_of_files_see_the_facts_that_the_state_files_see(apply: Apply, write: Write, tmp_path: Path) -> None:
+    words = (
+        "{{ grains.id }} {{ node.get('os', 'none') }} {{ salt['grains.get']('id') }} {{ pillar.word }} {{ vars.word }}"
+    )
+    write(**{"motd.txt": f"{words}\n"})
+    files = {
+        "from-template": "    - source: motd.txt\n    - template: jinja\n",
+        "from-sls": f"    - contents: {words}\n",
+    }
+    states = [f"{tmp_path}/{name}:\n  file.managed:\n{arguments}" for name, arguments in files.items()]
+    apply("".join(states), variables={"word": "hello"})
+    seen = {name: (tmp_path / name).read_text() for name in files}
+    assert seen == dict.fromkeys(files, "node-1 none node-1 hello hello\n")
+
+
 def test_an_extension_cannot_take_the_place_of_a_built_in_module() -> None:
     def other(arguments: Arguments, context: Context) -> Check:
         return Check({}, "not the real one")

@@ -134,14 +134,9 @@ def render(text: str, name: str, arguments: Arguments, context: Context) -> str:
 
 def _names(arguments: Arguments, context: Context) -> Dict[str, Any]:
     from ..environment import names
-    from ..facts import facts
 
-    with context.lock:
-        if "content.facts" not in context.once:
-            context.once["content.facts"] = facts()
-        node = context.once["content.facts"]
     return {
-        **names(context.variables, node),
+        **names(context.variables, context.node),
         **(arguments.get("defaults") or {}),
         **(arguments.get("context") or {}),
     }
