@@ -111,11 +111,20 @@ def test_more_commands_than_descriptors_wait_for_each_other(apply: Apply) -> Non
 def test_a_command_is_killed_with_its_children_when_its_time_is_up(
     apply: Apply, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its time is up once its child runs, which it tells by a word that wakes the engine."""
-    child = tmp_path / "child"
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + (3600 if child.exists() else 0))
-    monkeypatch.setattr("rackwright.states.loop.time", clock)
-    name = f"sleep {PATIENCE} & echo $! > {child}.new; mv {child}.new {child}; echo started; wait"
+    """Its time is up once its child runs, which it tells by a word that wakes the engine.
+
+    The child waits until the engine has set the deadline, or that would lie an hour behind the end of the time.
+    """
+    child, timed = tmp_path / "child", tmp_path / "timed"
+
+    def monotonic() -> float:
+        late = child.exists()
+        timed.touch()
+        return time.monotonic() + (3600 if late else 0)
+
+    monkeypatch.setattr("rackwright.states.loop.time", SimpleNamespace(monotonic=monotonic))
+    told = f"until [ -e {timed} ]; do sleep 0.01; done; echo $! > {child}.new; mv {child}.new {child}; echo started"
+    name = f"sleep {PATIENCE} & {told}; wait"
     report = apply(f"a:\n  cmd.run:\n    - name: {name}\n    - timeout: 3600\n")
     assert report.records[0].outcome.value == "failed"
     assert "was killed after 3600 seconds" in report.records[0].comment
