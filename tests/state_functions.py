@@ -60,7 +60,15 @@ class Run:
     lock: Any = field(default_factory=threading.RLock)
 
     def context(self, test: bool = False) -> Context:
-        return Context(test, self.root, self.variables, self.once, self.lock, self.lines.append)
+        return Context(
+            test,
+            self.root,
+            self.variables,
+            self.once,
+            self.lock,
+            self.lines.append,
+            node={"id": "me", "kernel": "Linux"},
+        )
 
     def check(self, function: str, test: bool = True, **given: Any) -> Check:
         """What a dry run of the state would say."""

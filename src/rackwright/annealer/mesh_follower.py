@@ -32,6 +32,19 @@ Look = tuple[tuple[Any, ...], ...]
 """What of the members matters here, to tell whether something happened."""
 
 
+def _look(members: list[dict[str, Any]]) -> Look:
+    return tuple((one["name"], one["state"], one["address"], one.get("datastore")) for one in members)
+
+
+def _member(told: dict[str, Any]) -> Member:
+    return Member(told["name"], MemberState(told["state"]), told["address"], told["checks"], told["reasons"])
+
+
+def _checks(member: dict[str, Any]) -> dict[str, str]:
+    """The checks of a member that came to an end, each with how."""
+    return {name: status for name, status in member["checks"].items() if status != "unknown"}
+
+
 class MeshFollower:
     """Runs until cancelled."""
 
@@ -59,17 +72,22 @@ class MeshFollower:
         cluster = str((await self._client.ask("status"))["ca"])
         self._absent.clear()
         seen: Look = ()
-        due = 0.0
+        checks: list[dict[str, str]] = []
+        due = calm = 0.0
         async with aclosing(self._client.listen("watch")) as answers:
             async for answer in answers:
                 members = answer["members"]
-                look = tuple((one["name"], one["state"], one["address"], one.get("datastore")) for one in members)
-                if look == seen and time.monotonic() < due:
+                look, now = _look(members), time.monotonic()
+                software = [_checks(member) for member in members]
+                # Software that fails and passes all the time is looked at now and then; a death at once.
+                if look == seen and now < due and (software == checks or now < calm):
                     continue
                 voters = await self._voters()
                 await held.check()
                 await self._apply(cluster, members, voters)
-                seen, due = look, time.monotonic() + (self._pause if voters is None else RECHECK)
+                now = time.monotonic()
+                seen, checks, calm = look, software, now + self._pause
+                due = now + (self._pause if voters is None else RECHECK)
 
     async def _voters(self) -> frozenset[str] | None:
         """Who holds the datastore, as etcd has it and not as servers say of themselves."""
@@ -81,7 +99,7 @@ class MeshFollower:
     async def _apply(self, cluster: str, members: list[dict[str, Any]], voters: frozenset[str] | None) -> None:
         async with self._store.read() as session:
             marked = await marked_members(session, cluster)
-        found = [Member(one["name"], MemberState(one["state"]), one["address"]) for one in members]
+        found = [_member(told) for told in members]
         view = MeshView(cluster, (*found, *self._gone(marked - {one.name for one in found})), voters)
         followed = await self._store.change(lambda session: follow_mesh(session, view), actor=ACTOR, graph=True)
         self._say(followed)

@@ -3,7 +3,7 @@
 Values and rules only. Who is a member is decided by the mesh; here is what that means for nodes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -41,6 +41,10 @@ class Member:
     state: MemberState
     address: str
     """Host and port of its agent."""
+    checks: Mapping[str, str] = field(default_factory=dict)
+    """How its software is: `passing`, `failing`, or `unknown` until a check has come to an end."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Why checks fail."""
 
     @property
     def host(self) -> str:
@@ -104,4 +108,43 @@ def mark_of(view: MeshView, member: Member, *, made: bool) -> JsonObject:
     """What is said of a member's node. `made`: the node is known by the mesh alone, which says whether it is alive."""
     said: JsonObject = {"cluster": view.cluster, "member": member.name, "state": member.state.value, "made": made}
     # Of one that is gone nothing more is heard; where it was stays known.
-    return {**said, "address": member.address} if member.address else said
+    where: JsonObject = {"address": member.address} if member.address else {}
+    return {**said, **where}
+
+
+def failing_checks(before: JsonObject, member: Member) -> dict[str, str]:
+    """The checks that fail on a member, each with the reason, after what was said of its node before.
+
+    One that has just started knows nothing yet, and of one that is dead nothing is heard: what was known stands.
+    """
+    held = before.get("failing")
+    known = {name: str(why) for name, why in held.items()} if isinstance(held, dict) else {}
+    if member.state not in LIVE or not member.checks:
+        return known
+    failing = {name: member.reasons.get(name, "") for name, status in member.checks.items() if status == "failing"}
+    return failing | {name: why for name, why in known.items() if member.checks.get(name) == "unknown"}
+
+
+def member_events(before: JsonObject, mark: JsonObject) -> list[tuple[str, JsonObject]]:
+    """The events that tell what has changed of a member, as kind and data.
+
+    One that is only suspected is no news yet.
+    """
+    member: JsonObject = {"member": mark["member"]}
+    was, now = _told_state(before.get("state")), _told_state(mark["state"])
+    events: list[tuple[str, JsonObject]] = []
+    if now != was:
+        kind = "joined" if was is None and now == MemberState.ALIVE else now
+        events.append((f"mesh.member_{kind}", member))
+    old, new = before.get("failing"), mark["failing"]
+    assert isinstance(new, dict)
+    failed = old if isinstance(old, dict) else {}
+    events += [
+        ("mesh.check_failing", {**member, "check": name, "why": new[name]}) for name in sorted(new.keys() - failed)
+    ]
+    events += [("mesh.check_passing", {**member, "check": name}) for name in sorted(failed.keys() - new)]
+    return events
+
+
+def _told_state(state: object) -> object:
+    return MemberState.ALIVE.value if state == MemberState.SUSPECT else state

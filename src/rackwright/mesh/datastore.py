@@ -151,8 +151,11 @@ class Datastore:
         if self.state.member:
             await self._care()
         elif poked or time.monotonic() >= self._next_question:
-            self._next_question = time.monotonic() + PLAIN_SECONDS
+            # Who has just joined knows nobody to ask yet, and asks as soon as it does.
+            known = bool(self.endpoints())
+            self._next_question = time.monotonic() + PLAIN_SECONDS if known else 0.0
             await self._wanted()
+            self.problem = ""
         self.announce()
 
     def _follow_era(self) -> None:
@@ -322,6 +325,9 @@ class Datastore:
         try:
             listed = await etcd_cluster.members(self.etcd, deadline=1.0)
             told["quorum"] = True
+            if not self.state.member:
+                # What this server could not do a while ago is over: it has just been answered.
+                told["problem"] = self.problem = ""
             told["conductor"] = await self.conductor.lock.owner_now()
         except (NoDatastore, Rejected) as problem:
             told["problem"] = self.problem or str(problem)

@@ -40,7 +40,7 @@ async def members(etcd: Etcd, deadline: float = 3.0) -> list[EtcdMember]:
     etcd 3.4 answers a member list from what the asked member happens to know; a read through the leader at the same
     member first makes that at least as new as now.
     """
-    problem: Exception = NoDatastore()
+    problem: Exception = NoDatastore("none of its servers is known here yet")
     # A member that had no leader when it was asked stays silent for seconds, also when it has one again: ask anew soon.
     for patience, endpoint in itertools.product((FIRST_SECONDS, deadline), etcd.endpoints()):
         try:

@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 
-from pydantic import TypeAdapter, ValidationError
-
 from rackwright.mesh.wire import BadMessage, Reader, text
 
 MAX_CHECKS = 64
@@ -142,6 +140,9 @@ def parse_checks(declared: Iterable[Mapping[str, object]]) -> list[Check]:
 
 
 def _parse_check(declared: Mapping[str, object]) -> Check:
+    # Costs a third of an agent's start, and most agents have no checks but those built in.
+    from pydantic import TypeAdapter, ValidationError
+
     name = str(declared.get("name", "(unnamed)"))
     kind = KINDS.get(str(declared.get("kind")))
     if kind is None:

@@ -1,5 +1,6 @@
 """Sees to it that every run ends: tasks of servers that died are reported as lost, finished runs are closed, and what
-is older than the retention is forgotten. Done by one datastore server at a time.
+is older than the retention is forgotten. It also has the deaths of servers and failing software told as events
+(`member_events.py`). Done by one datastore server at a time.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from rackwright.mesh.datastore_gossip import Part
 from rackwright.mesh.errors import Fenced, NoDatastore, Rejected
 from rackwright.mesh.lock import Lock
 from rackwright.mesh.member import LIVE
+from rackwright.mesh.member_events import MemberEvents
 from rackwright.mesh.run_model import FINAL, Task, TaskState
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ class Overseer:
     def __init__(self, agent: "Agent") -> None:
         self.agent, self.store = agent, agent.runs
         self.lock = Lock(agent.datastore.etcd, LOCK_KEY, agent.name, agent.settings.datastore.lease_seconds)
+        self.events = MemberEvents(agent.runs, agent.name, agent.swim.members, self._revoked)
         self._gone: dict[str, float] = {}
         self._forgotten = 0.0
 
@@ -47,14 +50,19 @@ class Overseer:
         if not await self.lock.hold():
             return
         self._remember()
+        await self.events.tell(self.lock.condition())
         for run in await self.store.open_runs():
             await self._look_after(run)
         if time.monotonic() - self._forgotten > FORGET_SECONDS:
             self._forgotten = time.monotonic()
             config = overridden(self.agent.settings.datastore, await cluster_config.read(self.store.etcd))
             before = time.time() - config.event_hours * 3600
+            await self.events.forget(before)
             if count := await self.store.forget(before):
                 self.agent.log.info("runs_forgotten", count=count)
+
+    def _revoked(self) -> dict[str, int]:
+        return {name: entry.number for name, entry in self.agent.revocations.current.names.items()}
 
     def _remember(self) -> None:
         live = {entry.name for entry in self.agent.swim.members() if entry.state in LIVE}

@@ -11,9 +11,8 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-from rackwright.mesh.run_worker import OtherServers, make_plan, texts_of, web_sources
-from rackwright.states.catalogue import Catalogue
-from rackwright.states.extensions import FOLDER, Bundle, ExtensionRefused, FolderSource, Loader, Memory, Source
+from rackwright.mesh.run_worker import OtherServers, catalogue_of, make_plan
+from rackwright.states.extensions import Bundle, ExtensionRefused
 from rackwright.states.node import unpack_files
 from rackwright.states.plan import Plan
 from rackwright.states.refusal import Refused
@@ -28,7 +27,8 @@ class GivenSource:
         self.modules = modules
 
     def names(self) -> list[str]:
-        return sorted(self.modules)
+        """None of them by itself: each is asked for by name, when a state wants it."""
+        return []
 
     def fetch(self, name: str) -> Bundle | None:
         found = self.modules.get(name)
@@ -51,9 +51,7 @@ def checked(job: dict[str, Any], folder: Path) -> dict[str, Any]:
 def check(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
     facts: dict[str, dict[str, Any]] = job["facts"]
     targets = sorted(facts)
-    web = web_sources(job, texts_of(folder))
-    sources: tuple[Source, ...] = (FolderSource(folder / FOLDER), GivenSource(job["modules"]), *web)
-    catalogue = Catalogue(Loader(sources, Path(job["signers"]), Memory(Path(job["seen"]))).functions())
+    catalogue = catalogue_of(folder, job, GivenSource(job["modules"]))
     plans: dict[str, Plan] = {}
     asked: dict[str, list[tuple[str, str]]] = {}
     known: dict[str, str] = {}

@@ -7,7 +7,7 @@ checked once in a child process, and only then stores it and tells the targets.
 import asyncio
 import json
 from base64 import b64decode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,7 +136,7 @@ class RunDesk:
     async def _checked(
         self, request: Request, files: dict[str, Any], facts: dict[str, Any], modules: list[str]
     ) -> dict[str, int]:
-        names = [name for name in modules if self._used(name, files)]
+        names = mentioned_modules(modules, files, request.variables)
         job = {
             "do": "check",
             "files": files,
@@ -165,11 +165,6 @@ class RunDesk:
         if "errors" in told:
             raise RunRefused("\n".join(told["errors"]))
         return dict(told["states"])
-
-    @staticmethod
-    def _used(name: str, files: dict[str, Any]) -> bool:
-        texts = (b64decode(content["base64"]) for path, content in files.items() if path.endswith(".sls"))
-        return any(f"{name}.".encode() in text for text in texts)
 
     async def _cancel(self, wish: dict[str, Any]) -> list[str]:
         run, scope = str(wish["run"]), str(wish.get("scope", ""))
@@ -247,6 +242,14 @@ class RunDesk:
         await self.store.etcd.put(f"{MODULES}/{file.stem}.py", bundle.code)
         await self.store.etcd.put(f"{MODULES}/{file.stem}.py.manifest", bundle.manifest)
         return {"name": manifest.name, "version": manifest.version, "signer": who}
+
+
+def mentioned_modules(modules: Sequence[str], files: dict[str, Any], variables: dict[str, Any]) -> list[str]:
+    """The modules that the states may use. Too many rather than too few: a template can put names together from
+    variables and other files, and what no state names in the end is not loaded.
+    """
+    texts = [json.dumps(variables, default=str).encode(), *(b64decode(content["base64"]) for content in files.values())]
+    return [name for name in modules if any(name.encode() in text for text in texts)]
 
 
 def _read_package(package: Path) -> tuple[Signed, bytes]:

@@ -1,9 +1,10 @@
 """Runs in the datastore: putting them there, changing their tasks, and reading what happened, from any point on."""
 
+import itertools
 import json
 import math
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,6 +48,8 @@ PAGE = 500
 """More than one transaction can write."""
 FEW_TARGETS = 50
 """So many are told with the same transaction that stores the run."""
+_NUMBERS = itertools.count()
+"""Of the cluster's events that this process has told."""
 
 
 @dataclass(frozen=True)
@@ -284,14 +287,18 @@ class RunStore:
 
     async def tell(self, server: str, kind: str, **fields: Any) -> None:
         """An event of the cluster. Told if the datastore can be reached, for what matters is also in the log."""
-        stamp = f"{int(time.time() * 1000):015d}"
-        event = {"kind": kind, "server": server, "time": time.time(), **fields}
-        key = f"{CLUSTER_EVENTS}{stamp}-{server}-{kind}"
         try:
-            value = self.belief.statements.sign(key, json.dumps(event).encode())
-            await self.etcd.put(key, value, deadline=5.0)
+            await self.etcd.put(*self.cluster_event(server, kind, fields), deadline=5.0)
         except (NoDatastore, Rejected):
             return
+
+    def cluster_event(self, server: str, kind: str, fields: Mapping[str, Any]) -> tuple[str, bytes]:
+        """Where an event of the cluster is kept, and what lies there: signed by this server, which is `server`."""
+        now = time.time()
+        # Numbered: two may be told in one millisecond, and are read in the order of their keys.
+        key = f"{CLUSTER_EVENTS}{int(now * 1000):015d}-{next(_NUMBERS):08d}-{server}-{kind}"
+        event = {"kind": kind, "server": server, "time": now, **fields}
+        return key, self.belief.statements.sign(key, json.dumps(event).encode())
 
     # Forgetting
 

@@ -7,7 +7,6 @@ the agent (`ask`) and waits for the answer. It believes nothing that is not sign
 """
 
 import json
-import re
 import sys
 import threading
 import time
@@ -40,8 +39,6 @@ from rackwright.states.run import Run, go_home
 from rackwright.states.tree import Tree
 
 MAX_VALUE = 64 * 1024
-MENTIONED = re.compile(r"^[ \t-]*([a-z][a-z0-9_]{0,63})\.[a-z_][a-z0-9_]*\s*:", re.M)
-"""A state's module, as it is written in a file of states"""
 START_SECONDS = 0.05
 """A state that has ended by then is not told to have started: that is news only while it runs."""
 
@@ -170,20 +167,6 @@ class OtherPace:
         return bool(self.agent.ask("leave", gate=self._gates[state.index], sync=sync, serialize=serialize))
 
 
-class WebSource:
-    """A web folder, asked for the modules that the states name and nobody here has; the signature decides."""
-
-    def __init__(self, base: str, texts: str) -> None:
-        self.base = UrlSource(base)
-        self.texts = texts
-
-    def names(self) -> Sequence[str]:
-        return sorted({*MENTIONED.findall(self.texts)} - {*Catalogue().modules()})
-
-    def fetch(self, name: str) -> Bundle | None:
-        return self.base.fetch(name)
-
-
 class Lines:
     """What states print while they run, as far as whoever began the run wants to hear it: all of it is stored."""
 
@@ -200,11 +183,12 @@ class Lines:
 class AgentSource:
     """Modules of the cluster's datastore, handed on by the agent; the signature decides, not the way they came."""
 
-    def __init__(self, agent: Agent, texts: str) -> None:
-        self.agent, self.texts = agent, texts
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
 
     def names(self) -> Sequence[str]:
-        return [name for name in self.agent.ask("modules") if f"{name}." in self.texts]
+        """None of them by itself: each is asked for by name, when a state wants it."""
+        return []
 
     def fetch(self, name: str) -> Bundle | None:
         found = self.agent.ask("module", name=name)
@@ -258,24 +242,21 @@ def _run(folder: Path, job: dict[str, Any], mask: Mask, agent: Agent) -> int:
 
 
 def _catalogue(folder: Path, job: dict[str, Any], agent: Agent) -> Catalogue:
-    texts = texts_of(folder)
-    sources: tuple[Source, ...] = (
-        FolderSource(folder / FOLDER),
-        AgentSource(agent, texts),
-        *web_sources(job, texts),
-    )
     try:
-        return Catalogue(Loader(sources, Path(job["signers"]), Memory(Path(job["seen"]))).functions())
+        return catalogue_of(folder, job, AgentSource(agent))
     except (ExtensionRefused, StateError) as refused:
         raise refuse(str(refused)) from refused
 
 
-def texts_of(folder: Path) -> str:
-    return "\n".join(path.read_text(errors="replace") for path in folder.rglob("*.sls"))
+def catalogue_of(folder: Path, job: dict[str, Any], datastore: Source) -> Catalogue:
+    """The tree's own modules, and those that its states turn out to name: of the datastore, then of web folders.
 
-
-def web_sources(job: dict[str, Any], texts: str) -> list[WebSource]:
-    return [WebSource(base, texts) for base in job.get("modules_from", ())]
+    A state is asked for its module only once it is rendered and read: what its text looks like says too little.
+    """
+    web = [UrlSource(base) for base in job.get("modules_from", ())]
+    sources: tuple[Source, ...] = (FolderSource(folder / FOLDER), datastore, *web)
+    loader = Loader(sources, Path(job["signers"]), Memory(Path(job["seen"])))
+    return Catalogue(loader.functions(), loader.fetch)
 
 
 def _bounded(value: Any) -> Any:

@@ -6,7 +6,7 @@ may not take a built-in's name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -23,8 +23,14 @@ SHELL_OPTIONS = frozenset(("unless", "onlyif", "check_cmd"))
 class Catalogue:
     """Finds state functions by module and name."""
 
-    def __init__(self, extensions: Optional[Mapping[str, Sequence[StateFunction]]] = None) -> None:
+    def __init__(
+        self,
+        extensions: Optional[Mapping[str, Sequence[StateFunction]]] = None,
+        fetch: Optional[Callable[[str], Optional[Sequence[StateFunction]]]] = None,
+    ) -> None:
+        """`fetch` is asked for each module that a state names and that is neither built in nor among `extensions`."""
         self._extensions = dict(extensions or {})
+        self._fetch = fetch
         self._loaded: Dict[str, Optional[Dict[str, StateFunction]]] = {}
 
     def modules(self) -> List[str]:
@@ -48,6 +54,8 @@ class Catalogue:
                         raise
             if found is None:
                 found = self._extensions.get(module)
+            if found is None and self._fetch is not None:
+                found = self._fetch(module)
             self._loaded[module] = None if found is None else {function.name: function for function in found}
         return self._loaded[module]
 

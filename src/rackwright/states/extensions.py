@@ -363,6 +363,16 @@ class Loader:
         self.memory.take(manifest)
         return Extension(name, manifest.version, signer, bundle.origin, _functions(bundle, name))
 
+    def fetch(self, name: str) -> Optional[Tuple[StateFunction, ...]]:
+        """The functions of a module that a state names, for a catalogue; None if no source has it."""
+        if not NAME.fullmatch(name):
+            return None
+        try:
+            extension = self.load(name)
+        except ExtensionRefused as refused:
+            raise refuse(str(refused)) from refused
+        return None if extension is None else extension.functions
+
     def find(self, name: str) -> Optional[Bundle]:
         if not NAME.fullmatch(name):
             raise ExtensionRefused(f"{name!r} is no name for a module")

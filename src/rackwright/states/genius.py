@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 from collections import deque
 from functools import partial
-from typing import Callable, Deque, Dict, Hashable, List, Optional, Tuple
+from typing import Callable, Deque, Dict, FrozenSet, Hashable, List, Optional, Tuple
 
 from .combine import State
 from .plan import Plan
@@ -120,6 +120,16 @@ def _sources_first(units: Units, said: Explanation) -> None:
         said.append(f"{count} before all packages, so that the lists are fetched once (no requisite says otherwise)")
 
 
+def refreshing(plan: Plan) -> FrozenSet[int]:
+    """The package sources whose batch fetches the lists for the packages behind them, also where there is only one:
+    brought about alone it would fetch its own lists, and the packages all lists once more.
+    """
+    if not any(state.module == "pkg" for state in plan.states):
+        return frozenset()
+    sources = (state for state in plan.states if state.module == "pkgrepo" and _joins_packages(plan, state))
+    return frozenset(state.index for state in sources if _may_be_joined(plan, state))
+
+
 def _before(plan: Plan, node: int) -> Dict[int, None]:
     """Everything that a node waits for, however far away."""
     seen: Dict[int, None] = {}
@@ -140,11 +150,16 @@ def keeps_apart(state: State) -> bool:
     return any(state.options.get(option) for option in ("failhard", "sync", "serialize"))
 
 
+def _may_be_joined(plan: Plan, state: State) -> bool:
+    """A state that is looked at, or that looks, keeps to itself."""
+    return not (state.index in plan.graph.look or "prereq" in state.requisites or keeps_apart(state))
+
+
 def _same(plan: Plan, key: Callable[[State], Key]) -> Dict[Hashable, List[int]]:
-    """States by key, those without one left out. A state that is looked at, or that looks, keeps to itself."""
+    """States by key, those without one left out."""
     groups: Dict[Hashable, List[int]] = {}
     for state in plan.states:
-        if state.index in plan.graph.look or "prereq" in state.requisites or keeps_apart(state):
+        if not _may_be_joined(plan, state):
             continue
         found = key(state)
         if found is not None:

@@ -110,6 +110,8 @@ class Context:
     """A line of live output of the running state."""
     changed: Tuple[str, ...] = ()
     """For `watch` only: the watched states that changed, each as `module: ID`."""
+    node: Dict[str, Any] = field(default_factory=dict)
+    """The facts that the state files were rendered with: templates of files see the same."""
 
 
 def nothing_written(arguments: Arguments) -> List[Resource]:

@@ -33,8 +33,12 @@ class Listener(NamedTuple):
 class Plan:
     """A run, decided."""
 
-    def __init__(self, tree: Tree, states: List[State], variables: Dict[str, Any]) -> None:
+    def __init__(
+        self, tree: Tree, states: List[State], variables: Dict[str, Any], node: Optional[Dict[str, Any]] = None
+    ) -> None:
         self.tree = tree
+        self.node = node or {}
+        """The facts of the machine that the run is for"""
         self.states = states
         self.variables = variables
         self.schemas: List[Schema] = []
@@ -65,7 +69,7 @@ def plan(
     with Renderer(tree, variables, node) as renderer:
         wanted = top(tree, renderer, node) if sls is None else sls
         high = Reader(tree, renderer).read(wanted)
-    return plan_states(Plan(tree, combine(high), variables), catalogue or Catalogue(), remote)
+    return plan_states(Plan(tree, combine(high), variables, node), catalogue or Catalogue(), remote)
 
 
 def plan_states(made: Plan, catalogue: Catalogue, remote: Optional[Remote] = None) -> Plan:

@@ -165,7 +165,7 @@ class Run:
                         ready.append(following)
 
             nodes = schedule.units[unit]
-            if len(nodes) == 1:
+            if len(nodes) == 1 and nodes[0] not in schedule.batched:
                 self._start(self._node(nodes[0]), finished)
             else:
                 from .together import together
@@ -343,9 +343,11 @@ class Run:
     def _context(self, state: State, dry: bool, changed: Tuple[str, ...]) -> Context:
         plan = self._plan
         event = self._event
-        return Context(
-            dry, plan.tree.root, plan.variables, self._once, self._lock, lambda line: event("log", state, line), changed
-        )
+
+        def log(line: str) -> None:
+            event("log", state, line)
+
+        return Context(dry, plan.tree.root, plan.variables, self._once, self._lock, log, changed, plan.node)
 
     def context(self, state: State) -> Context:
         return self._context(state, self._test, ())

@@ -5,7 +5,7 @@ In `justdoit` every node is a unit of its own; `genius` joins some. The units ar
 
 from __future__ import annotations
 
-from typing import Dict, List, Set
+from typing import Dict, FrozenSet, List, Set
 
 from .plan import Plan
 
@@ -17,13 +17,16 @@ class Schedule:
         self._graph = plan.graph
         self.units: List[List[int]] = []
         self.explanation: List[str] = []
+        self.batched: FrozenSet[int] = frozenset()
+        """States that are brought about as a batch also where they are alone in it"""
         self._after: List[List[int]] = []
         if mode == "justdoit":
             self.units = [[node] for node in range(len(plan.graph))]
         elif mode == "genius":
-            from .genius import rewrite
+            from .genius import refreshing, rewrite
 
             self.units, self.explanation = rewrite(plan)
+            self.batched = refreshing(plan)
         self._link()
 
     def _link(self) -> None:

@@ -44,7 +44,7 @@ def together(run: "Run", nodes: List[int]) -> Generator[Request, Any, None]:
         return
     batch = function.batch
     assert batch is not None
-    if len(due) == 1:
+    if len(due) == 1 and due[0][0].node not in run.schedule.batched:
         yield from _alone(run, due[0][0], answered)
         return
     results = yield from _batch(run, due)

@@ -23,7 +23,9 @@ from rackwright.domain.members import (
     KnownNode,
     Member,
     MeshView,
+    failing_checks,
     mark_of,
+    member_events,
     new_node_name,
 )
 from rackwright.domain.states import ERROR, PROPOSED, Trigger
@@ -114,9 +116,10 @@ async def _one(session: Session, view: MeshView, member: Member, node: KnownNode
     if node is None:
         return await _made(session, view, member, followed)
     made = node.mark.get("made") is True
-    mark = {**node.mark, **mark_of(view, member, made=made)}
+    mark = {**node.mark, **_mark_of(view, member, node.mark, made=made)}
     if mark != node.mark:
         await _mark(session, node.id, mark)
+        await _tell(session, node.id, node.mark, mark)
         was = node.mark.get("state", "no member")
         if was != member.state:
             followed.changes.append(f"{node.name} was {was} in the mesh and is {member.state} as {member.name}")
@@ -126,16 +129,28 @@ async def _one(session: Session, view: MeshView, member: Member, node: KnownNode
 
 
 async def _made(session: Session, view: MeshView, member: Member, followed: Followed) -> int:
+    mark = _mark_of(view, member, {}, made=True)
     new = NewNode(
         new_node_name(member.name),
         description=f"{member.name} of the mesh",
         alive=member.state in LIVE,
-        discovery={MARK: mark_of(view, member, made=True), "address": member.host},
+        discovery={MARK: mark, "address": member.host},
     )
     id = await create_node(session, new)
+    await _tell(session, id, {}, mark)
     await approve_address(session, id)  # the mesh's authority let it in under this address
     followed.changes.append(f"{member.name} of the mesh is the new node {new.name}")
     return id
+
+
+def _mark_of(view: MeshView, member: Member, before: JsonObject, *, made: bool) -> JsonObject:
+    return {**mark_of(view, member, made=made), "failing": {**failing_checks(before, member)}}
+
+
+async def _tell(session: Session, id: int, before: JsonObject, mark: JsonObject) -> None:
+    """Tell what has become of a member as events of its node: once, for the mark changes in the same transaction."""
+    for kind, data in member_events(before, mark):
+        await emit(session, kind, id, node_id=id, data=data)
 
 
 async def _mark(session: Session, id: int, mark: JsonObject) -> None:
@@ -149,6 +164,8 @@ async def _mark(session: Session, id: int, mark: JsonObject) -> None:
     )
     await emit(session, "node.updated", id, node_id=id, data={"changed": ["discovery"]})
     await queue_node_updated(session, {id: {"discovery": row.discovery}})
+    if not _says_more_than_software(row.discovery.get(MARK), mark):
+        return
     stored = await session.catalogue()
     wanting = [stored.role_ids[name] for name, role in stored.catalogue.roles.items() if ATTRIBS & set(role.wants)]
     rows = await session.rows(
@@ -162,6 +179,11 @@ async def _mark(session: Session, id: int, mark: JsonObject) -> None:
     await dirty(session, [row.id for row in rows if row.name != MEMBER_ROLE])
     # Somebody bound it before the node was let in.
     await move(session, Trigger.RETRY, [row.id for row in rows if row.name == MEMBER_ROLE and row.state == int(ERROR)])
+
+
+def _says_more_than_software(before: object, mark: JsonObject) -> bool:
+    """Whether something else than failing checks has changed: those are no attrib, so nothing has to run for them."""
+    return not isinstance(before, dict) or {**before, "failing": mark["failing"]} != mark
 
 
 async def _live_or_die(session: Session, id: int, *, alive: bool) -> None:

@@ -13,7 +13,7 @@ import asyncssh
 import httpx
 import pytest
 from sqlalchemy import make_url
-from tests.support.netns import cluster, network
+from tests.support.netns import fleet, network
 from tests.support.postgres import administer, execute
 from tests.support.servers import ServerProcess, servers
 from tests.support.store import UNHURRIED_STORE, datastore, takeover_soon, wait_complete, wires
@@ -24,6 +24,7 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.runs import Answer, Run
 from rackwright.jigs.heard import Heard
 from rackwright.jigs.state_mesh import Job, MeshWay
+from rackwright.mesh import control
 from rackwright.mesh.client import MeshClient
 from rackwright.mesh.errors import MeshError
 from rackwright.mesh.fleet import Fleet
@@ -32,6 +33,9 @@ from rackwright.store.database import open_database
 from rackwright.store.session import Store
 
 SERVERS = ["s1", "s2", "s3", "s4"]
+CHECKED = "s4"
+CHECK: dict[str, Any] = {"name": "app", "kind": "command", "interval": 1.0, "timeout": 0.7, "failures": 1}
+"""Software of `CHECKED` that fails while there is a file `broken`."""
 
 
 class Plane:
@@ -86,6 +90,15 @@ class Plane:
         self.post("/deployments/trials/commit", {})
         [made] = self.get("/node_roles", role=role, node=node)["items"]
         return int(made["id"])
+
+    def told(self, kind: str, **about: str) -> list[dict[str, Any]]:
+        """The mesh's events of this kind, as any of its servers tells them."""
+        told = [line["event"] for line in control.listen(self.fleet.home("s2"), "events")]
+        return [event for event in told if event["kind"] == kind and about.items() <= event.items()]
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        """The control plane's own events of this kind."""
+        return [event["data"] for event in self.get("/events", kind=kind, limit="1000")["items"]]
 
     def runs(self, noderole: int) -> list[dict[str, Any]]:
         """The runs of a noderole, the newest first."""
@@ -195,13 +208,16 @@ def plane(tmp_path_factory: pytest.TempPathFactory, postgres_server: str, starte
     administer(postgres_server, f"CREATE DATABASE mesh_nodes TEMPLATE {started_template} STRATEGY file_copy")
     url = make_url(postgres_server).set(database="mesh_nodes").render_as_string(hide_password=False)
     try:
-        with network(SERVERS) as net, cluster(folder / "mesh", SERVERS, net, UNHURRIED_STORE) as fleet:
-            wait_complete(fleet, "s1")
-            more = ["--mesh-folder", str(fleet.home("s1"))]
+        with network(SERVERS) as net, fleet(folder / "mesh", SERVERS, net, UNHURRIED_STORE) as mesh:
+            mesh.found()
+            mesh.configure(CHECKED, checks=(CHECK | {"command": ["test", "!", "-e", str(folder / "broken")]},))
+            mesh.start_all()
+            wait_complete(mesh, "s1")
+            more = ["--mesh-folder", str(mesh.home("s1"))]
             with servers(home, url, 1, lease=60, heartbeat=60, more=more) as [process]:
                 import_trial(folder, url)
-                trust(fleet, home)
-                made = Plane(fleet, process)
+                trust(mesh, home)
+                made = Plane(mesh, process)
                 with made.api:
                     yield made
     finally:
@@ -216,6 +232,15 @@ def test_members_show_as_nodes_with_their_role(plane: Plane) -> None:
     plane.until(lambda: plane.nodes()["s2"]["discovery"]["mesh"]["state"] == "alive", "its node says that it is alive")
     plane.until(
         lambda: plane.holders("mesh-member") == dict.fromkeys(SERVERS, "active"), "each has the role of a member"
+    )
+
+
+def test_a_server_that_joined_with_a_token_tells_no_trouble_of_a_datastore_that_works(plane: Plane) -> None:
+    [plain] = set(SERVERS) - wait_complete(plane.fleet, "s1")
+    told = datastore(plane.fleet, plain)
+    assert (told["here"], told["quorum"], told["problem"]) == ("none", True, "")
+    wait_until(
+        lambda: not any(datastore(plane.fleet, server)["problem"] for server in SERVERS), "nobody tells of a problem"
     )
 
 
@@ -234,7 +259,27 @@ def test_the_datastore_shows_as_a_noderole_and_moves_when_another_server_takes_o
     finally:
         fleet.start(victim)
     plane.until(lambda: bool(plane.nodes()[victim]["alive"]), "its return shows")
+    plane.until(lambda: bool(plane.told("member_alive", member=victim)), "the mesh tells of its return")
+    assert len(plane.told("member_dead", member=victim)) == 1, "three servers saw it die, and it is told once"
+    assert [event for event in plane.events("mesh.member_dead") if event["member"] == victim] == [{"member": victim}]
     assert set(plane.nodes()) == set(SERVERS)
+
+
+def test_software_that_fails_is_an_event_of_the_mesh_and_of_the_server_once(plane: Plane) -> None:
+    broken = plane.process.home.parent / "broken"
+    about = {"member": CHECKED, "check": "app"}
+    broken.touch()
+    plane.until(lambda: about in map(without_why, plane.events("mesh.check_failing")), "the server tells it")
+    plane.until(lambda: bool(plane.told("check_failing", **about)), "the mesh tells it")
+    broken.unlink()
+    plane.until(lambda: about in plane.events("mesh.check_passing"), "the server tells that it passes")
+    plane.until(lambda: bool(plane.told("check_passing", **about)), "the mesh tells that it passes")
+    assert len(plane.told("check_failing", **about)) == len(plane.told("check_passing", **about)) == 1
+    assert plane.told("check_failing", **about)[0]["why"], "it says why"
+
+
+def without_why(data: dict[str, Any]) -> dict[str, Any]:
+    return {name: data[name] for name in data if name != "why"}
 
 
 def test_states_go_through_the_mesh_and_what_they_say_comes_back(plane: Plane) -> None:

@@ -2,6 +2,7 @@
 
 from tests.support.rack import ADMIN, Rack
 
+from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.members import Member, MemberState, MeshView
 from rackwright.domain.states import NodeRoleState
 from rackwright.store.members import Followed, follow_mesh
@@ -51,9 +52,47 @@ async def test_a_member_that_is_no_node_yet_becomes_one_with_its_roles(rack: Rac
         "state": "alive",
         "address": "10.0.0.1:7946",
         "made": True,
+        "failing": {},
     }
     assert made.discovery["address"] == "10.0.0.1"
     assert await holders(rack, "mesh-member") == {"s1.mesh.internal", "s2.rack.example"}
+
+
+async def events(rack: Rack) -> list[tuple[str, JsonObject]]:
+    """What was told of members, with the name of the node it was told of."""
+    async with rack.store.read() as session:
+        rows = await session.rows(
+            "SELECT e.kind, e.data, n.name FROM events e JOIN nodes n ON n.id = e.node_id"
+            " WHERE starts_with(e.kind, 'mesh.') ORDER BY e.id"
+        )
+    assert {row.name for row in rows} <= {"s1.mesh.internal"}
+    return [(row.kind, row.data) for row in rows]
+
+
+async def test_deaths_and_failing_software_of_members_are_events_once_each(rack: Rack) -> None:
+    def seen(state: MemberState, **checks: str) -> MeshView:
+        return MeshView(CLUSTER, (Member("s1", state, "10.0.0.1:7946", checks, {"web": "refused"}),))
+
+    story = [
+        seen(ALIVE),
+        seen(ALIVE, web="passing"),
+        seen(MemberState.SUSPECT, web="failing"),
+        seen(ALIVE, web="unknown"),
+        seen(DEAD),
+        seen(ALIVE),
+        seen(ALIVE, web="passing"),
+    ]
+    for view_of_it in story:
+        await follow(rack, view_of_it)
+        await follow(rack, view_of_it)
+    s1: JsonObject = {"member": "s1"}
+    assert await events(rack) == [
+        ("mesh.member_joined", s1),
+        ("mesh.check_failing", {**s1, "check": "web", "why": "refused"}),
+        ("mesh.member_dead", s1),
+        ("mesh.member_alive", s1),
+        ("mesh.check_passing", {**s1, "check": "web"}),
+    ]
 
 
 async def test_a_view_that_says_nothing_new_changes_nothing(rack: Rack) -> None:

@@ -15,6 +15,7 @@ import pytest
 from tests.support.programs import make_ssh_key
 from tests.support.waiting import PATIENCE
 
+from rackwright.mesh import run_check, run_desk
 from rackwright.states import extensions
 
 
@@ -145,6 +146,14 @@ def signed_module(folder: Path, trusted: Path) -> None:
 
 
 GREET = "greet:\n  greeter.hello: []\nplain:\n  test.nop: []\n"
+WAYS_TO_NAME_IT = {
+    "function below": GREET,
+    "short form": "greet: greeter.hello\nplain: test.nop\n",
+    "flow style": "{greet: {greeter.hello: []}, plain: {test.nop: []}}\n",
+    "quoted": "greet: {'greeter.hello': []}\nplain:\n  test.nop: []\n",
+    "function in the list": "greet:\n  greeter:\n    - hello\nplain:\n  test.nop: []\n",
+    "put together": "{% set who = 'greet' ~ 'er' %}\ngreet:\n  {{ who }}.hello: []\nplain:\n  test.nop: []\n",
+}
 
 
 @pytest.mark.parametrize("do", ["run", "check"])
@@ -162,6 +171,14 @@ def test_a_module_of_a_web_folder_is_used_if_it_is_signed(tmp_path: Path, web: t
     assert [state["changes"] for state in ends(events)] == [{"greeting": "hello"}, {}]
 
 
+def test_a_module_of_a_web_folder_is_found_however_the_states_name_it(tmp_path: Path, web: tuple[Path, str]) -> None:
+    signed_module(web[0], tmp_path / "signers")
+    wanted = {"modules_from": [web[1]], "facts": {"s1": {"id": "s1"}}, "modules": {}}
+    for number, (way, states) in enumerate(WAYS_TO_NAME_IT.items()):
+        folder = tmp_path / str(number)
+        assert run_check.checked({**job(tmp_path, states), **wanted}, folder) == {"states": {"s1": 2}}, way
+
+
 def test_a_module_of_a_web_folder_that_was_altered_refuses_the_run(tmp_path: Path, web: tuple[Path, str]) -> None:
     signed_module(web[0], tmp_path / "signers")
     (web[0] / "greeter.py").write_bytes(MODULE + b"\n# and more\n")
@@ -177,6 +194,16 @@ def test_what_the_datastore_has_comes_before_a_web_folder(tmp_path: Path, web: t
     held = {"code": b64encode(code).decode(), "manifest": b64encode(manifest).decode(), "origin": "datastore"}
     status, events = run({**job(tmp_path, GREET), "modules_from": [web[1]]}, {"greeter": held})
     assert status == 0, events
+
+
+def test_what_the_datastore_has_is_found_however_the_states_name_it(tmp_path: Path, web: tuple[Path, str]) -> None:
+    signed_module(web[0], tmp_path / "signers")
+    code, manifest = ((web[0] / name).read_bytes() for name in ("greeter.py", "greeter.py.manifest"))
+    held = {"code": b64encode(code).decode(), "manifest": b64encode(manifest).decode(), "origin": "datastore"}
+    status, events = run(job(tmp_path, WAYS_TO_NAME_IT["function in the list"]), {"greeter": held})
+    assert status == 0, events
+    files = {"top.sls": {"base64": b64encode(b"greet: {{ who }}.hello").decode()}}
+    assert run_desk.mentioned_modules(["greeter", "other"], files, {"who": "greeter"}) == ["greeter"]
 
 
 @pytest.mark.parametrize("where", ["http://127.0.0.1:1/", "file:///etc"])

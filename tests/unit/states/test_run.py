@@ -37,6 +37,21 @@ def test_a_module_that_raises_fails_its_state_only(write: Write) -> None:
         assert told.startswith("An exception occurred in this state: ZeroDivisionError: by zero (test_run.py:")
 
 
+def test_templates_of_files_see_the_facts_that_the_state_files_see(apply: Apply, write: Write, tmp_path: Path) -> None:
+    words = (
+        "{{ grains.id }} {{ node.get('os', 'none') }} {{ salt['grains.get']('id') }} {{ pillar.word }} {{ vars.word }}"
+    )
+    write(**{"motd.txt": f"{words}\n"})
+    files = {
+        "from-template": "    - source: motd.txt\n    - template: jinja\n",
+        "from-sls": f"    - contents: {words}\n",
+    }
+    states = [f"{tmp_path}/{name}:\n  file.managed:\n{arguments}" for name, arguments in files.items()]
+    apply("".join(states), variables={"word": "hello"})
+    seen = {name: (tmp_path / name).read_text() for name in files}
+    assert seen == dict.fromkeys(files, "node-1 none node-1 hello hello\n")
+
+
 def test_an_extension_cannot_take_the_place_of_a_built_in_module() -> None:
     def other(arguments: Arguments, context: Context) -> Check:
         return Check({}, "not the real one")
@@ -97,11 +112,20 @@ def test_more_commands_than_descriptors_wait_for_each_other(apply: Apply) -> Non
 def test_a_command_is_killed_with_its_children_when_its_time_is_up(
     apply: Apply, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its time is up once its child runs, which it tells by a word that wakes the engine."""
-    child = tmp_path / "child"
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + (3600 if child.exists() else 0))
-    monkeypatch.setattr("rackwright.states.loop.time", clock)
-    name = f"sleep {PATIENCE} & echo $! > {child}.new; mv {child}.new {child}; echo started; wait"
+    """Its time is up once its child runs, which it tells by a word that wakes the engine.
+
+    The child waits until the engine has set the deadline, or that would lie an hour behind the end of the time.
+    """
+    child, timed = tmp_path / "child", tmp_path / "timed"
+
+    def monotonic() -> float:
+        late = child.exists()
+        timed.touch()
+        return time.monotonic() + (3600 if late else 0)
+
+    monkeypatch.setattr("rackwright.states.loop.time", SimpleNamespace(monotonic=monotonic))
+    told = f"until [ -e {timed} ]; do sleep 0.01; done; echo $! > {child}.new; mv {child}.new {child}; echo started"
+    name = f"sleep {PATIENCE} & {told}; wait"
     report = apply(f"a:\n  cmd.run:\n    - name: {name}\n    - timeout: 3600\n")
     assert report.records[0].outcome.value == "failed"
     assert "was killed after 3600 seconds" in report.records[0].comment

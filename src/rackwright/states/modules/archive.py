@@ -16,7 +16,7 @@ from functools import partial
 from typing import Callable, Dict, List, Optional, Tuple
 
 from ..module import Argument, Arguments, Check, Context, Resource, StateError, StateFunction
-from ..support.content import first_source, is_url, read_source
+from ..support.content import first_source, is_below, is_url, read_source, tree_path
 from ..support.files import Owner, make_folder, missing_parents, owner_changes, remove_all, set_owner, status
 from ..support.plan import Plan, carry_out
 
@@ -41,6 +41,8 @@ def check(arguments: Arguments, context: Context) -> Check:
     if arguments.get("if_missing") and os.path.lexists(str(arguments["if_missing"])):
         return Check({}, f"{arguments['if_missing']} exists, so nothing is extracted", found=Plan())
     source = first_source(arguments["source"], context)
+    if arguments["clean"] and not is_url(source) and is_below(tree_path(source, context.root), target):
+        raise StateError(f"clean would remove the archive {source}, which lies in {target}; keep it elsewhere")
     members = read_members(_content(source, arguments, context), source, arguments)
     plan = Plan()
     user, group = (None if arguments.get(key) is None else str(arguments[key]) for key in ("user", "group"))

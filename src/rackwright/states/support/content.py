@@ -39,6 +39,25 @@ def is_url(source: str) -> bool:
     return source.startswith(("http://", "https://"))
 
 
+def place_of(path: str) -> str:
+    """Where a path lies, with the links in the folders above it resolved but not its own."""
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
+def refuse_own_source(path: str, source: str, why: str) -> None:
+    """Refuse to write to `path` where that is the file that is read. `why` says what would become of it."""
+    if place_of(path) == os.path.realpath(source):
+        raise StateError(
+            f"source and name are the same file, {path}: {why}; keep the source elsewhere, such as in the state tree"
+        )
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether a path is the folder itself or lies in it."""
+    path, folder = os.path.realpath(path), os.path.realpath(folder)
+    return os.path.commonpath([path, folder]) == folder
+
+
 def read_source(source: str, context: Context, wanted_hash: str = "") -> bytes:
     """The bytes `source` stands for, checked against `wanted_hash` if there is one."""
     if is_url(source):
@@ -134,14 +153,9 @@ def render(text: str, name: str, arguments: Arguments, context: Context) -> str:
 
 def _names(arguments: Arguments, context: Context) -> Dict[str, Any]:
     from ..environment import names
-    from ..facts import facts
 
-    with context.lock:
-        if "content.facts" not in context.once:
-            context.once["content.facts"] = facts()
-        node = context.once["content.facts"]
     return {
-        **names(context.variables, node),
+        **names(context.variables, context.node),
         **(arguments.get("defaults") or {}),
         **(arguments.get("context") or {}),
     }

@@ -58,6 +58,14 @@ def test_a_tar_is_extracted_with_modes_links_and_owner(tmp_path: Path, target: P
     assert sorted(path.name for path in target.iterdir()) == ["app"], "nothing is left of the unpacking"
 
 
+def test_clean_does_not_remove_the_archive_itself(target: Path) -> None:
+    target.mkdir()
+    archive = tar(target / "a.tar.gz", ("app/", None))
+    with pytest.raises(StateError, match="clean would remove the archive"):
+        Run().apply("archive.extracted", name=str(target), source=str(archive), clean=True)
+    assert archive.exists()
+
+
 def test_a_zip_from_the_tree_is_extracted_without_its_top_folder(tmp_path: Path, target: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("app-1.0/a", "a")

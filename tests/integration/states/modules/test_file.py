@@ -99,6 +99,34 @@ def test_a_template_has_the_names_of_state_files_and_keep_the_mode_of_its_source
     assert mode(tmp_path / "x") == 0o750
 
 
+def test_no_state_writes_over_what_it_reads(run: Run, tmp_path: Path) -> None:
+    template, folder, alias = run.root / "app.conf", run.root / "files", tmp_path / "alias"
+    template.write_text("{{ grains.id }}\n")
+    (folder / "below").mkdir(parents=True)
+    (folder / "one").write_text("1\n")
+    alias.symlink_to(template)
+    refused: list[tuple[str, dict[str, Any], str]] = [
+        ("file.managed", {"name": str(template), "source": str(template), "template": "jinja"}, "same file"),
+        ("file.managed", {"name": str(template), "source": "salt://app.conf", "template": "jinja"}, "same file"),
+        ("file.managed", {"name": str(alias), "source": "app.conf", "template": "jinja"}, "same file"),
+        ("file.append", {"name": str(template), "source": "app.conf"}, "appended to itself"),
+        ("file.append", {"name": str(alias), "source": "app.conf", "template": "jinja"}, "appended to itself"),
+        ("file.recurse", {"name": str(folder), "source": "files", "template": "jinja"}, "in its own source"),
+        ("file.recurse", {"name": str(folder / "below"), "source": "files"}, "in its own source"),
+        ("file.recurse", {"name": str(run.root), "source": "files", "clean": True}, "clean would remove the source"),
+        ("file.symlink", {"name": str(template), "target": "app.conf", "force": True}, "is the link itself"),
+    ]
+    for function, arguments, why in refused:
+        with pytest.raises(StateError, match=why):
+            run.apply(function, **arguments)
+    assert template.read_text() == "{{ grains.id }}\n"
+    assert sorted(path.name for path in folder.rglob("*")) == ["below", "one"]
+    # What reads and writes the same text changes nothing, and a link of its own is no template.
+    run.apply("file.managed", name=str(template), source="app.conf", mode="0600")
+    run.apply("file.managed", name=str(alias), source="app.conf", template="jinja", follow_symlinks=False)
+    assert (template.read_text(), alias.read_text()) == ("{{ grains.id }}\n", "me\n")
+
+
 def test_an_undefined_name_in_a_template_fails_and_leaves_the_file(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "app.conf"
     path.write_text("old")

@@ -121,6 +121,40 @@ def test_genius_refreshes_once_for_all_repositories_and_the_packages_behind_them
     assert sum("refreshing the package lists with apt-get update" in line for line in said) == refreshes
 
 
+def install_from(root: Path, folder: Path, before: dict[str, str], states: str = "") -> list[str]:
+    """What the log says when one repository, and then a package of it, are brought about in genius mode."""
+    for name, line in before.items():
+        (root / "etc/apt/sources.list.d" / name).write_text(line)
+    repository = apt_repository(folder / "one", Deb("rackwright-test-one"))
+    source = (
+        f"repo:\n  pkgrepo.managed:\n    - name: deb file:{repository} ./\n    - trusted: true\n    - root: {root}\n"
+    )
+    package = f"rackwright-test-one:\n  pkg.installed:\n    - provider: apt\n    - root: {root}/\n"
+    (folder / "web.sls").write_text(states + source + package)
+    said: list[str] = []
+    made = plan(*place(folder / "web.sls"))
+    run = EngineRun(made, "genius", event=lambda kind, _, detail: said.append(str(detail)))
+    assert {record.outcome.value for record in run.go().records} == {"changed"}
+    return [line for line in said if "refreshing the package lists with apt-get update" in line]
+
+
+def test_genius_fetches_the_lists_once_also_for_a_single_repository(root: Path, tmp_path: Path) -> None:
+    assert len(install_from(root, tmp_path, {})) == 1
+
+
+def test_genius_adds_a_repository_although_another_cannot_be_read(root: Path, tmp_path: Path) -> None:
+    broken = {"broken.list": f"deb [trusted=yes] file:{tmp_path}/nowhere ./\n"}
+    assert len(install_from(root, tmp_path, broken)) >= 2, "it is tried alone"
+
+
+def test_genius_fetches_no_list_again_for_a_repository_that_waits_for_another(root: Path, tmp_path: Path) -> None:
+    first = apt_repository(tmp_path / "first", Deb("rackwright-test-first"))
+    states = f"base:\n  pkgrepo.managed:\n    - name: deb file:{first} ./\n    - trusted: true\n    - root: {root}\n"
+    said = install_from(root, tmp_path, {}, f"{states}    - require_in: [{{pkgrepo: repo}}]\n")
+    assert len(said) == 2
+    assert "only" in said[1], "of the second one, its own lists alone"
+
+
 def test_a_batch_with_a_bad_repository_leaves_nothing_behind(root: Path, tmp_path: Path) -> None:
     good = apt_repository(tmp_path / "good", Deb("rackwright-test-good"))
     addresses = [f"deb file:{good} ./", f"deb file:{tmp_path}/nowhere ./"]

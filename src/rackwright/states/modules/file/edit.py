@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any, List, Union
 
 from ...module import Argument, Arguments, Check, Context, StateError, StateFunction
 from ...shelltext import TEMPLATE
-from ...support.content import decode, read_source, render
+from ...support.content import decode, is_url, read_source, refuse_own_source, render, tree_path
 from ...support.files import Owner, read_bytes
 from ...support.plan import Plan, carry_out
 from . import common
@@ -35,6 +36,9 @@ def _chunks(arguments: Arguments, context: Context) -> List[str]:
     text: Any = arguments.get("text")
     if arguments.get("source"):
         source = str(arguments["source"])
+        if not is_url(source):
+            path = os.path.realpath(common.path_of(arguments))
+            refuse_own_source(path, tree_path(source, context.root), "it would be appended to itself")
         text = decode(read_source(source, context), source)
     chunks = [str(chunk) for chunk in text] if isinstance(text, list) else [str(text)]
     if arguments.get("template"):

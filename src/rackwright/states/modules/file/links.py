@@ -61,8 +61,12 @@ def _link(path: str, target: str) -> None:
 
 def validate_symlink(arguments: Arguments) -> List[str]:
     errors = common.path_rules(arguments)
-    if not str(arguments.get("target") or ""):
+    target = str(arguments.get("target") or "")
+    if not target:
         errors.append("target: is empty; name what the link should point to")
+    path = os.path.normpath(str(arguments["name"]))
+    if target and os.path.normpath(os.path.join(os.path.dirname(path), target)) == path:
+        errors.append(f"target: {target} is the link itself; name what it should point to")
     if "/" in str(arguments.get("backupname") or ""):
         errors.append("backupname: is a name in the same folder, without a slash")
     return errors

@@ -7,7 +7,7 @@ from typing import List
 
 from ...module import Argument, Arguments, Check, Context, Result, StateError, StateFunction
 from ...shelltext import TEMPLATE, WORDS
-from ...support.content import first_source, is_url, tree_path, wanted_content
+from ...support.content import first_source, is_url, refuse_own_source, tree_path, wanted_content
 from ...support.files import read_bytes, refuse_foreign_links, status
 from ...support.plan import Plan, carry_out
 from . import common
@@ -39,6 +39,7 @@ def check(arguments: Arguments, context: Context) -> Check:
     content = None
     if found is None or arguments["replace"]:
         # replace: false manages owner and mode of a file that exists, and its content only once.
+        _refuse_to_render_in_place(path, arguments, context)
         has = read_bytes(path) if found is not None and arguments.get("source_hash") else None
         content = wanted_content(arguments, context, has)
     if content is None and found is None:
@@ -57,8 +58,15 @@ def check(arguments: Arguments, context: Context) -> Check:
     return plan.check(f"File {path} is in the correct state", f"File {path} would be updated")
 
 
+def _refuse_to_render_in_place(path: str, arguments: Arguments, context: Context) -> None:
+    if arguments.get("template") and arguments.get("source"):
+        source = _source_path(arguments, context)
+        if source:
+            refuse_own_source(path, source, "the text would take the place of its template")
+
+
 def _source_path(arguments: Arguments, context: Context) -> str:
-    """For mode: keep. A URL has no mode to keep."""
+    """Where the source lies on this machine; empty for a URL."""
     source = first_source(arguments["source"], context) if arguments.get("source") else ""
     return tree_path(source, context.root) if source and not is_url(source) else ""
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from ...module import Argument, Arguments, Check, Context, StateError, StateFunction
-from ...support.content import decode, render, tree_path
+from ...support.content import decode, is_below, render, tree_path
 from ...support.files import (
     Owner,
     make_folder,
@@ -113,6 +113,10 @@ def check_recurse(arguments: Arguments, context: Context) -> Check:
     source = tree_path(str(arguments["source"]), context.root)
     if not os.path.isdir(source):
         raise StateError(f"there is no folder {arguments['source']!r} in the state tree ({source})")
+    if is_below(target, source):
+        raise StateError(f"{target} lies in its own source {source}; copy to a folder outside of it")
+    if arguments["clean"] and is_below(source, target):
+        raise StateError(f"clean would remove the source {source}, which lies in {target}; keep it elsewhere")
     plan = Plan()
     folder = common.owner_of(arguments, "dir_mode")
     common.plan_folders(plan, target, Owner(folder.user, folder.group, folder.mode))

@@ -109,15 +109,25 @@ def batch(check: Callable[[Arguments, Context], Check], several: Sequence[Argume
             results[at] = Result(True, found.changes, found.comment.replace("would be", "was"))
         except StateError as error:
             results[at] = Result(False, {}, str(error))
-    views = [session(several[at], context) for at, _, _ in written if several[at].get("refresh", False)]
     try:
-        for view in {id(view): view for view in views}.values():
-            view.refresh(context.log)
+        _refresh_for_all([(several[at], found.found) for at, found, _ in written], context)
     except StateError as error:
         for at, _, before in reversed(written):
             _put_back(before)
             results[at] = Result(False, {}, f"the repositories were taken back: {error}")
     return [results[at] for at in range(len(several))]
+
+
+def _refresh_for_all(written: Sequence[Tuple[Arguments, Work]], context: Context) -> None:
+    """Fetch all lists, or only those of the new repositories where all were fetched in this run already."""
+    wanted = [(session(arguments, context), arguments, work) for arguments, work in written if arguments.get("refresh")]
+    fetched = {id(view) for view, _, _ in wanted if view.refreshed}
+    for view in {id(view): view for view, _, _ in wanted}.values():
+        if id(view) not in fetched:
+            view.refresh(context.log)
+    for view, arguments, work in wanted:
+        if id(view) in fetched and work.source:
+            view.refresh(context.log, _source(work, arguments))
 
 
 def validate(arguments: Arguments) -> List[str]:

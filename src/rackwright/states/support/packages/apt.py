@@ -52,7 +52,7 @@ class Apt(Backend):
         return parse_policy(text)
 
     def refresh(self, log: Log, source: str = "") -> None:
-        log("refreshing the package lists with apt-get update")
+        log("refreshing the package lists with apt-get update" + (f", only those of {source}" if source else ""))
         # apt calls an unreachable repository a warning; who asked for its lists wants to know.
         rest = ["-o", "APT::Update::Error-Mode=any"]
         if source:

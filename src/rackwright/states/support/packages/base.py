@@ -163,9 +163,15 @@ class Packages:
 def packages(provider: str, root: str, context: Context) -> Packages:
     """The run's view of the packages below `root`, by the named backend or the one this machine has."""
     with context.lock:
-        key = f"packages:{provider or 'auto'}:{root}"
+        root = root.rstrip("/")
+        detected = f"packages:{root}"
+        if not provider and detected not in context.once:
+            context.once[detected] = detect(root)
+        # By the backend it comes to: named or found, it is the same package database with the same lists.
+        chosen = provider or context.once[detected]
+        key = f"packages:{chosen}:{root}"
         if key not in context.once:
-            context.once[key] = Packages(backend_for(provider, root))
+            context.once[key] = Packages(backend_for(chosen, root))
         found: Packages = context.once[key]
         return found
 
