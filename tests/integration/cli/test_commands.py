@@ -3,6 +3,8 @@
 The server has no annealer, so that nothing changes but by the commands themselves.
 """
 
+import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.support.cli import Cli, served
 from tests.support.registration import registration, signed
+from tests.support.servers import RACKWRIGHT
 from tests.support.waiting import PATIENCE
 
 from rackwright.cli.exits import Exit
@@ -285,6 +288,19 @@ def test_a_token_works_until_it_is_revoked(cli: Cli) -> None:
     assert "for a test" in cli.ok("token", "list").out
     cli.ok("token", "delete", str(made["id"]), "--yes")
     assert "for a test" not in cli.ok("token", "list").out
+
+
+def test_a_server_is_found_at_whatever_port_it_listens(cli: Cli) -> None:
+    here = {**cli.environment, "RACKWRIGHT_URL": ""}
+    done = subprocess.run(
+        [RACKWRIGHT, "config", "client", "--json"], env=here, capture_output=True, check=True, timeout=PATIENCE
+    )
+    assert json.loads(done.stdout)["url"] == cli.url
+    there = [RACKWRIGHT, "--url", "http://me:hunter2@127.0.0.1:1", "node", "list"]
+    ended = subprocess.run(there, env=here, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert ended.returncode == Exit.UNREACHABLE
+    assert "127.0.0.1:1" in ended.stderr
+    assert "hunter2" not in ended.stderr
 
 
 def test_without_a_server_the_way_to_one_is_told(cli: Cli) -> None:
