@@ -18,7 +18,7 @@ import typer
 from rackwright.cli import mesh_config, mesh_datastore, mesh_demo, mesh_runs
 from rackwright.cli.apps import make_app
 from rackwright.cli.mesh_options import AsJson, Folder, plain_errors
-from rackwright.cli.terminal import open_console, say
+from rackwright.cli.terminal import open_console, print_table, say
 from rackwright.mesh import control
 from rackwright.mesh.address import parse_address
 from rackwright.mesh.errors import BadRequest
@@ -247,7 +247,7 @@ def _show(told: dict[str, Any], as_json: bool, table: "Callable[[dict[str, Any]]
         say(json.dumps(told))
         return
 
-    open_console().print(table(told))
+    print_table(table(told))
 
 
 def _watch(home: Path, as_json: bool) -> None:

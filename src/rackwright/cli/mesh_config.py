@@ -9,7 +9,7 @@ import typer
 from rackwright.cli.apps import make_app
 from rackwright.cli.mesh_options import AsJson, Folder, plain_errors
 from rackwright.cli.mesh_run import MODES, pairs, split
-from rackwright.cli.terminal import open_console, say
+from rackwright.cli.terminal import print_table, say
 from rackwright.mesh import control
 from rackwright.mesh.errors import BadRequest
 from rackwright.mesh.folder import default_folder
@@ -90,4 +90,4 @@ def show(as_json: AsJson = False, folder: Folder = None) -> None:
     table = Table("name", "repository", "branch", "last commit")
     for entry in told["repositories"]:
         table.add_row(entry["name"], entry["url"], entry["branch"], entry["seen"][:12] or "not yet")
-    open_console().print(table)
+    print_table(table)

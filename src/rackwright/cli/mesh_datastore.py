@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rackwright.cli.mesh_options import AsJson, Folder, plain_errors
-from rackwright.cli.terminal import open_console, say
+from rackwright.cli.terminal import print_table, say
 from rackwright.mesh import control
 from rackwright.mesh.errors import BadRequest
 from rackwright.mesh.folder import default_folder
@@ -37,7 +37,7 @@ def datastore(
 
     from rackwright.cli.mesh_tables import datastore_table
 
-    open_console().print(datastore_table(told))
+    print_table(datastore_table(told))
 
 
 @plain_errors

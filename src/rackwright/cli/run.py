@@ -12,7 +12,7 @@ from rackwright.cli.terminal import say, say_output
 
 app = make_app("What jigs did and do.")
 
-COLUMNS = ("id", "role", "node", "jig", "state", "attempt", "started_at", "ended_at", "error")
+COLUMNS = ("id", "role", "node", "state", "error", "jig", "attempt", "started_at", "ended_at")
 Id = Annotated[int, typer.Argument(help="Id of a run, as `run list` shows it.")]
 
 
