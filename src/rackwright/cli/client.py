@@ -175,9 +175,11 @@ def reason(answer: "httpx.Response") -> str:
     except ValueError:
         return f"The server answered {answer.status_code} without saying why."
     said = str(problem.get("detail") or problem.get("title") or answer.status_code)
-    pointer = problem.get("pointer")
-    errors = [f"{one.get('pointer', '')}: {one.get('detail', '')}" for one in problem.get("errors", [])]
-    return "; ".join([f"{pointer}: {said}" if pointer and pointer not in said else said, *errors])
+    errors = problem.get("errors")
+    if isinstance(errors, list) and errors:  # all of them, each once: the detail is the first of them
+        return "; ".join(str(error.get("detail", "")) for error in errors)
+    pointer = str(problem.get("pointer") or "")
+    return said if all(step in said for step in pointer.split("/")) else f"{pointer}: {said}"
 
 
 def _events(lines: Iterator[str]) -> Iterator[tuple[str, str, Any]]:

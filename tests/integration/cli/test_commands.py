@@ -130,6 +130,7 @@ MISTAKES = [
     ("noderole retry", Exit.USAGE, "--all"),
     ("noderole delete 1", Exit.USAGE, "--yes"),
     ("anneal cap many", Exit.USAGE, "auto"),
+    ("anneal cap 0", Exit.USAGE, "rackwright: cap must be at least 1\n"),
     ("anneal step 999999", Exit.NOT_FOUND, "999999"),
     ("run show 999999", Exit.NOT_FOUND, "999999"),
     ("run log 999999", Exit.NOT_FOUND, "999999"),
