@@ -341,6 +341,21 @@ def test_a_deployment_goes_from_proposal_to_commit_and_back(cli: Cli) -> None:
     assert "proposed" in cli.ok("deployment", "snapshots", "mail").out
 
 
+def test_a_deployment_whose_only_proposal_was_discarded_shows_none(cli: Cli) -> None:
+    cli.ok("deployment", "create", "brief")
+    assert cli.json("deployment", "show", "brief")["state"] == "proposed"
+    assert "empty" in cli.ok("deployment", "discard", "brief", "--yes").out
+    assert "proposed" not in cli.ok("deployment", "show", "brief").out
+    cli.ok("deployment", "propose", "brief")
+    assert cli.json("deployment", "show", "brief")["state"] == "proposed"
+
+
+def test_a_step_says_of_a_hook_that_it_is_done(cli: Cli) -> None:
+    cli.ok("node", "create", "hooked.rack.example")
+    hooks = [line for line in cli.json("anneal", "step") if line["what"].endswith(".on_node_create")]
+    assert {(line["outcome"], line["because"]) for line in hooks} == {("done", "")}
+
+
 def test_who_logs_in_is_known_until_they_log_out(cli: Cli) -> None:
     password = (cli.home / "admin-password").read_text()
     assert "You are admin" in cli.ok("login", cli.url, "--password-stdin", stdin=password).out
