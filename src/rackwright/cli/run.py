@@ -6,8 +6,9 @@ import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
+from rackwright.cli.exits import confirm
 from rackwright.cli.output import prints
-from rackwright.cli.shared import Filters, Limit, Sort, listed
+from rackwright.cli.shared import Filters, Limit, Sort, Yes, listed
 from rackwright.cli.terminal import say, say_output
 
 app = make_app("What jigs did and do.")
@@ -38,8 +39,9 @@ def log(id: Id, follow: Annotated[bool, typer.Option("--follow", "-f", help="Go 
 
 @app.command()
 @prints()
-def cancel(id: Id) -> Any:
+def cancel(id: Id, yes: Yes = False) -> Any:
     """End a run. Its noderole goes to ERROR."""
+    confirm(f"End run {id}? Its noderole goes to ERROR.", yes)
     return Client().post(f"/runs/{id}/cancel")
 
 

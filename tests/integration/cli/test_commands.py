@@ -134,7 +134,7 @@ MISTAKES = [
     ("anneal step 999999", Exit.NOT_FOUND, "999999"),
     ("run show 999999", Exit.NOT_FOUND, "999999"),
     ("run log 999999", Exit.NOT_FOUND, "999999"),
-    ("run cancel 1", Exit.CONFLICT, "1"),
+    ("run cancel 1 --yes", Exit.CONFLICT, "1"),
     ("event list --since nonsense", Exit.USAGE, "cursor"),
     ("hook retry 999999", Exit.NOT_FOUND, "999999"),
     ("barclamp show nosuch", Exit.NOT_FOUND, "nosuch"),
@@ -250,7 +250,7 @@ def test_a_node_lives_from_create_to_delete(cli: Cli) -> None:
     assert cli.json("node", "update", name, "--set", "description=Third", "--set", "stay_on=true")["stay_on"] is True
     cli.ok("group", "add", "rack:r1", name)
     assert name in cli.json("group", "show", "rack:r1")["nodes"]
-    cli.ok("group", "remove", "rack:r1", name)
+    cli.ok("group", "remove", "rack:r1", name, "--yes")
     cli.ok("network", "allocate", "admin", name, "--address", "10.20.0.15")
     assert "10.20.0.15" in cli.ok("network", "allocations", "admin").out
     cli.ok("network", "free", "admin", "10.20.0.15", "--yes")
