@@ -73,7 +73,7 @@ class DeploymentOut(Resource):
     held: bool = Field(description="Recalled: nothing of it starts.")
     head_id: int | None = Field(description="The snapshot in force.")
     proposed_id: int | None = Field(description="The open proposal.")
-    state: str = Field(description="proposed, committed, active, error or held.", examples=["active"])
+    state: str = Field(description="empty, proposed, committed, active, error or held.", examples=["active"])
     noderoles: dict[str, int] = Field(description="How many are in which state.", examples=[{"active": 12}])
 
     @classmethod

@@ -16,10 +16,11 @@ from jsonpointer import JsonPointerException, resolve_pointer
 from pydantic import BaseModel, ValidationError
 
 from rackwright.api.bodies import DEEPEST, JSON, JSON_PATCH, LARGEST, MERGE_PATCH, depth_of
-from rackwright.api.problems import faults_of, pointer
+from rackwright.api.problems import MOST_LOOKED_AT, faults_of
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import Invalid, RackwrightError
 from rackwright.domain.sealed import SEAL, is_sealed
+from rackwright.domain.wrong_words import json_pointer
 
 E = TypeVar("E", bound=BaseModel)
 
@@ -56,8 +57,8 @@ class Patch:
         try:
             return type(current).model_validate(patched)
         except ValidationError as error:
-            first = faults_of(error.errors(include_url=False, include_context=False)[:1])[0]
-            raise Invalid(f"{first.pointer or 'The whole'}: {first.detail}", first.pointer or "") from None
+            first = faults_of(error.errors(include_url=False)[:MOST_LOOKED_AT], patched)[0]
+            raise Invalid(first.detail, first.pointer or "") from None
 
     def _operated(self, document: Json) -> Json:
         """The document, changed in place: with a copy for each operation, a thousand of them took a minute."""
@@ -108,7 +109,7 @@ def _secrets(value: Json, place: str = "") -> Iterator[tuple[str, str]]:
         if is_sealed(value):
             yield place, str(value[SEAL])
         for key, inner in value.items():
-            yield from _secrets(inner, f"{place}{pointer((key,))}")
+            yield from _secrets(inner, f"{place}{json_pointer((key,))}")
     elif isinstance(value, list):
         for inner in value:
             yield from _secrets(inner, f"{place}/-")

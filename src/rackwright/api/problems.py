@@ -5,7 +5,7 @@ does not fit its schema) get the same shape here, with a JSON pointer to what is
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -21,14 +21,18 @@ from rackwright.api.audit import record_refusal
 from rackwright.api.doorkeeper import Forbidden
 from rackwright.api.limits import TooMany
 from rackwright.domain.errors import Invalid, RackwrightError
+from rackwright.domain.wrong_words import is_of_another_kind, json_pointer, pydantic_words
 from rackwright.store.session import UNREACHABLE, first_line
 
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 URN = "urn:rackwright:problem:"
+MUST_BE = "must be "
 MOST_FAULTS = 20
 """Things wrong with a request that are told; one can have a hundred thousand."""
+MOST_LOOKED_AT = 10 * MOST_FAULTS
+LONGEST_NAME = 200
 
 
 class Fault(BaseModel):
@@ -151,14 +155,14 @@ async def _of_the_framework(request: Request, error: Exception) -> Response:
 async def _does_not_fit(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     found = error.errors()
-    return of_faults([_fault(one) for one in found[:MOST_FAULTS]], len(found))
+    faults = _faults(found[:MOST_LOOKED_AT], error.body)
+    return of_faults(faults[:MOST_FAULTS], len(faults) + len(found[MOST_LOOKED_AT:]))
 
 
 def of_faults(faults: Sequence[Fault], count: int) -> JSONResponse:
     """The answer to a request with `count` things wrong, of which these are the first."""
     first = faults[0]
-    place = first.pointer if first.pointer is not None else first.parameter
-    detail = f"{place}: {first.detail}" if place else first.detail
+    detail = first.detail
     if count > 1:
         detail += f" (and {count - 1} more, see errors)"
     more: dict[str, Any] = {} if first.pointer is None else {"pointer": first.pointer}
@@ -166,28 +170,68 @@ def of_faults(faults: Sequence[Fault], count: int) -> JSONResponse:
     return problem("invalid", 422, detail, **more, errors=errors)
 
 
-def _fault(error: Mapping[str, Any]) -> Fault:
-    where, *path = error["loc"]
-    says = _says(error)
-    if where == "body":
-        return Fault(detail=says, pointer=pointer(path if error["type"] != "json_invalid" else ()))
-    return Fault(detail=says, parameter=".".join(str(step) for step in path) or str(where))
-
-
-def _says(error: Mapping[str, Any]) -> str:
-    message = str(error["msg"]).removeprefix("Value error, ")
-    if error["type"] == "extra_forbidden":
-        return "there is no such field here; see /api/v2/docs for those there are"
-    if error["type"] == "json_invalid":
-        return f"the body is no JSON: {error.get('ctx', {}).get('error', message)}"
-    return message[:1].lower() + message[1:]
-
-
-def faults_of(errors: Sequence[Mapping[str, Any]]) -> list[Fault]:
+def faults_of(errors: Sequence[Mapping[str, Any]], document: object) -> list[Fault]:
     """What pydantic found wrong in a document, with pointers into it."""
-    return [Fault(detail=_says(error), pointer=pointer(error["loc"])) for error in errors]
+    return _faults([{**error, "loc": ("body", *error["loc"])} for error in errors], document)
 
 
-def pointer(path: Sequence[object]) -> str:
-    """A JSON pointer (RFC 6901)."""
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
+def _faults(errors: Iterable[Mapping[str, Any]], body: object) -> list[Fault]:
+    """What pydantic found wrong with a request: each value that is wrong once.
+
+    Of a value that may be this or that it says once for each why it is not; the place it gives then goes on with the
+    name of the alternative, which is nothing that a person has sent.
+    """
+    places: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for error in errors:
+        where, *path = error["loc"]
+        steps = _sent(path, body, error["type"]) if where == "body" else path
+        places.setdefault((where, *map(str, steps)), []).append(error)
+    return [_fault(where, path, found) for (where, *path), found in places.items()]
+
+
+def _sent(path: Sequence[str | int], body: object, kind: str) -> list[str | int]:
+    """The part of a place that leads through what was sent; of what is missing its name too."""
+    if kind == "json_invalid":
+        return []
+    steps: list[str | int] = []
+    here = body
+    for number, step in enumerate(path):
+        if isinstance(here, dict) and step in here:
+            here = here[step]
+        elif isinstance(here, list) and step in range(len(here)):
+            here = here[int(step)]
+        elif kind != "missing" or number < len(path) - 1:
+            continue
+        steps.append(step)
+    return steps
+
+
+def _fault(where: str, path: Sequence[str], errors: Sequence[Mapping[str, Any]]) -> Fault:
+    if where == "body":
+        return Fault(detail=_sentence("/".join(path) or "The body", errors), pointer=json_pointer(path))
+    name = ".".join(path) or where
+    return Fault(detail=_sentence(name, errors), parameter=name)
+
+
+def _sentence(place: str, errors: Sequence[Mapping[str, Any]]) -> str:
+    """What is wrong with one value. If it has the kind of one alternative, what that lacks; else what it may be."""
+    name = place if len(place) <= LONGEST_NAME else f"{place[:LONGEST_NAME]}..."
+    near = [error for error in errors if not is_of_another_kind(error["type"])]
+    said = list(dict.fromkeys(_words(error) for error in near[:1] or errors))
+    if all(words.startswith(MUST_BE) for words in said):
+        return f"{name} {MUST_BE}{' or '.join(words.removeprefix(MUST_BE) for words in said)}"
+    return f"{name}{said[0]}" if said[0].startswith(":") else f"{name} {said[0]}"
+
+
+def _words(error: Mapping[str, Any]) -> str:
+    """What is said of a value, after its name."""
+    context = error.get("ctx", {})
+    match error["type"]:
+        case "missing":
+            return "is missing"
+        case "extra_forbidden":
+            return ": there is no such field here; see /api/v2/docs for those there are"
+        case "json_invalid":
+            return f"is no JSON: {context.get('error', error['msg'])}"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return pydantic_words(error["type"], context) or f": {message[:1].lower()}{message[1:]}"

@@ -47,6 +47,7 @@ from rackwright.images.shelf import Shelf
 from rackwright.jigs import kea, knot
 from rackwright.jigs.registry import all_jigs
 from rackwright.mesh.client import MeshClient
+from rackwright.running_servers import announced, local_url
 from rackwright.store.boot import PROVIDER_ROLE
 from rackwright.store.bootstrap import first_start
 from rackwright.store.database import open_database
@@ -371,7 +372,9 @@ async def _serve(options: Options, stopping: "_Stopping") -> None:
             limits = limits_of(options)
             serving = _Serving(_config(create_app(server), context, limits, patience=10), limits)
             stopping.serving = serving
-            await serving.serve(sockets=[listener])
+            here = local_url("http" if context is None else "https", options.host, listener.getsockname()[1])
+            with announced(options.home, here, None if certificate is None else certificate.certificate):
+                await serving.serve(sockets=[listener])
 
 
 class _Stopping:

@@ -26,6 +26,7 @@ from sqlalchemy.exc import ArgumentError
 
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.targets import Network
+from rackwright.domain.wrong_words import pydantic_words
 from rackwright.home import default_home
 from rackwright.store.runs import DEFAULT_LEASE
 
@@ -221,11 +222,11 @@ def _read_file(path: Path, *, required: bool) -> dict[str, Any]:
 
 
 def _explain(error: ValidationError, sources: Mapping[str, str]) -> str:
-    lines = []
-    for one in error.errors():
-        name = str(one["loc"][0]) if one["loc"] else ""
-        where = f"{name} (from {sources.get(name, 'flag')}): " if name else ""
-        lines.append(where + one["msg"].removeprefix("Value error, "))
+    lines: dict[str, None] = {}
+    for wrong in error.errors():
+        name = str(wrong["loc"][0]) if wrong["loc"] else ""
+        words = pydantic_words(wrong["type"], wrong.get("ctx", {})) or wrong["msg"].removeprefix("Value error, ")
+        lines[f"{name} (from {sources.get(name, 'flag')}): {words}" if name else words] = None
     return "The settings do not fit: " + "; ".join(lines) + "."
 
 

@@ -29,9 +29,13 @@ def step(noderole: Annotated[int | None, typer.Argument(help="Just this one.")] 
         client.get(f"/node_roles/{noderole}")  # says so if there is none
     done = client.post("/anneal/step", {"node_role": noderole})
     ran = [_line(f"{one['role']} on {one['node']}", one["outcome"], one["error"]) for one in done["ran"]]
-    hooks = [_line(f"{one['handler']}.{one['hook']}", "failed", one["error"]) for one in done["hooks"]]
+    hooks = [_line(f"{one['handler']}.{one['hook']}", _hook_outcome(one), one["error"]) for one in done["hooks"]]
     waiting = [_line(one["title"], f"waits ({one['state']})", one["text"]) for one in done["waiting"]]
     return [*ran, *hooks, *waiting]
+
+
+def _hook_outcome(call: dict[str, str]) -> str:
+    return "failed" if call["error"] else "done"
 
 
 def _line(what: str, outcome: str, because: str) -> dict[str, str]:

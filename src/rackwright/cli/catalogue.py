@@ -7,9 +7,9 @@ import typer
 from rackwright.cli import shared
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
-from rackwright.cli.exits import Exit, fail
+from rackwright.cli.exits import Exit, confirm, fail
 from rackwright.cli.output import prints
-from rackwright.cli.shared import Filters, Limit, Role, Sort, listed, names_of, noderole_id
+from rackwright.cli.shared import Filters, Limit, Role, Sort, Yes, listed, names_of, noderole_id
 
 role = make_app("What can be bound to a node.")
 jig = make_app("What does the work.")
@@ -58,8 +58,9 @@ def activate(name: Jig) -> Any:
 
 @jig.command()
 @prints()
-def deactivate(name: Jig) -> Any:
+def deactivate(name: Jig, yes: Yes = False) -> Any:
     """Have a jig take no more work; what it does goes on."""
+    confirm(f"Have jig {name} take no more work?", yes)
     return Client().post(f"/jigs/{name}/deactivate")
 
 
@@ -117,8 +118,9 @@ def set_value(of: Of, name: Attrib, value: Annotated[str, typer.Argument(help="J
 
 @attrib.command("unset")
 @prints()
-def unset_value(of: Of, name: Attrib) -> Any:
+def unset_value(of: Of, name: Attrib, yes: Yes = False) -> Any:
     """Take a value of yours back."""
+    confirm(f"Take the value of {name} of {of} back?", yes)
     return Client().delete(f"{_owner(of)}/attribs/{name}")
 
 

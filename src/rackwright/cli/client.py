@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from rackwright.cli.exits import BY_STATUS, Exit, fail
-from rackwright.cli.profile import Profile, current_profile
+from rackwright.cli.profile import NoServer, Profile, current_profile
+from rackwright.shown_urls import shown_url
 
 if TYPE_CHECKING:
     import httpx
@@ -24,21 +25,18 @@ class Client:
     def __init__(self, profile: Profile | None = None, timeout: float = 60) -> None:
         import httpx
 
-        found = profile or current_profile()
-        if found is None:
-            fail(
-                "You are not logged in. Run `rackwright login URL`, set RACKWRIGHT_TOKEN, or run this as the user who"
-                " runs the server.",
-                Exit.NOT_ALLOWED,
-            )
+        found = profile or profile_or_fail()
         self.profile = found
-        self._http = httpx.Client(
-            base_url=f"{found.url}{PREFIX}",
-            timeout=timeout,
-            trust_env=False,
-            verify=_verify(found.ca),
-            headers={"Authorization": f"Bearer {found.token}"},
-        )
+        try:
+            self._http = httpx.Client(
+                base_url=f"{found.url}{PREFIX}",
+                timeout=timeout,
+                trust_env=False,
+                verify=verified_by(found.ca),
+                headers={"Authorization": f"Bearer {found.token}"},
+            )
+        except httpx.InvalidURL as error:
+            fail(f"{shown_url(found.url)} is no URL of a server ({error}); one is http://127.0.0.1:8090.", Exit.USAGE)
 
     # --- objects
 
@@ -120,6 +118,8 @@ class Client:
                 time.sleep(0.3 * attempt)
             try:
                 answer = self._http.request(method, _quoted(path), content=content, headers=sent, params=_given(query))
+            except httpx.UnsupportedProtocol:
+                fail(f"{shown_url(self.profile.url)} begins with neither http:// nor https://.", Exit.USAGE)
             except httpx.TransportError as error:
                 trouble = error
                 continue
@@ -127,13 +127,22 @@ class Client:
                 return answer
             _refused(answer)
         fail(
-            f"The server at {self.profile.url} does not answer ({trouble}). Is it running? Start it with"
+            f"The server at {shown_url(self.profile.url)} does not answer ({trouble}). Is it running? Start it with"
             " `rackwright server`, or choose another with `rackwright login URL`.",
             Exit.UNREACHABLE,
         )
 
 
-def _verify(ca: str | None) -> Any:
+def profile_or_fail() -> Profile:
+    """Return the server to speak to, or end the command with what was tried to find one."""
+    try:
+        return current_profile()
+    except NoServer as trouble:
+        fail(str(trouble), Exit.NOT_ALLOWED)
+
+
+def verified_by(ca: str | None) -> Any:
+    """Return what an HTTP client trusts: the certificates of a file, or else those of this host."""
     import ssl
 
     if ca is None:
@@ -166,9 +175,11 @@ def reason(answer: "httpx.Response") -> str:
     except ValueError:
         return f"The server answered {answer.status_code} without saying why."
     said = str(problem.get("detail") or problem.get("title") or answer.status_code)
-    pointer = problem.get("pointer")
-    errors = [f"{one.get('pointer', '')}: {one.get('detail', '')}" for one in problem.get("errors", [])]
-    return "; ".join([f"{pointer}: {said}" if pointer and pointer not in said else said, *errors])
+    errors = problem.get("errors")
+    if isinstance(errors, list) and errors:  # all of them, each once: the detail is the first of them
+        return "; ".join(str(error.get("detail", "")) for error in errors)
+    pointer = str(problem.get("pointer") or "")
+    return said if all(step in said for step in pointer.split("/")) else f"{pointer}: {said}"
 
 
 def _events(lines: Iterator[str]) -> Iterator[tuple[str, str, Any]]:

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from rackwright.cli.apps import make_app
+from rackwright.cli.client import profile_or_fail
 from rackwright.cli.exits import Exit, fail
 from rackwright.cli.output import prints
-from rackwright.cli.profile import current_profile
+from rackwright.shown_urls import shown_url
 
 app = make_app("Settings.")
 
@@ -32,7 +33,5 @@ def show(config: Annotated[Path | None, typer.Option(help="A settings file, inst
 @prints()
 def client() -> Any:
     """Which server commands go to from here, and as whom."""
-    profile = current_profile()
-    if profile is None:
-        fail("You are not logged in. Run: rackwright login URL", Exit.NOT_ALLOWED)
-    return {"url": profile.url, "token": f"from {profile.source}", "ca": profile.ca}
+    profile = profile_or_fail()
+    return {"url": shown_url(profile.url), "token": f"from {profile.source}", "ca": profile.ca}

@@ -80,11 +80,13 @@ async def _demo(home: Path, wanted: Wanted) -> None:
     from rackwright.cli.demo_view import View
     from rackwright.lab.lab import running_lab
     from rackwright.lab.operator import Operator
+    from rackwright.running_servers import announced
 
     began = time.monotonic()
     async with contextlib.AsyncExitStack() as stack:
         server = await stack.enter_async_context(running(Options(home, lab=True, heartbeat=10, tick=1)))
         address = await stack.enter_async_context(listening(create_app(server), port=wanted.port))
+        stack.enter_context(announced(home, address))
         lab = await stack.enter_async_context(running_lab([address], wanted.machines, seed=wanted.seed))
         headers = {"Authorization": f"Bearer {(home / TOKEN_FILE).read_text().strip()}"}
         api = await stack.enter_async_context(

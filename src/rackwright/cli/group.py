@@ -61,6 +61,7 @@ def add(group: Group, node: Node) -> Any:
 
 @app.command()
 @prints()
-def remove(group: Group, node: Node) -> Any:
+def remove(group: Group, node: Node, yes: Yes = False) -> Any:
     """Take a node out of a group."""
+    confirm(f"Take {node} out of group {group}?", yes)
     return Client().delete(f"/groups/{group}/nodes/{node}", tagged=False)

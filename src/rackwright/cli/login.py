@@ -2,17 +2,21 @@
 
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from rackwright.cli.apps import make_app
-from rackwright.cli.client import PREFIX, Client, reason
+from rackwright.cli.client import PREFIX, Client, reason, verified_by
 from rackwright.cli.exits import Exit, fail
 from rackwright.cli.passwords import PasswordStdin, read_password
-from rackwright.cli.profile import DEFAULT_URL, Profile, current_profile, forget, keep
+from rackwright.cli.profile import DEFAULT_URL, URL, Profile, forget, keep, kept_profile
 from rackwright.cli.terminal import say
+from rackwright.home import default_home
+from rackwright.running_servers import servers_of_home, servers_of_user
+from rackwright.shown_urls import shown_url
 
 
 def login_command(argv: list[str]) -> int:
@@ -28,25 +32,34 @@ def logout_command(argv: list[str]) -> int:
 
 
 def login(
-    url: Annotated[str, typer.Argument(help="The server.")] = DEFAULT_URL,
+    url: Annotated[
+        str, typer.Argument(help="The server; the one that runs on this host if none is given.", show_default=False)
+    ] = "",
     name: Annotated[str, typer.Option(help="Who you are there.")] = "admin",
     ca: Annotated[Path | None, typer.Option(help="Certificates to trust, if the server made its own.")] = None,
     password_stdin: PasswordStdin = False,
 ) -> None:
     """Log in once; further commands go to this server as you."""
-    password = read_password(f"Password of {name}: ", password_stdin)
-    token = _new_token(url.rstrip("/"), name, password, ca)
-    file = keep(Profile(url.rstrip("/"), token, str(ca.absolute()) if ca else None))
-    say(f"You are {name} at {url}. Kept in {file}.")
+    place = _place(url.rstrip("/"), ca)
+    password = read_password(f"Password of {name} at {shown_url(place.url)}: ", password_stdin)
+    file = keep(replace(place, token=_new_token(place, name, password)))
+    say(f"You are {name} at {shown_url(place.url)}. Kept in {file}.")
 
 
-def _new_token(url: str, name: str, password: str, ca: Path | None) -> str:
-    import ssl
+def _place(url: str, ca: Path | None) -> Profile:
+    """The server to log in to, with no token yet. The certificate of this host's own server is known."""
+    asked = url or os.environ.get(URL, "").rstrip("/")
+    running = [server for server in servers_of_home(default_home()) or servers_of_user() if asked in ("", server.url)]
+    known = running[0].ca if running else None
+    found = asked or (running[0].url if running else DEFAULT_URL)
+    return Profile(found, "", str(ca.absolute()) if ca else known)
 
+
+def _new_token(place: Profile, name: str, password: str) -> str:
     import httpx
 
-    verify: Any = ssl.create_default_context(cafile=str(ca)) if ca else True
-    with httpx.Client(base_url=f"{url}{PREFIX}", trust_env=False, timeout=30, verify=verify) as http:
+    url = place.url
+    with httpx.Client(base_url=f"{url}{PREFIX}", trust_env=False, timeout=30, verify=verified_by(place.ca)) as http:
         try:
             entered = http.post("/sessions", json={"name": name, "password": password})
             if not entered.is_success:
@@ -57,15 +70,15 @@ def _new_token(url: str, name: str, password: str, ca: Path | None) -> str:
             if not made.is_success:
                 fail(reason(made), Exit.NOT_ALLOWED)
             http.delete("/sessions/current", headers=headers)
-        except httpx.TransportError as error:
-            fail(f"The server at {url} does not answer ({error}).", Exit.UNREACHABLE)
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            fail(f"The server at {shown_url(url)} does not answer ({error}).", Exit.UNREACHABLE)
     return str(made.json()["token"])
 
 
 def logout() -> None:
     """Forget the login of this computer, and have the server forget its token."""
-    profile = current_profile({key: value for key, value in os.environ.items() if key != "RACKWRIGHT_TOKEN"})
-    if profile is not None and profile.source.endswith("login.json"):
-        client = Client(profile)
+    kept = kept_profile()
+    if kept is not None:
+        client = Client(kept)
         client.delete(f"/tokens/{client.get('/me')['token_id']}", tagged=False)
     say("Logged out." if forget() else "You were not logged in.")

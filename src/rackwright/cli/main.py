@@ -69,8 +69,24 @@ def main(argv: list[str] | None = None) -> None:
 
         say(f"rackwright {__version__}")
         sys.exit(0)
+    arguments = _take_url(arguments)
     _load_first(arguments)
     sys.exit(run(arguments[0], arguments[1:]))
+
+
+def _take_url(arguments: list[str]) -> list[str]:
+    """Return the arguments without `--url URL`, which stands in front of the noun; commands find it where they look
+    for a server in any case."""
+    option, equals, value = arguments[0].partition("=")
+    if option != "--url":
+        return arguments
+    rest = arguments[1:] if equals else arguments[2:]
+    url = value if equals else "".join(arguments[1:2])
+    if not url or not rest:
+        say("rackwright: --url stands before the command: rackwright --url URL NOUN VERB ...", file=sys.stderr)
+        sys.exit(2)
+    os.environ["RACKWRIGHT_URL"] = url
+    return rest
 
 
 def _load_first(arguments: list[str]) -> None:
@@ -86,7 +102,14 @@ def usage() -> str:
     width = max((len(noun) for noun in NOUNS), default=0)
     lines = [f"  {noun:<{width}}  {line}" for noun, (_, line) in NOUNS.items()]
     return "\n".join(
-        ["Usage: rackwright NOUN VERB ...   (rackwright NOUN --help says more)", "", *lines, "", "  --version"]
+        [
+            "Usage: rackwright NOUN VERB ...   (rackwright NOUN --help says more)",
+            "",
+            *lines,
+            "",
+            "  --url URL  speak to this server",
+            "  --version",
+        ]
     )
 
 

@@ -17,8 +17,9 @@ import typer
 
 from rackwright.cli import mesh_config, mesh_datastore, mesh_demo, mesh_runs
 from rackwright.cli.apps import make_app
-from rackwright.cli.mesh_options import AsJson, Folder, plain_errors
-from rackwright.cli.terminal import open_console, say
+from rackwright.cli.exits import confirm
+from rackwright.cli.mesh_options import AsJson, Folder, Yes, plain_errors
+from rackwright.cli.terminal import open_console, print_table, say
 from rackwright.mesh import control
 from rackwright.mesh.address import parse_address
 from rackwright.mesh.errors import BadRequest
@@ -216,16 +217,20 @@ def status(as_json: AsJson = False, folder: Folder = None) -> None:
 
 @app.command()
 @plain_errors
-def remove(name: Annotated[str, typer.Argument(help="Whom to shut out.")], folder: Folder = None) -> None:
+def remove(
+    name: Annotated[str, typer.Argument(help="Whom to shut out.")], folder: Folder = None, yes: Yes = False
+) -> None:
     """Shut a server out: its certificate is revoked, and every member cuts its connections."""
+    confirm(f"Shut {name} out of the cluster?", yes)
     control.ask(folder or default_folder(), "remove", name=name)
     say(f"Removed {name}. It can come back only by a new invite or token.")
 
 
 @app.command()
 @plain_errors
-def leave(folder: Folder = None) -> None:
+def leave(folder: Folder = None, yes: Yes = False) -> None:
     """Leave the cluster and end this server's agent. Starting the agent again brings it back."""
+    confirm("Leave the cluster and end the agent of this server?", yes)
     control.ask(folder or default_folder(), "leave")
     say("Leaving. Start the agent again to come back; to be out for good, have a member remove this server.")
 
@@ -247,7 +252,7 @@ def _show(told: dict[str, Any], as_json: bool, table: "Callable[[dict[str, Any]]
         say(json.dumps(told))
         return
 
-    open_console().print(table(told))
+    print_table(table(told))
 
 
 def _watch(home: Path, as_json: bool) -> None:

@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from rackwright.cli.apps import make_app
-from rackwright.cli.mesh_options import AsJson, Folder, plain_errors
+from rackwright.cli.exits import confirm
+from rackwright.cli.mesh_options import AsJson, Folder, Yes, plain_errors
 from rackwright.cli.mesh_run import MODES, pairs, split
-from rackwright.cli.terminal import open_console, say
+from rackwright.cli.terminal import print_table, say
 from rackwright.mesh import control
 from rackwright.mesh.errors import BadRequest
 from rackwright.mesh.folder import default_folder
@@ -71,8 +72,9 @@ def add(
 
 @repository_app.command("remove")
 @plain_errors
-def remove(name: Annotated[str, typer.Argument()], folder: Folder = None) -> None:
+def remove(name: Annotated[str, typer.Argument()], folder: Folder = None, yes: Yes = False) -> None:
     """Run a branch no more."""
+    confirm(f"Run {name} no more when it moves?", yes)
     control.ask(folder or default_folder(), "repository", action="remove", name=name)
     say(f"{name} is run no more when it moves.")
 
@@ -90,4 +92,4 @@ def show(as_json: AsJson = False, folder: Folder = None) -> None:
     table = Table("name", "repository", "branch", "last commit")
     for entry in told["repositories"]:
         table.add_row(entry["name"], entry["url"], entry["branch"], entry["seen"][:12] or "not yet")
-    open_console().print(table)
+    print_table(table)

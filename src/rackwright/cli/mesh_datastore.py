@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from rackwright.cli.mesh_options import AsJson, Folder, plain_errors
-from rackwright.cli.terminal import open_console, say
+from rackwright.cli.exits import confirm
+from rackwright.cli.mesh_options import AsJson, Folder, Yes, plain_errors
+from rackwright.cli.terminal import print_table, say
 from rackwright.mesh import control
 from rackwright.mesh.errors import BadRequest
 from rackwright.mesh.folder import default_folder
@@ -37,7 +38,7 @@ def datastore(
 
     from rackwright.cli.mesh_tables import datastore_table
 
-    open_console().print(datastore_table(told))
+    print_table(datastore_table(told))
 
 
 @plain_errors
@@ -46,7 +47,7 @@ def recover(
     from_snapshot: Annotated[
         bool, typer.Option("--from-snapshot", help="From a snapshot: the only way there is.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
     folder: Folder = None,
 ) -> None:
     """Begin the datastore anew on this server from a snapshot. What was written after the snapshot is lost."""
@@ -54,7 +55,6 @@ def recover(
         raise BadRequest("a datastore is recovered from a snapshot only; say so: --from-snapshot [FILE]")
     home = folder or default_folder()
     question = "The datastore begins anew here; what came after the snapshot is lost, and no other server keeps its own"
-    if not yes and not typer.confirm(f"{question}. Go on?"):
-        raise BadRequest("nothing was done")
+    confirm(f"{question}. Go on?", yes)
     told = control.ask(home, "recover", snapshot=str(file.absolute()) if file else None)
     say(f"Recovered from {told['snapshot']}; this is datastore {told['era']} of the cluster. It grows by itself now.")

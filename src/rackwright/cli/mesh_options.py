@@ -14,6 +14,8 @@ from rackwright.mesh.errors import MeshError
 Folder = Annotated[Path | None, typer.Option("--dir", help="Where this server's identity and settings live.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a script.")]
 
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
 P = ParamSpec("P")
 
 

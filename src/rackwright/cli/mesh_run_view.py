@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from rackwright.cli.terminal import open_console
+from rackwright.cli.terminal import open_console, print_table
 
 if TYPE_CHECKING:
     from rackwright.cli.terminal import Console
@@ -21,7 +21,7 @@ def print_runs(runs: Iterable[dict[str, Any]]) -> None:
         states = list(entry["tasks"].values())
         outcome = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
         table.add_row(entry["run"], entry["mode"], str(len(entry["targets"])), outcome)
-    open_console().print(table)
+    print_table(table)
 
 
 def print_news(news: Iterable[dict[str, Any]]) -> None:

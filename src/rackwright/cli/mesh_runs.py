@@ -11,7 +11,8 @@ import typer
 
 from rackwright.cli import mesh_run
 from rackwright.cli.apps import make_app
-from rackwright.cli.mesh_options import AsJson, Folder, plain_errors
+from rackwright.cli.exits import confirm
+from rackwright.cli.mesh_options import AsJson, Folder, Yes, plain_errors
 from rackwright.cli.terminal import say
 from rackwright.mesh import control
 from rackwright.mesh.folder import default_folder
@@ -63,8 +64,10 @@ def cancel(
     why: Annotated[str, typer.Option(help="What whoever watches it is told.")] = "somebody asked for it",
     as_json: AsJson = False,
     folder: Folder = None,
+    yes: Yes = False,
 ) -> None:
     """End what has not ended of a run, on all its servers. What was done stays done."""
+    confirm(f"End run {run} on all its servers?", yes)
     told = control.ask(folder or default_folder(), "cancel", run=run, why=why)
     if as_json:
         say(json.dumps(told))
@@ -120,8 +123,11 @@ def trust_add(
 
 @trust_app.command("remove")
 @plain_errors
-def trust_remove(name: Annotated[str, typer.Argument(help="The operator.")], folder: Folder = None) -> None:
+def trust_remove(
+    name: Annotated[str, typer.Argument(help="The operator.")], folder: Folder = None, yes: Yes = False
+) -> None:
     """Trust an operator's key no longer. On the server that holds the CA."""
+    confirm(f"Trust the key of {name} no longer?", yes)
     told = control.ask(folder or default_folder(), "trust", action="remove", name=name)
     say(f"{name} is no longer trusted; the list is at version {told['version']}.")
 

@@ -9,12 +9,16 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
 
 from rackwright.cli.exits import Exit, fail
-from rackwright.cli.terminal import open_console, say
+from rackwright.cli.table_fit import GAP, Column, fit_columns
+from rackwright.cli.terminal import open_console, print_table, say, visible
+
+if TYPE_CHECKING:
+    from rackwright.cli.terminal import Console
 
 P = ParamSpec("P")
 Row = Mapping[str, Any]
@@ -73,6 +77,9 @@ def prints(
             wanted = [name.strip() for name in columns.split(",")] if columns else list(default)
             if form is not Format.TABLE:
                 print_data(found, form, wanted if columns else None)
+            elif isinstance(found, Mapping) and columns:
+                shown = {**found, **people(found)} if people else found
+                print_table(details(_only(shown, wanted), keep_empty=True))
             elif found is not None:
                 print_for_people(people(found) if people else found, wanted, empty)
 
@@ -85,6 +92,7 @@ def prints(
         command.__signature__ = own.replace(  # type: ignore[attr-defined]
             parameters=[*own.parameters.values(), *added], return_annotation=None
         )
+        command.columns = default  # type: ignore[attr-defined]  # what a table of it shows, for who walks the commands
         command.__annotations__ = {**work.__annotations__, **{name: note for name, (note, _) in _OPTIONS.items()}}
         return command
 
@@ -115,37 +123,77 @@ def _check(row: Row, columns: Iterable[str]) -> None:
 
 
 def print_for_people(found: Any, columns: Sequence[str], empty: str = "Nothing.") -> None:
-
     console = open_console()
     if isinstance(found, Mapping):
-        console.print(details(found), soft_wrap=True)
+        print_table(details(found))
     elif found:
         _check(found[0], columns)
-        console.print(table(found, columns), soft_wrap=not console.is_terminal)
+        _print_table(console, found, columns)
     else:
         console.print(empty)
 
 
-def table(rows: Sequence[Row], columns: Sequence[str]) -> Any:
+def _print_table(console: "Console", rows: Sequence[Row], columns: Sequence[str]) -> None:
+    """A line a row. On a terminal none is longer than that is wide; elsewhere nothing is cut."""
+    if not console.is_terminal:
+        print_table(table(rows, columns))
+        return
+    short = [{name: _short(name, row.get(name)) for name in columns} for row in rows]
+    fit = fit_columns([_column(short, name) for name in columns], console.width)
+    console.print(table(short, list(fit.widths), fit.widths))
+    if fit.left_out:
+        hint = f"Left out: {', '.join(fit.left_out)} (--columns, --json or a wider terminal)"
+        console.print(hint, style="dim")
+
+
+def _column(rows: Sequence[Row], name: str) -> Column:
+    widest = max(cell_width(plain(row[name])) for row in rows)
+    return Column(name, max(widest, len(name)), rigid=_is_time(name))
+
+
+def cell_width(text: str) -> int:
+    """Return how many places a text takes on a terminal, with its control characters written out."""
+    from rich.cells import cell_len
+
+    return max(map(cell_len, visible(text).split("\n")))
+
+
+def _is_time(name: str) -> bool:
+    return name == "at" or name.endswith("_at")
+
+
+def _short(name: str, value: Any) -> Any:
+    """On a terminal a time is told to the second (it is UTC), and text in one line."""
+    if _is_time(name) and isinstance(value, str):
+        return value[:19].replace("T", " ")
+    return value if name == "state" else " ".join(plain(value).split())
+
+
+def table(rows: Sequence[Row], columns: Sequence[str], widths: Mapping[str, int] | None = None) -> Any:
+    """The rows under their headings; with `widths` what is wider ends in an ellipsis."""
     from rich.table import Table
 
-    made = Table(box=None, header_style="bold", pad_edge=False)
+    made = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
     for name in columns:
-        made.add_column(name.upper().replace("_", " "), overflow="fold")
+        heading = name.upper().replace("_", " ")
+        if widths is None:
+            made.add_column(heading, overflow="fold")
+        else:
+            made.add_column(heading, overflow="ellipsis", no_wrap=True, width=widths[name])
     for row in rows:
         made.add_row(*(_cell(name, row.get(name)) for name in columns))
     return made
 
 
-def details(row: Row) -> Any:
-    """Everything about one thing, a line each; what is empty is left out."""
+def details(row: Row, *, keep_empty: bool = False) -> Any:
+    """Everything about one thing, a line each; what is empty is left out, unless somebody asked for it."""
     from rich.table import Table
 
     made = Table.grid(padding=(0, 2))
     made.add_column(style="bold")
     made.add_column(overflow="fold")
     for name, value in row.items():
-        if value not in (None, "", [], {}) and name != "etag":
+        if keep_empty or (value not in (None, "", [], {}) and name != "etag"):
             made.add_row(name.replace("_", " "), _cell(name, value))
     return made
 

@@ -1,16 +1,21 @@
-"""Which server a command speaks to, and as whom: the environment, else what `rackwright login` kept, else the server on
-this very host."""
+"""Which server a command speaks to, and as whom: the one that is named, else the one that `rackwright login` kept, else
+the server that runs on this very host."""
 
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from rackwright.home import default_home
+from rackwright.running_servers import RunningServer, servers_of_home, servers_of_user
+from rackwright.shown_urls import shown_url
 
 DEFAULT_URL = "http://127.0.0.1:8090"
 LOCAL_TOKEN = "admin-token"  # noqa: S105  # the name of the file in which a server keeps its first token
+URL, TOKEN, CA, HOME = "RACKWRIGHT_URL", "RACKWRIGHT_TOKEN", "RACKWRIGHT_CA", "RACKWRIGHT_HOME"
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,10 @@ class Profile:
     """Where this came from, for people."""
 
 
+class NoServer(Exception):
+    """There is no server to speak to, or nobody to speak as; the message says what was tried."""
+
+
 def profile_file(environment: Mapping[str, str] = os.environ) -> Path:
     config = Path(environment.get("XDG_CONFIG_HOME", ""))
     if not config.is_absolute():
@@ -30,31 +39,97 @@ def profile_file(environment: Mapping[str, str] = os.environ) -> Path:
     return config / "rackwright" / "login.json"
 
 
-def current_profile(environment: Mapping[str, str] = os.environ) -> Profile | None:
-    """The first that has a token; None: nobody is logged in here."""
-    kept = _kept(environment)
-    url = environment.get("RACKWRIGHT_URL") or (kept.url if kept else DEFAULT_URL)
-    ca = environment.get("RACKWRIGHT_CA") or (kept.ca if kept else None)
-    if token := environment.get("RACKWRIGHT_TOKEN"):
-        return Profile(url.rstrip("/"), token, ca, "the environment")
-    if kept is not None and kept.url == url.rstrip("/"):
-        return Profile(kept.url, kept.token, ca, str(profile_file(environment)))
-    return _local(url, ca, environment)
+def current_profile(environment: Mapping[str, str] = os.environ) -> Profile:
+    """Return the server that commands go to and the token they carry; NoServer says what was tried."""
+    kept = kept_profile(environment)
+    named = environment.get(URL, "").rstrip("/")
+    token = environment.get(TOKEN)
+    if not named and kept is None:
+        found = _running(environment, token)
+    else:
+        found = _named(named or (kept.url if kept else ""), token, kept, environment)
+    ca = environment.get(CA)
+    return replace(found, ca=ca) if ca else found
 
 
-def _kept(environment: Mapping[str, str]) -> Profile | None:
+def _named(url: str, token: str | None, kept: Profile | None, environment: Mapping[str, str]) -> Profile:
+    """A server whose URL is known: the token given, else the one kept for it, else its own home's."""
+    ours = [server for server in _homes_servers(environment) if server.url == url]
+    ca = kept.ca if kept is not None and kept.url == url else ours[0].ca if ours else None
+    if token:
+        return Profile(url, token, ca, "the environment")
+    if kept is not None and kept.url == url:
+        return replace(kept, source=str(profile_file(environment)))
+    file = default_home(environment) / LOCAL_TOKEN
+    # The token of this host's server is for nobody else: not for whatever server a URL names.
+    if (ours or _is_loopback(url)) and (local := _token_in(file)):
+        return Profile(url, local, ca, str(file))
+    raise NoServer(
+        f"You are not logged in at {shown_url(url)}. Run `rackwright login {shown_url(url)}`, set {TOKEN},"
+        " or run this as the user who runs the server."
+    )
+
+
+def _running(environment: Mapping[str, str], token: str | None) -> Profile:
+    """The server that runs in this home, else the only one that this user runs."""
+    home = default_home(environment)
+    servers = _homes_servers(environment)
+    if not servers:
+        if token:  # it may be another user's, which writes down nothing for us
+            return Profile(DEFAULT_URL, token, None, "the environment")
+        raise NoServer(_tried(environment, home))
+    if len({server.home for server in servers}) > 1:
+        raise NoServer(
+            "Several servers of yours run here: "
+            + ", ".join(f"{server.url} ({server.home})" for server in servers)
+            + f". Say which with --url, or set {HOME}."
+        )
+    server = servers[0]
+    if token:
+        return Profile(server.url, token, server.ca, "the environment")
+    file = Path(server.home) / LOCAL_TOKEN
+    if local := _token_in(file):
+        return Profile(server.url, local, server.ca, str(file))
+    raise NoServer(
+        f"A server runs at {server.url}, but its token cannot be read from {file}. Run `rackwright login {server.url}`."
+    )
+
+
+def _homes_servers(environment: Mapping[str, str]) -> list[RunningServer]:
+    here = servers_of_home(default_home(environment))
+    return here or ([] if environment.get(HOME) else servers_of_user())
+
+
+def _tried(environment: Mapping[str, str], home: Path) -> str:
+    looked = f"no server runs in {home}" + ("" if environment.get(HOME) else " or in another home of yours")
+    return (
+        f"There is no server to speak to: neither --url nor {URL} is given, nobody is logged in"
+        f" ({profile_file(environment)}), and {looked}. Start one with `rackwright server`, or choose one with"
+        " `rackwright login URL`."
+    )
+
+
+def _token_in(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _is_loopback(url: str) -> bool:
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def kept_profile(environment: Mapping[str, str] = os.environ) -> Profile | None:
+    """Return what `rackwright login` kept; None: nobody is logged in here."""
     try:
         found = json.loads(profile_file(environment).read_text())
         return Profile(found["url"], found["token"], found["ca"])
     except (OSError, ValueError, KeyError):
-        return None
-
-
-def _local(url: str, ca: str | None, environment: Mapping[str, str]) -> Profile | None:
-    file = default_home(environment) / LOCAL_TOKEN
-    try:
-        return Profile(url.rstrip("/"), file.read_text().strip(), ca, str(file))
-    except OSError:
         return None
 
 

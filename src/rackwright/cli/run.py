@@ -6,13 +6,14 @@ import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
+from rackwright.cli.exits import confirm
 from rackwright.cli.output import prints
-from rackwright.cli.shared import Filters, Limit, Sort, listed
+from rackwright.cli.shared import Filters, Limit, Sort, Yes, listed
 from rackwright.cli.terminal import say, say_output
 
 app = make_app("What jigs did and do.")
 
-COLUMNS = ("id", "role", "node", "jig", "state", "attempt", "started_at", "ended_at", "error")
+COLUMNS = ("id", "role", "node", "state", "error", "jig", "attempt", "started_at", "ended_at")
 Id = Annotated[int, typer.Argument(help="Id of a run, as `run list` shows it.")]
 
 
@@ -38,8 +39,9 @@ def log(id: Id, follow: Annotated[bool, typer.Option("--follow", "-f", help="Go 
 
 @app.command()
 @prints()
-def cancel(id: Id) -> Any:
+def cancel(id: Id, yes: Yes = False) -> Any:
     """End a run. Its noderole goes to ERROR."""
+    confirm(f"End run {id}? Its noderole goes to ERROR.", yes)
     return Client().post(f"/runs/{id}/cancel")
 
 

@@ -10,7 +10,7 @@ import typer
 
 from rackwright.cli.client import Client
 from rackwright.cli.exits import Exit, fail
-from rackwright.cli.profile import current_profile
+from rackwright.cli.profile import NoServer, current_profile
 
 Filters = Annotated[
     list[str] | None,
@@ -90,8 +90,9 @@ def names_of(path: str, *fields: str) -> Callable[[str], list[str]]:
 
         import httpx
 
-        profile = current_profile()
-        if profile is None:
+        try:
+            profile = current_profile()
+        except NoServer:
             return []
         headers = {"Authorization": f"Bearer {profile.token}"}
         try:
@@ -103,7 +104,7 @@ def names_of(path: str, *fields: str) -> Callable[[str], list[str]]:
                 trust_env=False,
                 verify=True if profile.ca is None else ssl.create_default_context(cafile=profile.ca),
             )
-        except (httpx.TransportError, OSError):  # OSError: its CA's file cannot be read
+        except (httpx.TransportError, httpx.InvalidURL, OSError):  # OSError: its CA's file cannot be read
             return []
         if not answer.is_success:
             return []

@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console as Console
+    from rich.console import RenderableType
 
 # C0 but tab and newline, DEL and C1; and what makes text run the other way, so that it reads as something else.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+AS_WIDE_AS_IT_LIKES = 1_000_000
+"""Columns. What is piped to a program or a file has no terminal that it must fit."""
 
 
 def visible(text: str) -> str:
@@ -46,3 +51,11 @@ def open_console(*, soft_wrap: bool = False) -> "Console":
                 yield segment if segment.control else segment._replace(text=visible(segment.text))
 
     return Harmless(highlight=False, soft_wrap=soft_wrap)
+
+
+def print_table(table: "RenderableType") -> None:
+    """Print a table, or whatever has columns: no wider than a terminal is, and elsewhere as wide as it likes to be."""
+    console = open_console()
+    if not console.is_terminal:
+        console.width = AS_WIDE_AS_IT_LIKES
+    console.print(table, soft_wrap=not console.is_terminal)

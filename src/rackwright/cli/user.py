@@ -85,8 +85,9 @@ def grant(user: User, deployment: Deployment, role: GrantRole) -> Any:
 
 
 @app.command()
-def revoke(user: User, deployment: Deployment) -> None:
+def revoke(user: User, deployment: Deployment, yes: Yes = False) -> None:
     """Take a grant back."""
+    confirm(f"Take from {user} what was granted in {deployment} and below?", yes)
     Client().delete(f"/users/{user}/grants/{deployment}", tagged=False)
 
 

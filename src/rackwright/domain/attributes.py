@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from rackwright.domain.catalogue import Attrib, Catalogue, Json, JsonObject
 from rackwright.domain.errors import Invalid
 from rackwright.domain.sealed import fingerprinted, is_sealed
+from rackwright.domain.wrong_words import json_pointer
 
 MISSING = object()
 
@@ -61,13 +62,15 @@ def check_value(attrib: Attrib, value: Json) -> None:
     if attrib.schema is None:
         raise Invalid(f"Attrib {attrib.name!r} has no schema, so it is read-only for people.")
     # Imported here: it takes a third of a second, and the processes that run hooks need only what is above.
-    from jsonschema import Draft202012Validator
+    from rackwright.domain.schema import misfit
 
-    problem = next(iter(Draft202012Validator(attrib.schema).iter_errors(value)), None)
-    if problem is not None:
-        pointer = "".join(f"/{step}" for step in problem.absolute_path)
-        shown = "the value" if attrib.secret else problem.message
-        raise Invalid(f"Attrib {attrib.name!r}: {shown} does not fit its schema.", pointer)
+    fault = misfit(attrib.schema, value)
+    if fault is not None:
+        within = f": {'/'.join(map(str, fault.path))}" if fault.path else ""
+        value_is = (
+            "" if attrib.secret or not isinstance(fault.value, str | int | float) else f", not {fault.value!r:.60}"
+        )
+        raise Invalid(f"Attrib {attrib.name!r}{within} {fault.words}{value_is}.", json_pointer(fault.path))
 
 
 def check_data(catalogue: Catalogue, role: str, values: JsonObject) -> None:
@@ -82,7 +85,7 @@ def check_data(catalogue: Catalogue, role: str, values: JsonObject) -> None:
         try:
             check_value(attrib, value)  # type: ignore[arg-type]  # MISSING is ruled out
         except Invalid as wrong:
-            raise Invalid(wrong.message, "".join(f"/{key}" for key in attrib.map) + wrong.pointer) from None
+            raise Invalid(wrong.message, json_pointer(attrib.map) + wrong.pointer) from None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from jsonschema.exceptions import ValidationError, best_match
 from referencing import Registry
 
 from rackwright.domain.catalogue import Json, JsonObject
+from rackwright.domain.wrong_words import schema_words
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # An empty registry: jsonschema's own would go to the network for a schema it does not know.
@@ -26,6 +27,10 @@ class Fault:
     path: tuple[str | int, ...]
     """Where in the document that was checked."""
     reason: str
+    """In the words of the library, with the value: for who wrote the file that it is in."""
+    words: str = ""
+    """What the value must be, without the value: for everybody."""
+    value: object = None
 
 
 def schema_fault(schema: JsonObject) -> Fault | None:
@@ -52,7 +57,8 @@ def _first(error: ValidationError | None) -> Fault | None:
     if error is None:
         return None
     reason = error.message if len(error.message) <= 200 else error.message[:197] + "..."
-    return Fault(tuple(error.absolute_path), reason)
+    words = schema_words(str(error.validator), error.validator_value, error.instance)
+    return Fault(tuple(error.absolute_path), reason, words, error.instance)
 
 
 def _reference(schema: JsonObject) -> Fault | None:

@@ -260,6 +260,8 @@ def diff(old: Intent, new: Intent) -> Difference:
 class ShownState(StrEnum):
     """What people see of a deployment."""
 
+    EMPTY = "empty"
+    """Nothing was ever committed, and what was proposed is discarded."""
     PROPOSED = "proposed"
     COMMITTED = "committed"
     ACTIVE = "active"
@@ -267,11 +269,14 @@ class ShownState(StrEnum):
     HELD = "held"
 
 
-def shown_state(counts: Mapping[NodeRoleState, int], *, held: bool, committed: bool) -> ShownState:
+def shown_state(
+    counts: Mapping[NodeRoleState, int], *, held: bool, committed: bool, proposed: bool = True
+) -> ShownState:
+    """Return what people see of a deployment; `committed` and `proposed`: whether it has such a snapshot."""
     if held:
         return ShownState.HELD
     if not committed:
-        return ShownState.PROPOSED
+        return ShownState.PROPOSED if proposed else ShownState.EMPTY
     if counts.get(NodeRoleState.ERROR):
         return ShownState.ERROR
     waiting = sum(n for state, n in counts.items() if state not in (ACTIVE, NodeRoleState.PROPOSED))

@@ -38,7 +38,8 @@ class DeploymentRecord:
 
     @property
     def state(self) -> ShownState:
-        return shown_state(self.counts, held=self.held, committed=self.head_id is not None)
+        head, proposal = self.head_id is not None, self.proposed_id is not None
+        return shown_state(self.counts, held=self.held, committed=head, proposed=proposal)
 
 
 _SELECT = """

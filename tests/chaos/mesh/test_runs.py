@@ -127,15 +127,15 @@ def test_a_run_is_cancelled_by_hand_and_nothing_more_of_it_is_begun(five: Fleet,
         lambda: all(len(run.states(target)) >= MIDDLE for target in targets), "all have come to the middle", every=0.2
     )
     id = run.told()[0]["run"]
-    said = five.rackwright("s3", "mesh", "cancel", id, "--json")
+    said = five.rackwright("s3", "mesh", "cancel", id, "--yes", "--json")
     assert json.loads(said) == {"cancelled": list(targets)}
     assert run.wait() == 1
     assert run.outcomes() == dict.fromkeys(targets, "cancelled")
     wait_until(lambda: not mentioned(world), "the servers have ended what they had begun", every=0.2)
     (world / "go").touch()
-    assert "ended everywhere" in five.rackwright("s3", "mesh", "cancel", id)
+    assert "ended everywhere" in five.rackwright("s3", "mesh", "cancel", id, "--yes")
     with pytest.raises(Unreachable, match="there is no run nothing"):
-        five.rackwright("s3", "mesh", "cancel", "nothing")
+        five.rackwright("s3", "mesh", "cancel", "nothing", "--yes")
     for one in targets:
         assert lines_of(world, one) == [str(number) for number in range(MIDDLE)]
 
@@ -484,7 +484,7 @@ def test_a_branch_that_moves_is_run_once_by_a_server_with_a_trusted_key(
             order = ["mesh", "repository", "add", "site", str(repository), "--on", "s4", "--seconds", "1"]
             five.rackwright("s2", *order, "--key", str(keys / "operator"))
         wait_for_line(proof, name)
-    five.rackwright("s2", "mesh", "repository", "remove", "site")
+    five.rackwright("s2", "mesh", "repository", "remove", "site", "--yes")
     assert proof.read_text() == "one\ntwo\n"
 
 

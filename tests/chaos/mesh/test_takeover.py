@@ -337,7 +337,7 @@ def test_a_removed_server_can_no_longer_use_the_datastore_not_even_over_an_open_
     ):
         shut_out.wait_writes(5)
         before = {server: etcd_of(formed, server) for server in voters}
-        formed.rackwright("s1", "mesh", "remove", removed)
+        formed.rackwright("s1", "mesh", "remove", removed, "--yes")
         # An open connection ends with the etcd that holds it, and the next one lets nobody in that was removed.
         wait_until(
             lambda: all(etcd_of(formed, server) not in (0, before[server]) for server in voters),

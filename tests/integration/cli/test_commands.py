@@ -3,6 +3,8 @@
 The server has no annealer, so that nothing changes but by the commands themselves.
 """
 
+import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,15 @@ from typing import Any
 import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from rich.cells import cell_len
+from rich.text import Text
 from tests.support.cli import Cli, served
 from tests.support.registration import registration, signed
+from tests.support.servers import RACKWRIGHT
 from tests.support.waiting import PATIENCE
 
 from rackwright.cli.exits import Exit
+from rackwright.cli.main import NOUNS, is_function, load
 from rackwright.lab.lldp import in_base64, switch_frame
 
 NODE = "n1.rack.example"
@@ -46,6 +52,7 @@ READ = [
     ("network list", "10.20.0.0/24"),
     ("network show admin", "10.20.0.10"),
     ("network allocations admin", "No address"),
+    ("domain list", "internal"),
     ("deployment list", "web"),
     ("deployment show web", "The shop"),
     ("deployment plan web", "digest"),
@@ -123,10 +130,11 @@ MISTAKES = [
     ("noderole retry", Exit.USAGE, "--all"),
     ("noderole delete 1", Exit.USAGE, "--yes"),
     ("anneal cap many", Exit.USAGE, "auto"),
+    ("anneal cap 0", Exit.USAGE, "rackwright: cap must be at least 1\n"),
     ("anneal step 999999", Exit.NOT_FOUND, "999999"),
     ("run show 999999", Exit.NOT_FOUND, "999999"),
     ("run log 999999", Exit.NOT_FOUND, "999999"),
-    ("run cancel 1", Exit.CONFLICT, "1"),
+    ("run cancel 1 --yes", Exit.CONFLICT, "1"),
     ("event list --since nonsense", Exit.USAGE, "cursor"),
     ("hook retry 999999", Exit.NOT_FOUND, "999999"),
     ("barclamp show nosuch", Exit.NOT_FOUND, "nosuch"),
@@ -161,6 +169,70 @@ def test_a_mistake_is_one_sentence_that_names_it(cli: Cli, command: str, code: E
     assert "Traceback" not in ended.err
 
 
+def _with_tables() -> set[str]:
+    """All commands that show a table."""
+    found = set()
+    for noun in NOUNS:
+        app = load(noun)
+        for command in [] if is_function(app) else app.registered_commands:
+            if getattr(command.callback, "columns", ()):
+                found.add(f"{noun} {command.name or command.callback.__name__}")
+    return found
+
+
+TABLES = [command for command, _ in READ if " ".join(command.split()[:2]) in _with_tables()]
+
+
+def test_every_table_is_among_what_is_tried() -> None:
+    acts = {"anneal step", "deployment bind", "node bind", "node accept", "noderole retry"}
+    assert {" ".join(command.split()[:2]) for command in TABLES} == _with_tables() - acts
+
+
+LONG = "compute-0123-of-the-second-row.rack-17.frankfurt.datacenter.example"
+
+
+@pytest.fixture(scope="module")
+def long_names(cli: Cli) -> None:
+    """Things with names as long as people give them."""
+    deployment = "the-shop-and-all-of-its-databases-in-frankfurt"
+    cli.ok("deployment", "create", deployment, "--description", "The shop " * 20)
+    cli.ok("node", "create", LONG, "--alive")
+    cli.ok("node", "bind", LONG, "test-child", deployment)
+    cli.ok("deployment", "commit", deployment, "--yes", "-m", "What was agreed upon in the long meeting " * 3)
+    cli.ok("anneal", "step")
+    cli.ok("group", "create", "data-centre-row", "the-second-row-from-the-door-on-the-left", "--description", "x " * 80)
+    cli.ok("group", "add", "data-centre-row:the-second-row-from-the-door-on-the-left", LONG)
+    cli.ok("network", "create", "storage-of-the-shop-in-frankfurt", "--v6", "fd00:1234:5678:9abc::/64")
+    cli.ok("token", "create", "for the monitoring of all racks that are in Frankfurt", "--deployment", deployment)
+
+
+@pytest.mark.usefixtures("long_names")
+@pytest.mark.parametrize("command", TABLES)
+def test_what_is_shown_fits_a_terminal_of_80_columns(cli: Cli, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cli, "environment", cli.environment | {"COLUMNS": "80", "FORCE_COLOR": "1", "TERM": "xterm"})
+    words = command.split()
+    shown, _, _ = cli.ok(*words).out.partition("Left out")
+    lines = [Text.from_ansi(line).plain for line in shown.splitlines()]
+    assert [line for line in lines if cell_len(line) > 80] == []
+    rows = cli.json(*words)
+    assert not rows or len([line for line in lines if line]) == 1 + len(rows), "a line each, and the heading"
+
+
+@pytest.mark.usefixtures("long_names")
+def test_what_is_piped_is_never_cut(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cli, "environment", cli.environment | {"COLUMNS": "40"})
+    lines = cli.ok("noderole", "list").out.splitlines()
+    assert any(LONG in line and "the-shop-and-all-of-its-databases-in-frankfurt" in line for line in lines)
+    assert LONG in cli.ok("node", "show", LONG).out
+
+
+def test_of_one_thing_just_the_columns_asked_for_are_shown(cli: Cli) -> None:
+    assert cli.ok("node", "show", NODE, "--columns", "name,alive").out.split() == ["name", NODE, "alive", "yes"]
+    assert cli.ok("node", "show", NODE, "--columns", "uuid").out.split() == ["uuid"]
+    wrong = cli("node", "show", NODE, "--columns", "name,colour")
+    assert (wrong.code, "colour" in wrong.err) == (Exit.USAGE, True)
+
+
 def test_yaml_and_columns(cli: Cli) -> None:
     assert "name: web" in cli.ok("deployment", "show", "web", "-o", "yaml").out
     assert cli.json("node", "list", "-f", f"name={NODE}", "--columns", "name,alive") == [{"name": NODE, "alive": True}]
@@ -178,7 +250,7 @@ def test_a_node_lives_from_create_to_delete(cli: Cli) -> None:
     assert cli.json("node", "update", name, "--set", "description=Third", "--set", "stay_on=true")["stay_on"] is True
     cli.ok("group", "add", "rack:r1", name)
     assert name in cli.json("group", "show", "rack:r1")["nodes"]
-    cli.ok("group", "remove", "rack:r1", name)
+    cli.ok("group", "remove", "rack:r1", name, "--yes")
     cli.ok("network", "allocate", "admin", name, "--address", "10.20.0.15")
     assert "10.20.0.15" in cli.ok("network", "allocations", "admin").out
     cli.ok("network", "free", "admin", "10.20.0.15", "--yes")
@@ -269,6 +341,21 @@ def test_a_deployment_goes_from_proposal_to_commit_and_back(cli: Cli) -> None:
     assert "proposed" in cli.ok("deployment", "snapshots", "mail").out
 
 
+def test_a_deployment_whose_only_proposal_was_discarded_shows_none(cli: Cli) -> None:
+    cli.ok("deployment", "create", "brief")
+    assert cli.json("deployment", "show", "brief")["state"] == "proposed"
+    assert "empty" in cli.ok("deployment", "discard", "brief", "--yes").out
+    assert "proposed" not in cli.ok("deployment", "show", "brief").out
+    cli.ok("deployment", "propose", "brief")
+    assert cli.json("deployment", "show", "brief")["state"] == "proposed"
+
+
+def test_a_step_says_of_a_hook_that_it_is_done(cli: Cli) -> None:
+    cli.ok("node", "create", "hooked.rack.example")
+    hooks = [line for line in cli.json("anneal", "step") if line["what"].endswith(".on_node_create")]
+    assert {(line["outcome"], line["because"]) for line in hooks} == {("done", "")}
+
+
 def test_who_logs_in_is_known_until_they_log_out(cli: Cli) -> None:
     password = (cli.home / "admin-password").read_text()
     assert "You are admin" in cli.ok("login", cli.url, "--password-stdin", stdin=password).out
@@ -285,6 +372,19 @@ def test_a_token_works_until_it_is_revoked(cli: Cli) -> None:
     assert "for a test" in cli.ok("token", "list").out
     cli.ok("token", "delete", str(made["id"]), "--yes")
     assert "for a test" not in cli.ok("token", "list").out
+
+
+def test_a_server_is_found_at_whatever_port_it_listens(cli: Cli) -> None:
+    here = {**cli.environment, "RACKWRIGHT_URL": ""}
+    done = subprocess.run(
+        [RACKWRIGHT, "config", "client", "--json"], env=here, capture_output=True, check=True, timeout=PATIENCE
+    )
+    assert json.loads(done.stdout)["url"] == cli.url
+    there = [str(RACKWRIGHT), "--url", "http://me:hunter2@127.0.0.1:1", "node", "list"]
+    ended = subprocess.run(there, env=here, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert ended.returncode == Exit.UNREACHABLE
+    assert "127.0.0.1:1" in ended.stderr
+    assert "hunter2" not in ended.stderr
 
 
 def test_without_a_server_the_way_to_one_is_told(cli: Cli) -> None:

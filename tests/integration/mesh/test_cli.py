@@ -74,7 +74,7 @@ def test_the_control_socket_is_its_owners_only(three: Fleet) -> None:
 
 
 def test_what_needs_the_ca_says_where_it_is(three: Fleet) -> None:
-    for arguments in (["token", "s4"], ["remove", "s3"]):
+    for arguments in (["token", "s4"], ["remove", "s3", "--yes"]):
         with pytest.raises(Unreachable, match="do it on a server that does: s1"):
             three.rackwright("s2", "mesh", *arguments)
 
@@ -86,7 +86,7 @@ def test_a_name_that_is_alive_is_not_given_away(three: Fleet) -> None:
 
 def test_an_unknown_server_cannot_be_removed(three: Fleet) -> None:
     with pytest.raises(Unreachable, match="there is no server 's9'"):
-        three.rackwright("s1", "mesh", "remove", "s9")
+        three.rackwright("s1", "mesh", "remove", "s9", "--yes")
 
 
 def test_an_invite_with_a_bad_fingerprint_or_a_host_name_is_refused(three: Fleet) -> None:
@@ -128,14 +128,14 @@ def test_metrics_are_served_to_a_local_scraper(three: Fleet) -> None:
 
 
 def test_leaving_ends_the_agent_and_is_known_to_the_others(three: Fleet) -> None:
-    three.rackwright("s3", "mesh", "leave")
+    three.rackwright("s3", "mesh", "leave", "--yes")
     three.wait_agree({"s1": "alive", "s2": "alive", "s3": "left"}, ["s1", "s2"])
     three.start("s3")
     three.wait_agree(dict.fromkeys(SERVERS, "alive"))
 
 
 def test_a_removed_server_ends_its_agent_and_comes_back_with_a_new_token(three: Fleet, tmp_path: Path) -> None:
-    three.rackwright("s1", "mesh", "remove", "s3")
+    three.rackwright("s1", "mesh", "remove", "s3", "--yes")
     three.wait_agree({"s1": "alive", "s2": "alive"}, ["s1", "s2"])
     wait_until(lambda: not three.running("s3"), "the agent of the removed server has ended")
     assert any(line["event"] == "removed_from_cluster" for line in three.log("s3"))

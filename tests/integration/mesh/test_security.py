@@ -221,7 +221,7 @@ async def test_a_removed_member_is_cut_off_by_all_and_stays_out(pair: Fleet, tmp
     await enter(pair, tmp_path, "eve")
     links = [await as_member(tmp_path, address(pair, server)) for server in SERVERS]
     before = {server: refusals(pair, "revoked", server) for server in SERVERS}
-    pair.rackwright("s1", "mesh", "remove", "eve")
+    pair.rackwright("s1", "mesh", "remove", "eve", "--yes")
     assert all([await link.ended() for link in links])
     for server in SERVERS:
         with pytest.raises(ConnectionRefusedError, match="403"):
@@ -236,7 +236,7 @@ async def test_a_removed_member_is_cut_off_by_all_and_stays_out(pair: Fleet, tmp
 
 async def test_a_removed_name_may_come_back_with_a_new_certificate(pair: Fleet, tmp_path: Path) -> None:
     await enter(pair, tmp_path / "old", "carol")
-    pair.rackwright("s1", "mesh", "remove", "carol")
+    pair.rackwright("s1", "mesh", "remove", "carol", "--yes")
     revocations = pair.ask("s1", "status")["revocations"]
     wait_until(lambda: pair.ask("s2", "status")["revocations"] == revocations, "s2 has heard of the removal", every=0.2)
     await enter(pair, tmp_path / "new", "carol")

@@ -235,3 +235,7 @@ def test_a_difference_names_all_that_was_added_removed_and_changed() -> None:
 def test_what_a_deployment_shows(states: list[object], held: bool, committed: bool, shown: ShownState) -> None:
     counts = dict.fromkeys(states, 1)
     assert shown_state(counts, held=held, committed=committed) is shown  # type: ignore[arg-type]  # states as given
+
+
+def test_a_deployment_that_was_never_committed_and_is_no_longer_proposed_is_empty() -> None:
+    assert shown_state({}, held=False, committed=False, proposed=False) is ShownState.EMPTY

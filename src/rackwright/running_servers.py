@@ -1,0 +1,112 @@
+"""Where the servers of this host listen: each says so in a private file while it serves, and commands look there.
+
+A server writes its file into its home, for whoever may read that, and into a folder of its user, so that a command
+finds the one server that runs although it was started with `--home`. A file whose process is gone is taken away by the
+next who looks: a server that is killed cannot do so itself.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from ipaddress import ip_address
+from pathlib import Path
+
+from rackwright.home import FolderNotOurs, short_folder
+
+FOLDER = "running"
+_REGISTRY = Path("/servers of this user")
+"""No home can be this; it is only the name under which `short_folder` finds the user's folder."""
+
+
+@dataclass(frozen=True)
+class RunningServer:
+    """A server that listens: where, with whose certificate, and which process it is."""
+
+    url: str
+    home: str
+    pid: int
+    started: str
+    """When the process began, in the kernel's ticks: a number of a process is given again to another one."""
+    ca: str | None = None
+
+
+@contextlib.contextmanager
+def announced(home: Path, url: str, ca: Path | None = None) -> Iterator[None]:
+    """Tell commands of this host where this process serves `home`, until the end of the block."""
+    server = RunningServer(url, str(home), os.getpid(), _started(os.getpid()), None if ca is None else str(ca))
+    files = [folder / f"{server.pid}.json" for folder in (home / FOLDER, *_registries())]
+    try:
+        for file in files:
+            _write(file, server)
+        yield
+    finally:
+        for file in files:
+            file.unlink(missing_ok=True)
+
+
+def servers_of_home(home: Path) -> list[RunningServer]:
+    """Return the servers that serve a home now, the one that has run longest first."""
+    return _read(home / FOLDER)
+
+
+def servers_of_user() -> list[RunningServer]:
+    """Return all servers that this user runs on this host now, in whatever home."""
+    return [server for folder in _registries() for server in _read(folder)]
+
+
+def local_url(scheme: str, host: str, port: int) -> str:
+    """Return the URL at which this host reaches a listener; one on all addresses is reached over loopback."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return f"{scheme}://{host}:{port}"
+    if address.is_unspecified:
+        address = ip_address("127.0.0.1" if address.version == 4 else "::1")
+    return f"{scheme}://[{address}]:{port}" if address.version == 6 else f"{scheme}://{address}:{port}"
+
+
+def _registries() -> list[Path]:
+    try:
+        return [short_folder(_REGISTRY)]
+    except FolderNotOurs:
+        return []  # somebody else has made a folder of that name: what is in it is not believed
+
+
+def _write(file: Path, server: RunningServer) -> None:
+    """Write the file whole, or not at all, and readable by its owner alone."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    aside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+        json.dump(asdict(server), out)
+    aside.replace(file)
+
+
+def _read(folder: Path) -> list[RunningServer]:
+    found: list[RunningServer] = []
+    try:
+        files = sorted(folder.glob("*.json"))
+    except OSError:
+        return []
+    for file in files:
+        try:
+            server = RunningServer(**json.loads(file.read_text()))
+            alive = _started(server.pid) == server.started
+        except (OSError, ValueError, TypeError):
+            alive = False
+        if alive:
+            found.append(server)
+        else:
+            with contextlib.suppress(OSError):  # another's home may be readable only
+                file.unlink()
+    return sorted(found, key=lambda server: int(server.started))
+
+
+def _started(pid: int) -> str:
+    """Return when a process began; ValueError: there is none of that number."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        raise ValueError(f"there is no process {pid}") from None
