@@ -120,6 +120,7 @@ class PlanOut(BaseModel):
     rerun: list[PlannedOut] = Field(description="What runs again, and because of which input.")
     held_back: list[PlannedOut] = Field(description="What waits until a cluster it stands on is whole again.")
     removed: list[PlannedOut]
+    roles_removed: list[str] = Field(description="Roles that the deployment no longer has.")
     moved: list[str] = Field(description="Nodes that come into the deployment.")
     wiped: list[str] = Field(description="Nodes whose disks would be wiped.")
 

@@ -6,11 +6,13 @@ import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
+from rackwright.cli.deployment_role import app as role_app
 from rackwright.cli.exits import Exit, confirm, fail
 from rackwright.cli.output import prints
 from rackwright.cli.shared import Deployment, Filters, Limit, Role, Settings, Sort, Yes, listed, values
 
 app = make_app("What people want of their machines.")
+app.add_typer(role_app, name="role")
 
 COLUMNS = ("name", "parent", "state", "held", "noderoles")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -28,6 +28,8 @@ class DeploymentRoleRecord:
     committed_data: JsonObject
     proposed_data: JsonObject | None
     """None: there is no open proposal, or it does not have the role."""
+    leaving: bool
+    """The open proposal does not have the role."""
 
     @property
     def data(self) -> JsonObject:
@@ -39,7 +41,10 @@ _SELECT = """
 SELECT dr.id, dr.deployment_id, d.name AS deployment, dr.role_id, r.name AS role, r.template, dr.wall,
        dr.data AS committed_data,
        (SELECT sr.data FROM snapshots s JOIN snapshot_roles sr ON sr.snapshot_id = s.id AND sr.role_id = dr.role_id
-        WHERE s.deployment_id = dr.deployment_id AND s.state = 'proposed') AS proposed_data
+        WHERE s.deployment_id = dr.deployment_id AND s.state = 'proposed') AS proposed_data,
+       EXISTS (SELECT FROM snapshots s WHERE s.deployment_id = dr.deployment_id AND s.state = 'proposed'
+               AND NOT EXISTS (SELECT FROM snapshot_roles sr
+                               WHERE sr.snapshot_id = s.id AND sr.role_id = dr.role_id)) AS leaving
 FROM deployment_roles dr JOIN deployments d ON d.id = dr.deployment_id JOIN roles r ON r.id = dr.role_id
 """
 

@@ -316,6 +316,7 @@ def _intent(client: Client) -> None:
     head = client.do("getDeployment", deployment="shop")["head_id"]
     client.do("proposeDeployment", deployment="shop")
     client.do("diffDeployment", deployment="shop")
+    client.do("removeDeploymentRole", id=role["id"])
     client.do("discardProposal", deployment="shop")
     client.do("recallDeployment", deployment="shop")
     client.do("unbindRole", id=client.do("bindRole", {"node": NODE, "role": "test-child", "deployment": "shop"})["id"])

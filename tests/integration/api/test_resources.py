@@ -299,6 +299,27 @@ async def test_data_of_a_role_is_edited_in_the_proposal_and_in_the_system_deploy
     assert noderole["state"] == "todo", "whoever takes it runs again"
 
 
+async def test_a_role_is_taken_out_of_a_deployment_in_its_proposal(site: Site, api: Api) -> None:
+    bound = await _deployed(site, api)
+    [own] = ok(await api.get("/deployment_roles?deployment=web&role=test-child"))["items"]
+    path = f"/deployment_roles/{own['id']}"
+    refused(await api.delete(path), 409, "nothing-proposed")
+    ok(await api.post("/deployments/web/propose"))
+    assert ok(await api.delete(path)) == {
+        "role": "test-child",
+        "noderoles": [{"id": bound, "node": NODE, "role": "test-child"}],
+        "at_once": False,
+    }
+    left = ok(await api.get(path))
+    assert left["leaving"] is True
+    assert left["etag"] != own["etag"]
+    assert ok(await api.post("/deployments/web/plan"))["roles_removed"] == ["test-child"]
+    ok(await api.post("/deployments/web/commit", json={}))
+    assert (await api.get(path)).status_code == 404
+    [system] = ok(await api.get("/deployment_roles?deployment=system&role=crowbar-managed-node"))["items"]
+    refused(await api.delete(f"/deployment_roles/{system['id']}"), 409, "system-deployment")
+
+
 async def _until_active(api: Api) -> None:
     while ok(await api.post("/anneal/step"))["ran"]:
         pass

@@ -269,6 +269,26 @@ def test_a_deployment_goes_from_proposal_to_commit_and_back(cli: Cli) -> None:
     assert "proposed" in cli.ok("deployment", "snapshots", "mail").out
 
 
+def test_a_role_is_given_data_before_it_is_bound_and_taken_out_again(cli: Cli) -> None:
+    cli.ok("node", "create", "n7.rack.example")
+    cli.ok("deployment", "create", "roles")
+    cli.ok("deployment", "role", "add", "roles", "test-child", "--set", "port=81")
+    cli.ok("deployment", "role", "update", "roles", "test-child", "--set", "host=a")
+    assert cli.json("deployment", "role", "show", "roles", "test-child")["data"] == {"port": 81, "host": "a"}
+    cli.ok("deployment", "bind", "roles", "test-child", "n7.rack.example")
+    cli.ok("deployment", "commit", "roles", "--yes")
+    cli.ok("deployment", "propose", "roles")
+    asked = cli("deployment", "role", "remove", "roles", "test-child")
+    assert (asked.code, "--yes" in asked.err) == (Exit.USAGE, True)
+    assert "n7.rack.example" in cli.ok("deployment", "role", "remove", "roles", "test-child", "--yes").out
+    leaving = {one["role"] for one in cli.json("deployment", "role", "list", "roles") if one["leaving"]}
+    assert leaving == {"test-child"}
+    assert "- role test-child leaves the deployment" in cli.ok("deployment", "plan", "roles").out
+    wrong = cli("deployment", "role", "remove", "roles", "test-service", "--yes")
+    assert (wrong.code, "deployment role add" in wrong.err) == (Exit.NOT_FOUND, True)
+    cli.ok("deployment", "discard", "roles", "--yes")
+
+
 def test_who_logs_in_is_known_until_they_log_out(cli: Cli) -> None:
     password = (cli.home / "admin-password").read_text()
     assert "You are admin" in cli.ok("login", cli.url, "--password-stdin", stdin=password).out
