@@ -252,7 +252,23 @@ class _Binder:
                     f"{neighbour.role!r} is bound there.",
                 )
             if neighbour.role in rivals:
-                raise Conflict(Rule.CONFLICTS, f"{title}: it conflicts with {neighbour.role!r}, which is bound there.")
+                why = self._why_rivals(role.name, neighbour.role)
+                raise Conflict(
+                    Rule.CONFLICTS, f"{title}: it conflicts with {neighbour.role!r}, which is bound there{why}."
+                )
+
+    def _why_rivals(self, role: str, neighbour: str) -> str:
+        """The abstract roles by which two conflict, if it is not said of the two themselves."""
+        declared = self.catalogue.declared_conflict(role, neighbour)
+        if declared is None or {*declared} == {role, neighbour}:
+            return ""
+        stands_for = [
+            f"{name!r} provides {one!r}"
+            for name in (role, neighbour)
+            for one in declared
+            if one in self.catalogue.role(name).provides
+        ]
+        return f": {declared[0]!r} conflicts with {declared[1]!r}, and {' and '.join(stands_for)}"
 
     def _check_lineage(self, role: str, parents: Iterable[int], title: str) -> None:
         """No provides pair may be ancestor and descendant."""

@@ -271,6 +271,37 @@ def test_a_conflict_with_what_is_proposed_elsewhere_counts() -> None:
     refused(scene, "b@n1", Rule.CONFLICTS, into="e")
 
 
+@pytest.mark.parametrize(("first", "second"), [("exim", "postfix"), ("postfix", "exim")])
+@pytest.mark.parametrize("says", ["the role", "the abstract one"])
+def test_a_conflict_with_an_abstract_role_holds_for_what_provides_it(first: str, second: str, says: str) -> None:
+    who, whom = ("exim conflicts=mta", "mta") if says == "the role" else ("exim", "mta conflicts=exim")
+    scene = Scene(who, f"{whom} flags=abstract", "postfix provides=mta")
+    scene.bind(f"{first}@n1")
+    refused(scene, f"{second}@n1", Rule.CONFLICTS, f"'{first}'", "'mta'")
+    scene.bind(f"{second}@n2")
+
+
+def test_what_provides_an_abstract_role_and_conflicts_with_it_is_alone_in_that() -> None:
+    scene = Scene(
+        "mta flags=abstract", "exim provides=mta conflicts=mta", "postfix provides=mta", "sendmail provides=mta"
+    )
+    scene.bind("exim@n1", "postfix@n2", "sendmail@n2")
+    refused(scene, "postfix@n1", Rule.CONFLICTS, "'exim'", "'mta'")
+    refused(scene, "exim@n2", Rule.CONFLICTS)
+
+
+def test_a_conflict_of_two_abstract_roles_holds_for_all_that_provide_them() -> None:
+    scene = Scene("mta flags=abstract conflicts=mda", "mda flags=abstract", "exim provides=mta", "dovecot provides=mda")
+    scene.bind("exim@n1")
+    refused(scene, "dovecot@n1", Rule.CONFLICTS, "'exim'", "'mta'", "'mda'")
+
+
+def test_a_conflict_with_a_role_that_can_be_bound_is_with_that_one_alone() -> None:
+    scene = Scene("exim conflicts=sendmail", "sendmail", "postfix provides=sendmail")
+    scene.bind("exim@n1", "postfix@n1")
+    refused(scene, "sendmail@n1", Rule.CONFLICTS, "'exim'")
+
+
 def test_a_role_that_conflicts_with_what_it_pulls_in_is_refused() -> None:
     refused(Scene("a requires=b conflicts=b", "b"), "a@n1", Rule.CONFLICTS)
 
