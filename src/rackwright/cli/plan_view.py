@@ -27,6 +27,11 @@ def print_plan(plan: dict[str, Any]) -> None:
         console.print(Text(f"> {name} moves here", style="cyan"))
     for name in plan["wiped"]:
         console.print(Text(f"! {name} IS WIPED AND INSTALLED ANEW", style="bold white on red"))
+    for install in plan["installs"]:
+        given = f"  {install['node']}: {install['os'] or 'no system'} on {install['disk'] or 'an unknown disk'}"
+        console.print(Text(given, style="bold"))
+        for lack in install["missing"]:
+            console.print(Text(f"  ? {install['node']}: {lack}", style="yellow"))
     counted = (*MARKS, "roles_removed")
     counts = ", ".join(f"{len(plan[what])} {what.replace('_', ' ')}" for what in counted if plan[what])
     console.print(counts or "Nothing changes.")

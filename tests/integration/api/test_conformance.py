@@ -293,6 +293,7 @@ def _intent(client: Client) -> None:
     client.do("listDeployments")
     client.do("getDeployment", deployment="shop")
     client.do("getDeploymentTree", deployment="system")
+    client.do("listTargetSystems")
     client.do("moveNode", {"deployment": "shop"}, node=NODE)
     bound = client.do("bindRole", {"node": NODE, "role": "test-parent", "deployment": "shop"})
     client.do("bindRoles", {"bindings": [{"node": NODE, "role": "test-parent"}]}, deployment="shop")

@@ -299,6 +299,31 @@ async def test_data_of_a_role_is_edited_in_the_proposal_and_in_the_system_deploy
     assert noderole["state"] == "todo", "whoever takes it runs again"
 
 
+async def test_the_plan_says_what_is_installed_where_and_what_is_missing(site: Site, api: Api) -> None:
+    site.app.state.server = replace(site.server, simulates=False)  # simulated machines need no image
+    ok(await api.post("/nodes", json={"name": NODE, "alive": True}), 201)
+    ok(await api.post("/deployments", json={"name": "web"}), 201)
+    body = {"deployment": "web", "role": "provisioner-os-install"}
+    added = ok(await api.post("/deployment_roles", json=body), 201)
+    data = {"provisioner": {"target_os": "ubuntu-24.04", "disk": "sda"}}
+    ok(await api.patch(f"/deployment_roles/{added['id']}", json={"data": data}))
+    ok(await api.post("/node_roles", json={"node": NODE, **body}), 201)
+    offered = {one["name"]: one for one in ok(await api.get("/target_systems"))}
+    assert offered["ubuntu-24.04"] == {"name": "ubuntu-24.04", "built": False, "size": None, "recipe": True}
+    plan = ok(await api.post("/deployments/web/plan"))
+    [install] = plan["installs"]
+    assert (install["node"], install["os"], install["disk"]) == (NODE, "ubuntu-24.04", "sda")
+    assert "the image of ubuntu-24.04 is not built: rackwright image build ubuntu-24.04" in install["missing"]
+    assert plan["wiped"] == [NODE]
+    with site.server.shelf.making("ubuntu-24.04", {}) as folder:
+        (folder / "root.tar.zst").write_bytes(b"1234")
+    [system] = [one for one in ok(await api.get("/target_systems")) if one["name"] == "ubuntu-24.04"]
+    assert (system["built"], system["size"]) == (True, 4)
+    [install] = ok(await api.post("/deployments/web/plan"))["installs"]
+    assert not any("image" in lack for lack in install["missing"])
+    assert any("disk" in lack for lack in install["missing"])
+
+
 async def test_a_role_is_taken_out_of_a_deployment_in_its_proposal(site: Site, api: Api) -> None:
     bound = await _deployed(site, api)
     [own] = ok(await api.get("/deployment_roles?deployment=web&role=test-child"))["items"]
