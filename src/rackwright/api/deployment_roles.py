@@ -1,5 +1,6 @@
 """/api/v2/deployment_roles: what people want of a role in a whole deployment."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -16,6 +17,7 @@ from rackwright.store import deployment_roles as stored
 from rackwright.store import snapshots
 from rackwright.store.deployment_roles import DEPLOYMENT_ROLES, DeploymentRoleRecord, select_deployment_roles
 from rackwright.store.deployments import get_deployment, lock_deployment
+from rackwright.store.noderole_views import visible_noderoles
 from rackwright.store.session import Session
 
 router = APIRouter(prefix="/deployment_roles", tags=["deployment_roles"])
@@ -69,6 +71,21 @@ class DeploymentRoleOut(Resource):
         )
 
 
+class AffectedNodeRole(BaseModel):
+    id: int
+    node: str
+    role: str
+    because: str
+
+
+class AffectedOut(BaseModel):
+    """What a change of a role's data in a deployment makes run again."""
+
+    at_once: bool = Field(description="Such a change is in force as it is made; else when the proposal is committed.")
+    rerun: list[AffectedNodeRole]
+    others: int = Field(description="How many more, in deployments that you may not see.")
+
+
 class GoingOut(BaseModel):
     id: int
     node: str
@@ -115,6 +132,19 @@ async def get_deployment_role(caller: ScopedReader, id: Id, fields: Fields) -> R
     """A role in a deployment."""
     async with caller.read() as session:
         return answer(DeploymentRoleOut.of(await stored.get_deployment_role(session, id)), fields=fields)
+
+
+@router.get("/{id}/affected", response_model=AffectedOut)
+async def get_affected(caller: ScopedReader, id: Id) -> Response:
+    """A dry run of a change: what runs again when other data of the role comes in force. In the system deployment that
+    is at once."""
+    async with caller.read() as session:
+        found = await stored.get_deployment_role(session, id)
+        system = (await get_deployment(session, found.deployment_id)).system
+        again = await stored.runs_again(session, found)
+        seen = await visible_noderoles(session, [line.id for line in again])
+    rerun = [AffectedNodeRole(**asdict(line)) for line in again if line.id in seen]
+    return answer(AffectedOut(at_once=system, rerun=rerun, others=len(again) - len(rerun)))
 
 
 async def _locked(session: Session, caller: Caller, terms: Terms, id: int) -> DeploymentRoleRecord:

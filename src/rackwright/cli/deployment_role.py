@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import typer
+
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.exits import Exit, confirm, fail
 from rackwright.cli.output import prints
+from rackwright.cli.run_again import Plan, ask_first, print_affected
 from rackwright.cli.shared import Deployment, Filters, Limit, Role, Settings, Sort, Yes, listed, values
 
 app = make_app("The roles of a deployment, with what is wanted of each there.")
@@ -36,10 +39,14 @@ def add(deployment: Deployment, role: Role, set: Settings = None) -> Any:
 
 @app.command()
 @prints()
-def update(deployment: Deployment, role: Role, set: Settings = None) -> Any:
+def update(deployment: Deployment, role: Role, set: Settings = None, plan: Plan = False, yes: Yes = False) -> Any:
     """Set data of a role for the whole deployment: --set provisioner='{"target_os": "debian-12"}'"""
     client = Client()
     found = _found(client, deployment, role)
+    if plan:
+        print_affected(client.get(f"/deployment_roles/{found['id']}/affected"))
+        raise typer.Exit
+    ask_first(client, deployment, role, yes)
     return client.merge(f"/deployment_roles/{found['id']}", {"data": values(set)})
 
 

@@ -317,6 +317,7 @@ def _intent(client: Client) -> None:
     head = client.do("getDeployment", deployment="shop")["head_id"]
     client.do("proposeDeployment", deployment="shop")
     client.do("diffDeployment", deployment="shop")
+    client.do("getAffected", id=role["id"])
     client.do("removeDeploymentRole", id=role["id"])
     client.do("discardProposal", deployment="shop")
     client.do("recallDeployment", deployment="shop")

@@ -293,10 +293,16 @@ async def test_data_of_a_role_is_edited_in_the_proposal_and_in_the_system_deploy
     assert ok(await api.post("/deployment_roles", json=body), 201)["role"] == "provisioner-os-install"
     await _until_active(api)
     [system] = ok(await api.get("/deployment_roles?deployment=system&role=crowbar-managed-node"))["items"]
+    affected = ok(await api.get(f"/deployment_roles/{system['id']}/affected"))
+    assert (affected["at_once"], affected["others"]) == (True, 0)
+    again = {(one["role"], one["node"]) for one in affected["rerun"]}
+    assert ("crowbar-managed-node", NODE) in again
     changed = ok(await api.patch(f"/deployment_roles/{system['id']}", json={"data": {"y": 2}}))
     assert changed["committed_data"] == {"y": 2}
     [noderole] = ok(await api.get(f"/node_roles?node={NODE}&role=crowbar-managed-node"))["items"]
     assert noderole["state"] == "todo", "whoever takes it runs again"
+    moved = [one for one in ok(await api.get("/node_roles?limit=1000"))["items"] if one["state"] in ("todo", "blocked")]
+    assert {(one["role"], one["node"]) for one in moved} <= again, "all of it was said before"
 
 
 async def test_the_plan_says_what_is_installed_where_and_what_is_missing(site: Site, api: Api) -> None:

@@ -292,6 +292,20 @@ def test_a_role_is_given_data_before_it_is_bound_and_taken_out_again(cli: Cli) -
     cli.ok("deployment", "discard", "roles", "--yes")
 
 
+def test_what_a_change_of_the_system_deployment_makes_run_again_is_said_and_asked_first(cli: Cli) -> None:
+    change = ("deployment", "role", "update", "system", "crowbar-managed-node", "--set", "y=2")
+    planned = cli.ok(*change, "--plan").out
+    assert f"~ crowbar-managed-node on {NODE}" in planned
+    asked = cli(*change)
+    assert (asked.code, "run again" in asked.err) == (Exit.USAGE, True)
+    assert cli.json("deployment", "role", "show", "system", "crowbar-managed-node")["data"] == {}
+    cli.ok(*change, "--yes")
+    assert cli.json("deployment", "role", "show", "system", "crowbar-managed-node")["data"] == {"y": 2}
+    planned = cli.ok("attrib", "unset", "deployment/system", "ssh-user", "--plan").out
+    assert f"~ ssh-access on {NODE}" in planned
+    assert cli("attrib", "set", f"node/{NODE}", "hint", "1", "--plan").code == Exit.USAGE
+
+
 def test_who_logs_in_is_known_until_they_log_out(cli: Cli) -> None:
     password = (cli.home / "admin-password").read_text()
     assert "You are admin" in cli.ok("login", cli.url, "--password-stdin", stdin=password).out
