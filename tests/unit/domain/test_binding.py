@@ -385,6 +385,12 @@ def test_a_node_of_another_branch_cannot_be_bound() -> None:
     scene.bind("web@n2", into="e")
 
 
+def test_what_the_server_binds_in_the_root_reaches_the_nodes_of_every_deployment() -> None:
+    scene = Scene("net", nodes="n1:e n2:d n3", deployments="d e")
+    plan = scene.bind("net@n1", "net@n2", "net@n3", into="system")
+    assert {one.deployment_id for one in plan.created} == {scene.deployments["system"]}
+
+
 def test_a_refused_circle_of_unchecked_roles_names_it() -> None:
     refused(Scene("a requires=b", "b requires=a"), "a@n1", Rule.CYCLE, "a -> b -> a")
 
