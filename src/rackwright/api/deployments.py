@@ -89,6 +89,7 @@ class DeploymentTree(DeploymentOut):
     """A deployment, and those below it."""
 
     children: list["DeploymentTree"]
+    cut: bool = Field(description="It has some below it that are not shown here: ask for its own tree.")
 
 
 def _common(one: DeploymentRecord) -> dict[str, object]:
@@ -243,12 +244,13 @@ async def get_deployment_tree(caller: ScopedReader, deployment: Key) -> Response
     for one in listed:
         below.setdefault(one.parent_id, []).append(one)
 
-    def grown(one: DeploymentRecord) -> DeploymentTree:
-        return DeploymentTree.model_validate(
-            {**_common(one), "children": [grown(child) for child in below.get(one.id, ())]}
-        )
+    def grown(one: DeploymentRecord, levels: int) -> DeploymentTree:
+        children = below.get(one.id, [])
+        shown = [grown(child, levels - 1) for child in children] if levels > 1 else []
+        return DeploymentTree.model_validate({**_common(one), "children": shown, "cut": len(shown) < len(children)})
 
-    return answer(grown(root))
+    # A tree that was made before its depth was bounded could be deeper than JSON can be written.
+    return answer(grown(root, stored.DEEPEST))
 
 
 async def _locked(session: Session, caller: Caller, terms: Terms, key: str) -> DeploymentRecord:

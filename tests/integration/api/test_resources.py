@@ -11,7 +11,9 @@ from tests.support.api import Api, Site, ok, refused
 from tests.support.rack import ADMIN
 
 from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power
+from rackwright.store.deployments import DEEPEST, insert_deployment, root_id
 from rackwright.store.run_life import append_logs
+from rackwright.store.session import Session
 
 NODE = "n1.rack.example"
 
@@ -97,6 +99,28 @@ async def test_deployments_form_a_tree(api: Api) -> None:
     refused(await api.delete("/deployments/web"), 409, "has-children")
     ok(await api.delete("/deployments/shop"), 204)
     ok(await api.delete("/deployments/web"), 204)
+
+
+async def test_a_tree_from_before_its_depth_was_bounded_is_shown_level_by_level(site: Site, api: Api) -> None:
+    async def grow(session: Session) -> None:
+        parent = await root_id(session)
+        for level in range(300):
+            parent = await insert_deployment(session, f"level-{level}", parent)
+
+    await site.rack.do(grow)
+
+    def deepest(tree: dict[str, Any]) -> dict[str, Any]:
+        while tree["children"]:
+            [tree] = tree["children"]
+        return tree
+
+    last = deepest(ok(await api.get("/deployments/system/tree")))
+    assert (last["name"], last["cut"]) == (f"level-{DEEPEST - 2}", True)
+    last = deepest(ok(await api.get("/deployments/level-290/tree")))
+    assert (last["name"], last["cut"]) == ("level-299", False)
+    for path in ("/deployments?limit=1000", "/deployments/level-299", "/inventory", "/deployments/level-299/graph"):
+        assert (await api.get(path)).status_code == 200, path
+    refused(await api.post("/deployments", json={"name": "deeper", "parent": "level-299"}), 422, "invalid")
 
 
 async def test_the_graph_has_the_noderoles_and_who_stands_on_whom(site: Site, api: Api) -> None:
