@@ -122,6 +122,14 @@ class Rack:
 
         return await self.do(work)
 
+    async def remove_role(self, deployment: str, role: str) -> list[tuple[str, str]]:
+        """What leaves with it, as (node, role)."""
+
+        async def work(session: Session) -> list[NodeRoleRecord]:
+            return await snapshots.remove_role(session, await get_deployment(session, deployment), role)
+
+        return [(_short(one.node), one.role) for one in await self.do(work)]
+
     async def set_role_data(self, deployment: str, role: str, data: JsonObject) -> None:
         async def work(session: Session) -> None:
             await snapshots.set_role_data(session, await get_deployment(session, deployment), role, data)

@@ -31,6 +31,7 @@ from rackwright.api import (
     runs,
     sessions,
     snapshots,
+    target_systems,
     tokens,
     users,
     webhooks,
@@ -51,7 +52,7 @@ from rackwright.api.ui import add_page
 PREFIX = "/api/v2"
 
 MODULES = (
-    *(nodes, power, deployments, snapshots, deployment_roles, node_roles, attribs, runs, groups),
+    *(nodes, power, deployments, snapshots, deployment_roles, node_roles, attribs, runs, groups, target_systems),
     *(inputs, addresses),
     *(catalogue, networks, domains, anneal, graph, hook_calls, docs),
     *(sessions, me, users, tokens, events, webhooks),

@@ -1,21 +1,23 @@
 """/api/v2/deployment_roles: what people want of a role in a whole deployment."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from rackwright.api.answers import Fields, Page, Resource, answer
-from rackwright.api.context import ScopedReader, Writer
+from rackwright.api.context import Caller, ScopedReader, Writer
 from rackwright.api.etags import tag
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.patching import patch_body, read_patch
 from rackwright.api.types import Id, JsonMap, shown
-from rackwright.api.writing import Editing, Posting, write
+from rackwright.api.writing import Editing, Posting, Terms, write
 from rackwright.store import deployment_roles as stored
 from rackwright.store import snapshots
 from rackwright.store.deployment_roles import DEPLOYMENT_ROLES, DeploymentRoleRecord, select_deployment_roles
-from rackwright.store.deployments import lock_deployment
+from rackwright.store.deployments import get_deployment, lock_deployment
+from rackwright.store.noderole_views import visible_noderoles
 from rackwright.store.session import Session
 
 router = APIRouter(prefix="/deployment_roles", tags=["deployment_roles"])
@@ -50,11 +52,12 @@ class DeploymentRoleOut(Resource):
     wall: JsonMap = Field(description="What its hooks set.")
     data: JsonMap = Field(description="What people want: in the open proposal if there is one.")
     committed_data: JsonMap = Field(description="The same as committed, which is what is in force.")
+    leaving: bool = Field(description="Taken out in the open proposal: it goes when that is committed.")
 
     @classmethod
     def of(cls, one: DeploymentRoleRecord) -> "DeploymentRoleOut":
         return cls(
-            etag=tag(one.id, one.data, one.committed_data),
+            etag=tag(one.id, one.data, one.committed_data, one.leaving),
             id=one.id,
             deployment=one.deployment,
             deployment_id=one.deployment_id,
@@ -64,7 +67,37 @@ class DeploymentRoleOut(Resource):
             wall=shown(one.wall),
             data=shown(one.data),
             committed_data=shown(one.committed_data),
+            leaving=one.leaving,
         )
+
+
+class AffectedNodeRole(BaseModel):
+    id: int
+    node: str
+    role: str
+    because: str
+
+
+class AffectedOut(BaseModel):
+    """What a change of a role's data in a deployment makes run again."""
+
+    at_once: bool = Field(description="Such a change is in force as it is made; else when the proposal is committed.")
+    rerun: list[AffectedNodeRole]
+    others: int = Field(description="How many more, in deployments that you may not see.")
+
+
+class GoingOut(BaseModel):
+    id: int
+    node: str
+    role: str
+
+
+class RemovedOut(BaseModel):
+    """What leaves a deployment with one of its roles."""
+
+    role: str
+    noderoles: list[GoingOut] = Field(description="Its noderoles in the deployment, and what stands on those.")
+    at_once: bool = Field(description="It was only proposed and is gone; else it goes when the proposal is committed.")
 
 
 @router.get("", response_model=Page[DeploymentRoleOut])
@@ -101,6 +134,29 @@ async def get_deployment_role(caller: ScopedReader, id: Id, fields: Fields) -> R
         return answer(DeploymentRoleOut.of(await stored.get_deployment_role(session, id)), fields=fields)
 
 
+@router.get("/{id}/affected", response_model=AffectedOut)
+async def get_affected(caller: ScopedReader, id: Id) -> Response:
+    """A dry run of a change: what runs again when other data of the role comes in force. In the system deployment that
+    is at once."""
+    async with caller.read() as session:
+        found = await stored.get_deployment_role(session, id)
+        system = (await get_deployment(session, found.deployment_id)).system
+        again = await stored.runs_again(session, found)
+        seen = await visible_noderoles(session, [line.id for line in again])
+    rerun = [AffectedNodeRole(**asdict(line)) for line in again if line.id in seen]
+    return answer(AffectedOut(at_once=system, rerun=rerun, others=len(again) - len(rerun)))
+
+
+async def _locked(session: Session, caller: Caller, terms: Terms, id: int) -> DeploymentRoleRecord:
+    """The deployment-role, whose deployment nobody else edits until this transaction ends."""
+    found = await stored.get_deployment_role(session, id)
+    await lock_deployment(session, found.deployment_id)
+    await caller.authorize(session, found.deployment_id)
+    found = await stored.get_deployment_role(session, id)
+    terms.check(DeploymentRoleOut.of(found), f"{found.role} in {found.deployment}")
+    return found
+
+
 @router.patch(
     "/{id}",
     response_model=DeploymentRoleOut,
@@ -112,12 +168,28 @@ async def update_deployment_role(caller: Writer, terms: Editing, id: Id, request
     patch = await read_patch(request)
 
     async def work(session: Session) -> DeploymentRoleOut:
-        found = await stored.get_deployment_role(session, id)
-        await lock_deployment(session, found.deployment_id)
-        await caller.authorize(session, found.deployment_id)
-        found = await stored.get_deployment_role(session, id)
-        terms.check(DeploymentRoleOut.of(found), f"{found.role} in {found.deployment}")
+        found = await _locked(session, caller, terms, id)
         wanted = patch.apply(DeploymentRoleEdit.model_construct(data=found.data))
         return DeploymentRoleOut.of(await stored.edit_data(session, found, wanted.data))
 
     return await write(caller, terms, work)
+
+
+@router.delete("/{id}", response_model=RemovedOut)
+async def remove_deployment_role(caller: Writer, terms: Editing, id: Id) -> Response:
+    """Take a role out of a deployment in its open proposal, with its noderoles there and what stands on those; a 409
+    names what stands on them elsewhere. What is only proposed is gone at once; what is committed goes when the
+    proposal is committed, and the role's hook `on_deployment_delete` may refuse it then."""
+
+    async def work(session: Session) -> RemovedOut:
+        found = await _locked(session, caller, terms, id)
+        deployment = await get_deployment(session, found.deployment_id)
+        going = await snapshots.remove_role(session, deployment, found.role)
+        remaining = await select_deployment_roles(session, "WHERE dr.id = :id", id=id)
+        return RemovedOut(
+            role=found.role,
+            noderoles=[GoingOut(id=one.id, node=one.node, role=one.role) for one in going],
+            at_once=not remaining,
+        )
+
+    return await write(caller, terms, work, graph=True)

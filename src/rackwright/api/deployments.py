@@ -1,5 +1,6 @@
 """/api/v2/deployments: the tree, and the way from a proposal to what is in force."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Annotated
@@ -8,18 +9,21 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from rackwright.api.answers import Fields, Page, Resource, answer
-from rackwright.api.context import Caller, ScopedReader, Writer
+from rackwright.api.context import Caller, ScopedReader, Server, Writer
 from rackwright.api.etags import tag
 from rackwright.api.node_roles import BindingIn, CreatedOut, bound, created_by, real_id
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.patching import patch_body, read_patch
+from rackwright.api.target_systems import target_systems
 from rackwright.api.types import Key, Line, Name
 from rackwright.api.writing import Editing, Posting, Terms, write
 from rackwright.domain.errors import Conflict, Rule
+from rackwright.domain.planned_installs import missing
 from rackwright.domain.snapshots import CommitPlan, Difference
 from rackwright.store import commits, snapshots
 from rackwright.store import deployments as stored
 from rackwright.store.deployments import DEPLOYMENTS, SYSTEM, DeploymentRecord, lock_deployment, select_deployments
+from rackwright.store.planned_installs import planned_installs
 from rackwright.store.session import Session
 
 MOST_BINDINGS = 10_000
@@ -85,6 +89,7 @@ class DeploymentTree(DeploymentOut):
     """A deployment, and those below it."""
 
     children: list["DeploymentTree"]
+    cut: bool = Field(description="It has some below it that are not shown here: ask for its own tree.")
 
 
 def _common(one: DeploymentRecord) -> dict[str, object]:
@@ -112,6 +117,15 @@ class PlannedOut(BaseModel):
     because: str
 
 
+class InstallOut(BaseModel):
+    """A machine that is given an operating system."""
+
+    node: str
+    os: str | None = Field(description="Null: none is chosen.", examples=["debian-12"])
+    disk: str | None = Field(description="What is wiped; null: no disk is known yet.", examples=["nvme-eui.0025385b"])
+    missing: list[str] = Field(description="What is not there yet, and what to do about it.")
+
+
 class PlanOut(BaseModel):
     """What a commit would do, or did."""
 
@@ -120,12 +134,25 @@ class PlanOut(BaseModel):
     rerun: list[PlannedOut] = Field(description="What runs again, and because of which input.")
     held_back: list[PlannedOut] = Field(description="What waits until a cluster it stands on is whole again.")
     removed: list[PlannedOut]
+    roles_removed: list[str] = Field(description="Roles that the deployment no longer has.")
     moved: list[str] = Field(description="Nodes that come into the deployment.")
     wiped: list[str] = Field(description="Nodes whose disks would be wiped.")
+    installs: list[InstallOut] = Field(description="What each wiped node is given, and what it lacks for it.")
 
     @classmethod
-    def of(cls, plan: CommitPlan) -> "PlanOut":
-        return cls.model_validate({key: value for key, value in asdict(plan).items() if key != "deployment_id"})
+    def of(cls, plan: CommitPlan, installs: list[InstallOut]) -> "PlanOut":
+        said = {key: value for key, value in asdict(plan).items() if key != "deployment_id"}
+        return cls.model_validate({**said, "installs": installs})
+
+
+async def _installs(session: Session, server: Server, plan: CommitPlan) -> list[InstallOut]:
+    """What the plan installs. Simulated machines need no image."""
+    found = await planned_installs(session, [line.id for line in (*plan.created, *plan.rerun)])
+    if not found:
+        return []
+    systems = [] if server.simulates else await asyncio.to_thread(target_systems, server)
+    built = None if server.simulates else {system.name for system in systems if system.built}
+    return [InstallOut(node=one.node, os=one.os, disk=one.disk, missing=list(missing(one, built))) for one in found]
 
 
 class CommitIn(BaseModel):
@@ -217,12 +244,13 @@ async def get_deployment_tree(caller: ScopedReader, deployment: Key) -> Response
     for one in listed:
         below.setdefault(one.parent_id, []).append(one)
 
-    def grown(one: DeploymentRecord) -> DeploymentTree:
-        return DeploymentTree.model_validate(
-            {**_common(one), "children": [grown(child) for child in below.get(one.id, ())]}
-        )
+    def grown(one: DeploymentRecord, levels: int) -> DeploymentTree:
+        children = below.get(one.id, [])
+        shown = [grown(child, levels - 1) for child in children] if levels > 1 else []
+        return DeploymentTree.model_validate({**_common(one), "children": shown, "cut": len(shown) < len(children)})
 
-    return answer(grown(root))
+    # A tree that was made before its depth was bounded could be deeper than JSON can be written.
+    return answer(grown(root, stored.DEEPEST))
 
 
 async def _locked(session: Session, caller: Caller, terms: Terms, key: str) -> DeploymentRecord:
@@ -319,7 +347,8 @@ async def plan_deployment(caller: Writer, terms: Posting, deployment: Key) -> Re
     """What a commit would do now, by the code that commits."""
 
     async def work(session: Session) -> PlanOut:
-        return PlanOut.of(await commits.plan(session, await _locked(session, caller, terms, deployment)))
+        plan = await commits.plan(session, await _locked(session, caller, terms, deployment))
+        return PlanOut.of(plan, await _installs(session, caller.server, plan))
 
     return await write(caller, terms, work, graph=True)
 
@@ -332,7 +361,8 @@ async def commit_deployment(caller: Writer, terms: Posting, deployment: Key, bod
         found = await _locked(session, caller, terms, deployment)
         for place in await snapshots.proposed_from(session, found):
             await caller.authorize(session, place)  # it takes nodes from there
-        return PlanOut.of(await commits.commit(session, found, body.digest, body.comment))
+        plan = await commits.commit(session, found, body.digest, body.comment)
+        return PlanOut.of(plan, await _installs(session, caller.server, plan))
 
     return await write(caller, terms, work, graph=True)
 

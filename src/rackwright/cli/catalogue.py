@@ -9,6 +9,7 @@ from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.exits import Exit, confirm, fail
 from rackwright.cli.output import prints
+from rackwright.cli.run_again import Plan, affected_by, ask_first, print_affected
 from rackwright.cli.shared import Filters, Limit, Role, Sort, Yes, listed, names_of, noderole_id
 
 role = make_app("What can be bound to a node.")
@@ -111,17 +112,42 @@ def get_value(of: Of, name: Attrib) -> Any:
 
 @attrib.command("set")
 @prints()
-def set_value(of: Of, name: Attrib, value: Annotated[str, typer.Argument(help="JSON, or else plain text.")]) -> Any:
-    """Set a value; it is checked against the attrib's schema."""
+def set_value(
+    of: Of,
+    name: Attrib,
+    value: Annotated[str, typer.Argument(help="JSON, or else plain text.")],
+    plan: Plan = False,
+    yes: Yes = False,
+) -> Any:
+    """Set a value; it is checked against its schema. In the system deployment what runs again is said first."""
+    _say_first(of, name, plan, yes)
     return Client().put(f"{_owner(of)}/attribs/{name}", {"value": shared.values([f"value={value}"])["value"]})
 
 
 @attrib.command("unset")
 @prints()
-def unset_value(of: Of, name: Attrib, yes: Yes = False) -> Any:
-    """Take a value of yours back."""
+def unset_value(of: Of, name: Attrib, plan: Plan = False, yes: Yes = False) -> Any:
+    """Take a value of yours back. Of a deployment, what runs again is said with --plan."""
+    if plan:
+        _say_first(of, name, plan, yes)
     confirm(f"Take the value of {name} of {of} back?", yes)
+    _say_first(of, name, plan, yes)
     return Client().delete(f"{_owner(of)}/attribs/{name}")
+
+
+def _say_first(of: str, name: str, plan: bool, yes: bool) -> None:
+    """Of a deployment: what a change makes run again; asked where that is at once, and all there is with --plan."""
+    if not of.startswith("deployment/"):
+        if plan:
+            fail("--plan is for values of a deployment: deployment/NAME.", Exit.USAGE)
+        return
+    client = Client()
+    role = client.get(f"{_owner(of)}/attribs/{name}")["role"]
+    deployment = of.removeprefix("deployment/")
+    if plan:
+        print_affected(affected_by(client, deployment, role))
+        raise typer.Exit
+    ask_first(client, deployment, role, yes)
 
 
 _OWNERS = {"node": "nodes", "noderole": "node_roles", "deployment": "deployments"}

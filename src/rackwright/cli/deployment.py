@@ -1,17 +1,22 @@
 """rackwright deployment"""
 
+import sys
 from typing import Annotated, Any
 
 import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
+from rackwright.cli.deployment_role import app as role_app
 from rackwright.cli.exits import Exit, confirm, fail
 from rackwright.cli.output import prints
 from rackwright.cli.shared import Deployment, Filters, Limit, Role, Settings, Sort, Yes, listed, values
+from rackwright.cli.terminal import say
 
 app = make_app("What people want of their machines.")
+app.add_typer(role_app, name="role")
 
+MOST_WARNINGS = 20
 COLUMNS = ("name", "parent", "state", "held", "noderoles")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -92,6 +97,7 @@ def commit(
     client = Client()
     seen = client.post(f"/deployments/{deployment}/plan")
     if seen["wiped"]:
+        _warn(deployment, seen["installs"])
         confirm(f"This wipes the disks of {', '.join(seen['wiped'])}. Commit?", yes)
     body = {"digest": digest or seen["digest"], "comment": comment}
     _show_plan(client.post(f"/deployments/{deployment}/commit", body), json)
@@ -146,6 +152,13 @@ def bind(
 
 
 @app.command()
+@prints("name", "built", "size", "recipe", empty="There is none.")
+def systems() -> Any:
+    """The operating systems that machines can be given. What has a recipe is built by: rackwright image build NAME"""
+    return Client().get("/target_systems")
+
+
+@app.command()
 @prints("id", "state", "created_at", "comment", empty="Nothing was ever committed or proposed.")
 def snapshots(deployment: Deployment, filters: Filters = None, sort: Sort = "-id", limit: Limit = None) -> Any:
     """The time line of a deployment, the newest first."""
@@ -164,6 +177,16 @@ def graph(deployment: Deployment, json: Json = False) -> None:
     from rackwright.cli.plan_view import print_graph
 
     print_graph(found)
+
+
+def _warn(deployment: str, installs: list[dict[str, Any]]) -> None:
+    """Say what the machines to be installed lack, as far as it fits a screen."""
+    lacks = [f"{one['node']}: {lack}" for one in installs for lack in one["missing"]]
+    for lack in lacks[:MOST_WARNINGS]:
+        say(f"rackwright: {lack}", file=sys.stderr)
+    if len(lacks) > MOST_WARNINGS:
+        more = f"and {len(lacks) - MOST_WARNINGS} more: rackwright deployment plan {deployment}"
+        say(f"rackwright: {more}", file=sys.stderr)
 
 
 def _rows(found: dict[str, Any]) -> list[dict[str, Any]]:

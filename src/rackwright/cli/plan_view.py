@@ -21,11 +21,19 @@ def print_plan(plan: dict[str, Any]) -> None:
         for line in plan[what]:
             because = f"  ({line['because']})" if line.get("because") else ""
             console.print(Text(f"{mark} {line['role']} on {line['node']}{because}", style=style))
+    for name in plan["roles_removed"]:
+        console.print(Text(f"- role {name} leaves the deployment", style="red"))
     for name in plan["moved"]:
         console.print(Text(f"> {name} moves here", style="cyan"))
     for name in plan["wiped"]:
         console.print(Text(f"! {name} IS WIPED AND INSTALLED ANEW", style="bold white on red"))
-    counts = ", ".join(f"{len(plan[what])} {what.replace('_', ' ')}" for what in MARKS if plan[what])
+    for install in plan["installs"]:
+        given = f"  {install['node']}: {install['os'] or 'no system'} on {install['disk'] or 'an unknown disk'}"
+        console.print(Text(given, style="bold"))
+        for lack in install["missing"]:
+            console.print(Text(f"  ? {install['node']}: {lack}", style="yellow"))
+    counted = (*MARKS, "roles_removed")
+    counts = ", ".join(f"{len(plan[what])} {what.replace('_', ' ')}" for what in counted if plan[what])
     console.print(counts or "Nothing changes.")
     console.print(Text(f"digest: {plan['digest']}", style="dim"))
 

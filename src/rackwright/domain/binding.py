@@ -223,7 +223,8 @@ class _Binder:
             # A commit moves the nodes it binds; a phantom node must stay with its deployment.
             where = self.graph.deployment_name(node.deployment_id)
             raise Conflict(Rule.PHANTOM, f"{title}: it carries the services of {where!r}; bind {role.name!r} there.")
-        if node.deployment_id not in self.path:
+        # What the server binds in the root concerns every node below it, and moves none of them.
+        if node.deployment_id not in self.path and self.deployment.parent_id is not None:
             where = self.graph.deployment_name(node.deployment_id)
             raise Conflict(
                 Rule.NODE_ELSEWHERE,
@@ -252,7 +253,23 @@ class _Binder:
                     f"{neighbour.role!r} is bound there.",
                 )
             if neighbour.role in rivals:
-                raise Conflict(Rule.CONFLICTS, f"{title}: it conflicts with {neighbour.role!r}, which is bound there.")
+                why = self._why_rivals(role.name, neighbour.role)
+                raise Conflict(
+                    Rule.CONFLICTS, f"{title}: it conflicts with {neighbour.role!r}, which is bound there{why}."
+                )
+
+    def _why_rivals(self, role: str, neighbour: str) -> str:
+        """The abstract roles by which two conflict, if it is not said of the two themselves."""
+        declared = self.catalogue.declared_conflict(role, neighbour)
+        if declared is None or {*declared} == {role, neighbour}:
+            return ""
+        stands_for = [
+            f"{name!r} provides {one!r}"
+            for name in (role, neighbour)
+            for one in declared
+            if one in self.catalogue.role(name).provides
+        ]
+        return f": {declared[0]!r} conflicts with {declared[1]!r}, and {' and '.join(stands_for)}"
 
     def _check_lineage(self, role: str, parents: Iterable[int], title: str) -> None:
         """No provides pair may be ancestor and descendant."""

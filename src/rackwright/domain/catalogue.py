@@ -151,7 +151,10 @@ class Catalogue:
         return self._providers.get(name, ())
 
     def rivals(self, name: str) -> frozenset[str]:
-        """The roles that may not share a node with `name` because one of the two says that they conflict."""
+        """The roles that may not share a node with `name` because one of the two says that they conflict.
+
+        An abstract role is on no node, so what is said of it holds for the roles that provide it.
+        """
         return self._rivals.get(name, frozenset())
 
     def stand_ins(self, name: str) -> frozenset[str]:
@@ -213,7 +216,29 @@ class Catalogue:
 
     @cached_property
     def _rivals(self) -> dict[str, frozenset[str]]:
-        return _both_ways((name, other) for name, role in self.roles.items() for other in role.conflicts)
+        return _both_ways(
+            (one, other)
+            for name, role in self.roles.items()
+            for conflict in role.conflicts
+            for one in self._embodied(name)
+            for other in self._embodied(conflict)
+            if one != other or one == name == conflict
+        )
+
+    def _embodied(self, name: str) -> tuple[str, ...]:
+        """The role itself, or also those that provide it if it is abstract."""
+        role = self.roles.get(name)
+        return (name, *self.providers(name)) if role and role.has(Flag.ABSTRACT) else (name,)
+
+    def declared_conflict(self, one: str, other: str) -> tuple[str, str] | None:
+        """Which role says of which other that they conflict, where that keeps these two apart."""
+        for name, rival in ((one, other), (other, one)):
+            for said_by in (name, *self.roles[name].provides):
+                conflicts = self.roles[said_by].conflicts if said_by in self.roles else ()
+                for said_of in conflicts:
+                    if name in self._embodied(said_by) and rival in self._embodied(said_of):
+                        return said_by, said_of
+        return None
 
     @cached_property
     def _stand_ins(self) -> dict[str, frozenset[str]]:

@@ -35,6 +35,8 @@ class Proposal:
     """Committed noderoles whose own data differs."""
     changed_roles: frozenset[str] = frozenset()
     """Roles whose deployment-role's data differs."""
+    dropped_roles: frozenset[str] = frozenset()
+    """Roles that the deployment has and the proposal does not."""
     takers: Mapping[int, Collection[int]] = field(default_factory=dict)
     """For each changed noderole, those that take inputs from it."""
 
@@ -59,6 +61,8 @@ class CommitPlan:
     held_back: tuple[Planned, ...]
     """They wait until a cluster they stand on is whole again, then run if their inputs changed."""
     removed: tuple[Planned, ...]
+    roles_removed: tuple[str, ...]
+    """Roles that the deployment no longer has."""
     moved: tuple[str, ...]
     """Nodes that come into this deployment."""
     wiped: tuple[str, ...]
@@ -67,7 +71,7 @@ class CommitPlan:
 
     @property
     def empty(self) -> bool:
-        return not (self.created or self.rerun or self.removed)
+        return not (self.created or self.rerun or self.removed or self.roles_removed)
 
 
 def plan_commit(catalogue: Catalogue, graph: Graph, proposal: Proposal) -> CommitPlan:
@@ -100,6 +104,7 @@ def plan_commit(catalogue: Catalogue, graph: Graph, proposal: Proposal) -> Commi
     return CommitPlan(
         proposal.deployment_id,
         **parts,
+        roles_removed=tuple(sorted(proposal.dropped_roles)),
         moved=moved,
         wiped=wiped_names,
         digest=_digest(proposal, parts, moved, wiped_names),
@@ -208,6 +213,7 @@ def _digest(
     proposal: Proposal, parts: Mapping[str, tuple[Planned, ...]], moved: Iterable[str], wiped: Iterable[str]
 ) -> str:
     seen = hashlib.sha256(f"{proposal.deployment_id} {proposal.revision} {[*moved]} {[*wiped]}".encode())
+    seen.update(json.dumps(sorted(proposal.dropped_roles)).encode())
     for name, lines in parts.items():
         seen.update(name.encode())
         seen.update(json.dumps([(line.id, line.because) for line in lines]).encode())

@@ -138,6 +138,7 @@ async def _plan(
         dropped=frozenset(dropped),
         changed=frozenset(changed),
         changed_roles=frozenset(stored.role_names[id] for id in role_ids),
+        dropped_roles=await _dropped_roles(session, deployment, snapshot_id),
         takers=taking,
     )
     return plan_commit(stored.catalogue, graph, proposal), proposal
@@ -160,6 +161,19 @@ SELECT sr.role_id FROM snapshot_roles sr JOIN deployment_roles dr
   ON dr.deployment_id = :deployment AND dr.role_id = sr.role_id
 WHERE sr.snapshot_id = :snapshot AND sr.data <> dr.data
 """
+
+
+_DROPPED_ROLES = """
+SELECT r.name FROM deployment_roles dr JOIN roles r ON r.id = dr.role_id
+WHERE dr.deployment_id = :deployment
+  AND NOT EXISTS (SELECT FROM snapshot_roles sr WHERE sr.snapshot_id = :snapshot AND sr.role_id = dr.role_id)
+"""
+
+
+async def _dropped_roles(session: Session, deployment: DeploymentRecord, snapshot_id: int) -> frozenset[str]:
+    """The deployment-roles that go with this commit, as `drop_unused_roles` will find them."""
+    found = await session.rows(_DROPPED_ROLES, deployment=deployment.id, snapshot=snapshot_id)
+    return frozenset(row.name for row in found)
 
 
 async def _ids(session: Session, query: str, deployment: DeploymentRecord, snapshot_id: int) -> set[int]:

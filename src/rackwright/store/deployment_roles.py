@@ -6,11 +6,13 @@ from psycopg.types.json import Jsonb
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import NotFound
+from rackwright.domain.snapshots import Planned, Proposal, plan_commit
 from rackwright.domain.states import PROPOSED, Trigger
 from rackwright.store import snapshots
 from rackwright.store.deployments import get_deployment
 from rackwright.store.edited import checked_edit
 from rackwright.store.events import emit
+from rackwright.store.graph import load_with_descendants
 from rackwright.store.listing import Column, Filter, Listing
 from rackwright.store.session import Session
 from rackwright.store.transitions import dirty, takers
@@ -28,6 +30,8 @@ class DeploymentRoleRecord:
     committed_data: JsonObject
     proposed_data: JsonObject | None
     """None: there is no open proposal, or it does not have the role."""
+    leaving: bool
+    """The open proposal does not have the role."""
 
     @property
     def data(self) -> JsonObject:
@@ -39,7 +43,10 @@ _SELECT = """
 SELECT dr.id, dr.deployment_id, d.name AS deployment, dr.role_id, r.name AS role, r.template, dr.wall,
        dr.data AS committed_data,
        (SELECT sr.data FROM snapshots s JOIN snapshot_roles sr ON sr.snapshot_id = s.id AND sr.role_id = dr.role_id
-        WHERE s.deployment_id = dr.deployment_id AND s.state = 'proposed') AS proposed_data
+        WHERE s.deployment_id = dr.deployment_id AND s.state = 'proposed') AS proposed_data,
+       EXISTS (SELECT FROM snapshots s WHERE s.deployment_id = dr.deployment_id AND s.state = 'proposed'
+               AND NOT EXISTS (SELECT FROM snapshot_roles sr
+                               WHERE sr.snapshot_id = s.id AND sr.role_id = dr.role_id)) AS leaving
 FROM deployment_roles dr JOIN deployments d ON d.id = dr.deployment_id JOIN roles r ON r.id = dr.role_id
 """
 
@@ -90,19 +97,37 @@ async def edit_data(session: Session, record: DeploymentRoleRecord, data: JsonOb
     return await get_deployment_role(session, record.id)
 
 
+async def runs_again(session: Session, record: DeploymentRoleRecord) -> tuple[Planned, ...]:
+    """What would run again if other data of this role came in force, by the code that plans commits."""
+    own = await _own(session, record)
+    taking = await takers(session, own)
+    involved = own.union(*taking.values())
+    if not involved:
+        return ()
+    stored = await session.catalogue()
+    graph = await load_with_descendants(session, stored, involved)
+    changed = Proposal(record.deployment_id, 0, changed_roles=frozenset({record.role}), takers=taking)
+    return plan_commit(stored.catalogue, graph, changed).rerun
+
+
 async def _set_in_place(session: Session, record: DeploymentRoleRecord, data: JsonObject) -> None:
     """The system deployment has no proposals: what is set is in force, and whoever takes it runs again."""
     if data == record.committed_data:
         return
     await session.run("UPDATE deployment_roles SET data = :data WHERE id = :id", data=Jsonb(data), id=record.id)
+    own = await _own(session, record)
+    taking = {id for ids in (await takers(session, own)).values() for id in ids}
+    await dirty(session, own, Trigger.CHANGE)
+    await dirty(session, taking - own)
+    await emit(session, "deployment_role.changed", record.id, deployment_id=record.deployment_id)
+
+
+async def _own(session: Session, record: DeploymentRoleRecord) -> set[int]:
+    """The committed noderoles of the role in the deployment."""
     rows = await session.rows(
         "SELECT id FROM node_roles WHERE deployment_id = :deployment AND role_id = :role AND state <> :proposed",
         deployment=record.deployment_id,
         role=record.role_id,
         proposed=int(PROPOSED),
     )
-    own = {row.id for row in rows}
-    taking = {id for ids in (await takers(session, own)).values() for id in ids}
-    await dirty(session, own, Trigger.CHANGE)
-    await dirty(session, taking - own)
-    await emit(session, "deployment_role.changed", record.id, deployment_id=record.deployment_id)
+    return {row.id for row in rows}

@@ -1,5 +1,6 @@
 """Noderoles as people see them: with what they want of each, proposed or committed, and what it stands on."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from rackwright.domain.catalogue import JsonObject
@@ -82,6 +83,14 @@ async def view_noderole(session: Session, id: int) -> NodeRoleView:
     if not found:
         raise NotFound("noderole", id)
     return found[0]
+
+
+async def visible_noderoles(session: Session, ids: Collection[int]) -> set[int]:
+    """Those of these noderoles that the session may see."""
+    rows = await session.rows(
+        f"SELECT nr.id FROM node_roles nr WHERE nr.id = ANY (:ids) AND {session.within(NODE_ROLES.seen)}", ids=list(ids)
+    )
+    return {row.id for row in rows}
 
 
 @dataclass(frozen=True)

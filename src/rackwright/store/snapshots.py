@@ -18,7 +18,7 @@ from rackwright.store.events import emit
 from rackwright.store.hook_calls import ask_deployment_roles
 from rackwright.store.listing import Column, Filter, Listing
 from rackwright.store.noderole_views import NodeRoleView
-from rackwright.store.noderoles import deletable, erase
+from rackwright.store.noderoles import NodeRoleRecord, deletable, erase, select_noderoles
 from rackwright.store.session import Session
 
 
@@ -181,14 +181,17 @@ async def discard(session: Session, deployment: DeploymentRecord) -> None:
 
 
 async def drop_unused_roles(session: Session, deployment_id: int) -> None:
-    """Deployment-roles that neither head, proposal nor a noderole knows any more go."""
+    """Deployment-roles that neither head, proposal nor a noderole knows any more go.
+
+    A noderole that only waits for the end of its run does not keep its deployment-role: nobody looks again then.
+    """
     going = await session.rows(
         """
         SELECT dr.id FROM deployment_roles dr WHERE dr.deployment_id = :id
           AND NOT EXISTS (SELECT FROM snapshots s JOIN snapshot_roles sr ON sr.snapshot_id = s.id
               WHERE s.deployment_id = :id AND s.state IN ('head', 'proposed') AND sr.role_id = dr.role_id)
           AND NOT EXISTS (SELECT FROM node_roles nr
-              WHERE nr.deployment_id = :id AND nr.role_id = dr.role_id)
+              WHERE nr.deployment_id = :id AND nr.role_id = dr.role_id AND NOT nr.doomed)
         FOR UPDATE
         """,
         id=deployment_id,
@@ -226,6 +229,39 @@ async def add_role(session: Session, deployment: DeploymentRecord, role: str) ->
     )
     await add_deployment_roles(session, stored, deployment.id, [role])
     await touch(session, snapshot_id)
+
+
+async def remove_role(session: Session, deployment: DeploymentRecord, role: str) -> list[NodeRoleRecord]:
+    """Take a role out of the proposal, with its noderoles there and what stands on those. Needs the graph lock.
+
+    Returns those of them that are of this deployment, as they were.
+
+    What was only proposed is gone at once; what is committed goes, and is asked `on_deployment_delete`, when the
+    proposal is committed.
+    """
+    snapshot_id = await require_proposal(session, deployment)
+    bound = await session.rows(
+        "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id"
+        " WHERE nr.deployment_id = :deployment AND r.name = :role AND NOT nr.doomed",
+        deployment=deployment.id,
+        role=role,
+    )
+    ids = [row.id for row in bound]
+    going = await select_noderoles(
+        session,
+        "WHERE nr.id = ANY (:ids) AND nr.deployment_id = :here ORDER BY nr.cohort, nr.id",
+        ids=list(await deletable(session, ids)),
+        here=deployment.id,
+    )
+    await unbind(session, deployment, ids)
+    taken = await session.run(
+        "DELETE FROM snapshot_roles WHERE snapshot_id = :id AND role_name = :role", id=snapshot_id, role=role
+    )
+    if not taken:
+        raise NotFound(f"role in the proposal of deployment {deployment.name!r}:", role)
+    await touch(session, snapshot_id)
+    await drop_unused_roles(session, deployment.id)
+    return going
 
 
 async def _checked(session: Session, role: str, data: JsonObject) -> JsonObject:

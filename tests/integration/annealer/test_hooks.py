@@ -20,7 +20,7 @@ from rackwright.store.hook_calls import MOST_RECALLS
 from rackwright.store.hook_queue import failing_calls, retry_call
 from rackwright.store.nodes import NewNode, boot_node, create_node, delete_node, get_node, move_node, update_node
 from rackwright.store.session import Session
-from rackwright.store.snapshots import discard
+from rackwright.store.snapshots import discard, remove_role
 
 ROLES = """
 - {name: hooked-parent, jig: noop}
@@ -531,6 +531,25 @@ async def test_a_hook_can_refuse_the_end_of_its_deployment(hooked: Hooked) -> No
     with refused(Rule.REFUSED, "hooked-parent"):
         await hooked.judge.change(Rack._on("web", discard), graph=True)
     assert await rack.everything() == before
+
+
+async def test_a_hook_is_asked_before_its_role_leaves_the_deployment_and_can_refuse(hooked: Hooked) -> None:
+    rack = hooked.rack
+    await hooked.load(ROLES, REFUSING.format(hook="on_deployment_delete", kind="DeploymentView"))
+    await _ready(rack, "n1")
+    await _bind(hooked, "hooked-child")
+    await rack.commit("web")
+    await rack.propose("web")
+    await hooked.judge.change(
+        Rack._on("web", lambda session, web: remove_role(session, web, "hooked-parent")), graph=True
+    )
+    before = await rack.everything()
+    assert hooked.noted() == [], "it does not go yet"
+    with refused(Rule.REFUSED, "hooked-parent", "on_deployment_delete"):
+        await hooked.judge.change(Rack._on("web", commits.commit), graph=True)
+    assert await rack.everything() == before
+    [(_, deployment)] = hooked.noted()
+    assert deployment["name"] == "web"
 
 
 async def test_what_on_deployment_create_sets_are_defaults(hooked: Hooked) -> None:

@@ -293,6 +293,7 @@ def _intent(client: Client) -> None:
     client.do("listDeployments")
     client.do("getDeployment", deployment="shop")
     client.do("getDeploymentTree", deployment="system")
+    client.do("listTargetSystems")
     client.do("moveNode", {"deployment": "shop"}, node=NODE)
     bound = client.do("bindRole", {"node": NODE, "role": "test-parent", "deployment": "shop"})
     client.do("bindRoles", {"bindings": [{"node": NODE, "role": "test-parent"}]}, deployment="shop")
@@ -316,6 +317,8 @@ def _intent(client: Client) -> None:
     head = client.do("getDeployment", deployment="shop")["head_id"]
     client.do("proposeDeployment", deployment="shop")
     client.do("diffDeployment", deployment="shop")
+    client.do("getAffected", id=role["id"])
+    client.do("removeDeploymentRole", id=role["id"])
     client.do("discardProposal", deployment="shop")
     client.do("recallDeployment", deployment="shop")
     client.do("unbindRole", id=client.do("bindRole", {"node": NODE, "role": "test-child", "deployment": "shop"})["id"])

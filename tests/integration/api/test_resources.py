@@ -11,7 +11,9 @@ from tests.support.api import Api, Site, ok, refused
 from tests.support.rack import ADMIN
 
 from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power
+from rackwright.store.deployments import DEEPEST, insert_deployment, root_id
 from rackwright.store.run_life import append_logs
+from rackwright.store.session import Session
 
 NODE = "n1.rack.example"
 
@@ -97,6 +99,28 @@ async def test_deployments_form_a_tree(api: Api) -> None:
     refused(await api.delete("/deployments/web"), 409, "has-children")
     ok(await api.delete("/deployments/shop"), 204)
     ok(await api.delete("/deployments/web"), 204)
+
+
+async def test_a_tree_from_before_its_depth_was_bounded_is_shown_level_by_level(site: Site, api: Api) -> None:
+    async def grow(session: Session) -> None:
+        parent = await root_id(session)
+        for level in range(300):
+            parent = await insert_deployment(session, f"level-{level}", parent)
+
+    await site.rack.do(grow)
+
+    def deepest(tree: dict[str, Any]) -> dict[str, Any]:
+        while tree["children"]:
+            [tree] = tree["children"]
+        return tree
+
+    last = deepest(ok(await api.get("/deployments/system/tree")))
+    assert (last["name"], last["cut"]) == (f"level-{DEEPEST - 2}", True)
+    last = deepest(ok(await api.get("/deployments/level-290/tree")))
+    assert (last["name"], last["cut"]) == ("level-299", False)
+    for path in ("/deployments?limit=1000", "/deployments/level-299", "/inventory", "/deployments/level-299/graph"):
+        assert (await api.get(path)).status_code == 200, path
+    refused(await api.post("/deployments", json={"name": "deeper", "parent": "level-299"}), 422, "invalid")
 
 
 async def test_the_graph_has_the_noderoles_and_who_stands_on_whom(site: Site, api: Api) -> None:
@@ -293,10 +317,62 @@ async def test_data_of_a_role_is_edited_in_the_proposal_and_in_the_system_deploy
     assert ok(await api.post("/deployment_roles", json=body), 201)["role"] == "provisioner-os-install"
     await _until_active(api)
     [system] = ok(await api.get("/deployment_roles?deployment=system&role=crowbar-managed-node"))["items"]
+    affected = ok(await api.get(f"/deployment_roles/{system['id']}/affected"))
+    assert (affected["at_once"], affected["others"]) == (True, 0)
+    again = {(one["role"], one["node"]) for one in affected["rerun"]}
+    assert ("crowbar-managed-node", NODE) in again
     changed = ok(await api.patch(f"/deployment_roles/{system['id']}", json={"data": {"y": 2}}))
     assert changed["committed_data"] == {"y": 2}
     [noderole] = ok(await api.get(f"/node_roles?node={NODE}&role=crowbar-managed-node"))["items"]
     assert noderole["state"] == "todo", "whoever takes it runs again"
+    moved = [one for one in ok(await api.get("/node_roles?limit=1000"))["items"] if one["state"] in ("todo", "blocked")]
+    assert {(one["role"], one["node"]) for one in moved} <= again, "all of it was said before"
+
+
+async def test_the_plan_says_what_is_installed_where_and_what_is_missing(site: Site, api: Api) -> None:
+    site.app.state.server = replace(site.server, simulates=False)  # simulated machines need no image
+    ok(await api.post("/nodes", json={"name": NODE, "alive": True}), 201)
+    ok(await api.post("/deployments", json={"name": "web"}), 201)
+    body = {"deployment": "web", "role": "provisioner-os-install"}
+    added = ok(await api.post("/deployment_roles", json=body), 201)
+    data = {"provisioner": {"target_os": "ubuntu-24.04", "disk": "sda"}}
+    ok(await api.patch(f"/deployment_roles/{added['id']}", json={"data": data}))
+    ok(await api.post("/node_roles", json={"node": NODE, **body}), 201)
+    offered = {one["name"]: one for one in ok(await api.get("/target_systems"))}
+    assert offered["ubuntu-24.04"] == {"name": "ubuntu-24.04", "built": False, "size": None, "recipe": True}
+    plan = ok(await api.post("/deployments/web/plan"))
+    [install] = plan["installs"]
+    assert (install["node"], install["os"], install["disk"]) == (NODE, "ubuntu-24.04", "sda")
+    assert "the image of ubuntu-24.04 is not built: rackwright image build ubuntu-24.04" in install["missing"]
+    assert plan["wiped"] == [NODE]
+    with site.server.shelf.making("ubuntu-24.04", {}) as folder:
+        (folder / "root.tar.zst").write_bytes(b"1234")
+    [system] = [one for one in ok(await api.get("/target_systems")) if one["name"] == "ubuntu-24.04"]
+    assert (system["built"], system["size"]) == (True, 4)
+    [install] = ok(await api.post("/deployments/web/plan"))["installs"]
+    assert not any("image" in lack for lack in install["missing"])
+    assert any("disk" in lack for lack in install["missing"])
+
+
+async def test_a_role_is_taken_out_of_a_deployment_in_its_proposal(site: Site, api: Api) -> None:
+    bound = await _deployed(site, api)
+    [own] = ok(await api.get("/deployment_roles?deployment=web&role=test-child"))["items"]
+    path = f"/deployment_roles/{own['id']}"
+    refused(await api.delete(path), 409, "nothing-proposed")
+    ok(await api.post("/deployments/web/propose"))
+    assert ok(await api.delete(path)) == {
+        "role": "test-child",
+        "noderoles": [{"id": bound, "node": NODE, "role": "test-child"}],
+        "at_once": False,
+    }
+    left = ok(await api.get(path))
+    assert left["leaving"] is True
+    assert left["etag"] != own["etag"]
+    assert ok(await api.post("/deployments/web/plan"))["roles_removed"] == ["test-child"]
+    ok(await api.post("/deployments/web/commit", json={}))
+    assert (await api.get(path)).status_code == 404
+    [system] = ok(await api.get("/deployment_roles?deployment=system&role=crowbar-managed-node"))["items"]
+    refused(await api.delete(f"/deployment_roles/{system['id']}"), 409, "system-deployment")
 
 
 async def _until_active(api: Api) -> None:

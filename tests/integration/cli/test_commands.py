@@ -59,6 +59,9 @@ READ = [
     ("deployment diff web", "They are the same"),
     ("deployment snapshots web", "the first"),
     ("deployment graph web", "test-child"),
+    ("deployment role list web", "test-child"),
+    ("deployment role show web test-child", "leaving"),
+    ("deployment systems", "debian-12"),
     ("noderole list", "test-child"),
     ("noderole show 1", "role"),
     ("noderole why 1", "STATE"),
@@ -354,6 +357,40 @@ def test_a_step_says_of_a_hook_that_it_is_done(cli: Cli) -> None:
     cli.ok("node", "create", "hooked.rack.example")
     hooks = [line for line in cli.json("anneal", "step") if line["what"].endswith(".on_node_create")]
     assert {(line["outcome"], line["because"]) for line in hooks} == {("done", "")}
+
+
+def test_a_role_is_given_data_before_it_is_bound_and_taken_out_again(cli: Cli) -> None:
+    cli.ok("node", "create", "n7.rack.example")
+    cli.ok("deployment", "create", "roles")
+    cli.ok("deployment", "role", "add", "roles", "test-child", "--set", "port=81")
+    cli.ok("deployment", "role", "update", "roles", "test-child", "--set", "host=a")
+    assert cli.json("deployment", "role", "show", "roles", "test-child")["data"] == {"port": 81, "host": "a"}
+    cli.ok("deployment", "bind", "roles", "test-child", "n7.rack.example")
+    cli.ok("deployment", "commit", "roles", "--yes")
+    cli.ok("deployment", "propose", "roles")
+    asked = cli("deployment", "role", "remove", "roles", "test-child")
+    assert (asked.code, "--yes" in asked.err) == (Exit.USAGE, True)
+    assert "n7.rack.example" in cli.ok("deployment", "role", "remove", "roles", "test-child", "--yes").out
+    leaving = {one["role"] for one in cli.json("deployment", "role", "list", "roles") if one["leaving"]}
+    assert leaving == {"test-child"}
+    assert "- role test-child leaves the deployment" in cli.ok("deployment", "plan", "roles").out
+    wrong = cli("deployment", "role", "remove", "roles", "test-service", "--yes")
+    assert (wrong.code, "deployment role add" in wrong.err) == (Exit.NOT_FOUND, True)
+    cli.ok("deployment", "discard", "roles", "--yes")
+
+
+def test_what_a_change_of_the_system_deployment_makes_run_again_is_said_and_asked_first(cli: Cli) -> None:
+    change = ("deployment", "role", "update", "system", "crowbar-managed-node", "--set", "y=2")
+    planned = cli.ok(*change, "--plan").out
+    assert f"~ crowbar-managed-node on {NODE}" in planned
+    asked = cli(*change)
+    assert (asked.code, "run again" in asked.err) == (Exit.USAGE, True)
+    assert cli.json("deployment", "role", "show", "system", "crowbar-managed-node")["data"] == {}
+    cli.ok(*change, "--yes")
+    assert cli.json("deployment", "role", "show", "system", "crowbar-managed-node")["data"] == {"y": 2}
+    planned = cli.ok("attrib", "unset", "deployment/system", "ssh-user", "--plan").out
+    assert f"~ ssh-access on {NODE}" in planned
+    assert cli("attrib", "set", f"node/{NODE}", "hint", "1", "--plan").code == Exit.USAGE
 
 
 def test_who_logs_in_is_known_until_they_log_out(cli: Cli) -> None:

@@ -156,7 +156,15 @@ class NaiveGraph:
         return self._says(one, other, "provides") or self._says(other, one, "provides")
 
     def conflict(self, one: str, other: str) -> bool:
-        return self._says(one, other, "conflicts") or self._says(other, one, "conflicts")
+        if one == other:
+            return self._says(one, one, "conflicts")
+        pairs = [(mine, theirs) for mine in self._stands_for(one) for theirs in self._stands_for(other)]
+        return any(self._says(a, b, "conflicts") or self._says(b, a, "conflicts") for a, b in pairs)
+
+    def _stands_for(self, name: str) -> list[str]:
+        """Itself, and the abstract roles it provides."""
+        provided = self.roles[name].provides if name in self.roles else []
+        return [name, *(one for one in provided if self.flag(one, "abstract"))]
 
     def _says(self, one: str, other: str, what: str) -> bool:
         return one in self.roles and other in getattr(self.roles[one], what)

@@ -22,7 +22,7 @@ from rackwright.store.bootstrap import first_start
 from rackwright.store.database import open_database
 from rackwright.store.gaps import give_back, take, take_lowest
 from rackwright.store.network_rows import get_network, lock_network
-from rackwright.store.nodes import delete_node, update_node
+from rackwright.store.nodes import delete_node, get_node, update_node
 from rackwright.store.session import Session, Store
 from rackwright.store.staging import stage_noderoles
 
@@ -81,6 +81,18 @@ async def test_a_node_gets_the_lowest_free_address_of_each_family(rack: Rack) ->
 async def test_an_admin_node_gets_its_address_from_the_range_for_admin_nodes(rack: Rack) -> None:
     await make(rack, ADMIN_NETWORK)
     assert await give(rack, ADMIN, "admin") == ["10.77.0.10", "fd77::10"]
+
+
+async def test_an_admin_network_comes_to_nodes_that_live_in_a_deployment_of_their_own(rack: Rack) -> None:
+    await rack.deployment("web")
+    await rack.node("n1", deployment="web")
+    await rack.anneal()
+    await make(rack, ADMIN_NETWORK)
+    assert (await rack.at("n1", "network-admin")).deployment == "system"
+    async with rack.store.read() as session:
+        assert (await get_node(session, "n1.rack.example")).deployment_id == (await rack.record("web")).id
+    await rack.anneal()
+    await unbroken(rack)
 
 
 async def test_an_address_that_the_host_has_already_counts_even_as_a_router(rack: Rack) -> None:

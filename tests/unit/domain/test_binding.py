@@ -271,6 +271,37 @@ def test_a_conflict_with_what_is_proposed_elsewhere_counts() -> None:
     refused(scene, "b@n1", Rule.CONFLICTS, into="e")
 
 
+@pytest.mark.parametrize(("first", "second"), [("exim", "postfix"), ("postfix", "exim")])
+@pytest.mark.parametrize("says", ["the role", "the abstract one"])
+def test_a_conflict_with_an_abstract_role_holds_for_what_provides_it(first: str, second: str, says: str) -> None:
+    who, whom = ("exim conflicts=mta", "mta") if says == "the role" else ("exim", "mta conflicts=exim")
+    scene = Scene(who, f"{whom} flags=abstract", "postfix provides=mta")
+    scene.bind(f"{first}@n1")
+    refused(scene, f"{second}@n1", Rule.CONFLICTS, f"'{first}'", "'mta'")
+    scene.bind(f"{second}@n2")
+
+
+def test_what_provides_an_abstract_role_and_conflicts_with_it_is_alone_in_that() -> None:
+    scene = Scene(
+        "mta flags=abstract", "exim provides=mta conflicts=mta", "postfix provides=mta", "sendmail provides=mta"
+    )
+    scene.bind("exim@n1", "postfix@n2", "sendmail@n2")
+    refused(scene, "postfix@n1", Rule.CONFLICTS, "'exim'", "'mta'")
+    refused(scene, "exim@n2", Rule.CONFLICTS)
+
+
+def test_a_conflict_of_two_abstract_roles_holds_for_all_that_provide_them() -> None:
+    scene = Scene("mta flags=abstract conflicts=mda", "mda flags=abstract", "exim provides=mta", "dovecot provides=mda")
+    scene.bind("exim@n1")
+    refused(scene, "dovecot@n1", Rule.CONFLICTS, "'exim'", "'mta'", "'mda'")
+
+
+def test_a_conflict_with_a_role_that_can_be_bound_is_with_that_one_alone() -> None:
+    scene = Scene("exim conflicts=sendmail", "sendmail", "postfix provides=sendmail")
+    scene.bind("exim@n1", "postfix@n1")
+    refused(scene, "sendmail@n1", Rule.CONFLICTS, "'exim'")
+
+
 def test_a_role_that_conflicts_with_what_it_pulls_in_is_refused() -> None:
     refused(Scene("a requires=b conflicts=b", "b"), "a@n1", Rule.CONFLICTS)
 
@@ -352,6 +383,12 @@ def test_a_node_of_another_branch_cannot_be_bound() -> None:
     scene = Scene("web", nodes="n1:e n2:d", deployments="d e")
     refused(scene, "web@n1", Rule.NODE_ELSEWHERE, "'e'")
     scene.bind("web@n2", into="e")
+
+
+def test_what_the_server_binds_in_the_root_reaches_the_nodes_of_every_deployment() -> None:
+    scene = Scene("net", nodes="n1:e n2:d n3", deployments="d e")
+    plan = scene.bind("net@n1", "net@n2", "net@n3", into="system")
+    assert {one.deployment_id for one in plan.created} == {scene.deployments["system"]}
 
 
 def test_a_refused_circle_of_unchecked_roles_names_it() -> None:
