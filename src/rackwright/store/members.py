@@ -133,7 +133,7 @@ async def _made(session: Session, view: MeshView, member: Member, followed: Foll
         discovery={MARK: mark_of(view, member, made=True), "address": member.host},
     )
     id = await create_node(session, new)
-    await approve_address(session, id)  # the mesh's authority let it in under this address
+    await approve_address(session, id, trust_first_key=True)  # the mesh's authority let it in under this address
     followed.changes.append(f"{member.name} of the mesh is the new node {new.name}")
     return id
 
