@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 from tests.support.rack import ADMIN, Rack
+from tests.support.reach import all_reached
 from tests.support.waiting import PATIENCE
 
 from rackwright.api.app import PREFIX, create_app
@@ -73,7 +74,7 @@ async def api_site(home: Path, url: str) -> AsyncIterator[Site]:
         async with server.store.read() as session:
             here = (await get_node(session, ADMIN)).id
         # With the machines' routes beside people's, as in a lab, so that all there are can be walked.
-        server = replace(server, claimant=replace(server.claimant, node_id=here), simulates=True)
+        server = all_reached(replace(server, claimant=replace(server.claimant, node_id=here), simulates=True))
         yield Site(server, create_app(server), (home / TOKEN_FILE).read_text().strip())
 
 

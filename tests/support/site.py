@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.support.rack import ADMIN, Rack
+from tests.support.reach import all_reached
 from tests.support.registration import registration, signed
 
 from rackwright.annealer.installs import Installs, Reach
@@ -46,6 +47,8 @@ class Bmc:
     boots: dict[str, str] = field(default_factory=dict)
     """What a probe finds the node to run."""
     broken: bool = False
+    asks_politely: bool = False
+    """Whether it can have a system shut down by itself."""
     on_reset: Callable[[], Awaitable[None]] | None = None
     """What happens in the middle of a reset."""
 
@@ -59,6 +62,11 @@ class Bmc:
     async def off(self, node: HammerNode) -> None:
         self._ask(node, "off")
         self.power[node.name] = Power.OFF
+
+    async def shut_down(self, node: HammerNode) -> bool:
+        if self.asks_politely:
+            self._ask(node, "shut down")
+        return self.asks_politely
 
     async def reset(self, node: HammerNode) -> None:
         if self.on_reset is not None:
@@ -169,7 +177,7 @@ class Site:
         server = await self._stack.enter_async_context(running(self.options))
         async with server.store.read() as session:
             here = (await get_node(session, ADMIN)).id
-        self.server: Server = replace(server, claimant=replace(server.claimant, node_id=here))
+        self.server: Server = all_reached(replace(server, claimant=replace(server.claimant, node_id=here)))
         self.app = create_app(self.server)
         self.machine_app = create_machine_app(self.server)
         self.rack = Rack(self.server.store)

@@ -22,6 +22,7 @@ from rackwright.jigs.parcel import Places
 from rackwright.jigs.ssh import Target
 
 CONFIG = """
+Port {port}
 ListenAddress {address}
 HostKey {folder}/host_key
 AuthorizedKeysFile {folder}/authorized_keys
@@ -33,18 +34,25 @@ UsePAM no
 UseDNS no
 LogLevel VERBOSE
 """
+MORTALS_KEYS = """
+Match User mortal
+AuthorizedKeysFile /run/mortal/keys
+"""
 # A node's own /run and /var/lib; then it waits for its network.
 BOOT = """
 mount -t tmpfs none /run && mount -t tmpfs none /var/lib && mkdir -m 755 /run/sshd || exit 1
 {more}
 exec /usr/sbin/sshd -D -e -f {folder}/sshd_config
 """
+MORTAL = "mortal:x:4242:65534::/run/mortal:/bin/sh\n"
 DIES_WITH_US = ["setpriv", "--pdeathsig", "KILL"]
 
 
 class SshNode:
-    def __init__(self, folder: Path, busybox: bool = False) -> None:
+    def __init__(self, folder: Path, busybox: bool = False, port: int = 22, own_home: bool = False) -> None:
         self.folder = folder
+        self.port = port
+        self._own_home = own_home
         self._busybox = busybox
         self._link = f"rw{os.getpid() % 100000}{random.randrange(1000)}"
         self.address = ""
@@ -56,7 +64,8 @@ class SshNode:
         return (self.folder / "host_key.pub").read_text().strip()
 
     def target(self, host_key: str | None = "pinned", first_use: bool = False) -> Target:
-        return Target(self.address, host_key=self.host_key if host_key == "pinned" else host_key, first_use=first_use)
+        key = self.host_key if host_key == "pinned" else host_key
+        return Target(self.address, self.port, host_key=key, first_use=first_use, node="n1.example")
 
     def new_host_key(self, kind: str = "ed25519") -> None:
         for name in ("host_key", "host_key.pub"):
@@ -68,11 +77,13 @@ class SshNode:
 
     def boot(self) -> None:
         assert self._network is not None
-        more = ""
-        config = CONFIG.format(address=self.address, folder=self.folder)
+        more = self._homes() if self._own_home else ""
+        config = CONFIG.format(address=self.address, folder=self.folder, port=self.port)
         if self._busybox:
-            more = self._only_busybox()
+            more += self._only_busybox()
             config += f"SetEnv PATH={self.folder}/applets\n"
+        if self._own_home:
+            config += MORTALS_KEYS
         (self.folder / "sshd_config").write_text(config)
         unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"]
         inside = ["nsenter", "-t", str(self._network.pid), "-n", *unshare]
@@ -163,6 +174,15 @@ class SshNode:
         log = self.folder / "sshd.log"
         return log.read_text(errors="replace") if log.exists() else ""
 
+    def _homes(self) -> str:
+        """Of root, and of a user who cannot become root."""
+        passwd = self.folder / "passwd"
+        passwd.write_text(Path("/etc/passwd").read_text() + MORTAL)
+        return (
+            f"mount --bind {passwd} /etc/passwd && mount -t tmpfs none /root && mkdir /run/mortal"
+            f" && cp {self.folder}/authorized_keys /run/mortal/keys && chown -R 4242 /run/mortal || exit 1\n"
+        )
+
     def _only_busybox(self) -> str:
         """Every program that a run can find, shells first of all, is busybox."""
         busybox = shutil.which("busybox")
@@ -171,7 +191,7 @@ class SshNode:
         if not applets.exists():
             applets.mkdir()
             subprocess.run([busybox, "--install", "-s", str(applets)], check=True)
-            passwd = Path("/etc/passwd").read_text().splitlines()
+            passwd = (Path("/etc/passwd").read_text() + MORTAL).splitlines()
             root_shell = [line.rpartition(":")[0] + ":/bin/sh" if line.startswith("root:") else line for line in passwd]
             (self.folder / "passwd").write_text("\n".join(root_shell) + "\n")
         return (
@@ -184,10 +204,12 @@ def _ip(*words: str) -> None:
 
 
 @contextmanager
-def ssh_node(folder: Path, key: asyncssh.SSHKey, busybox: bool = False) -> Iterator[SshNode]:
-    """A node that lets `key` in."""
+def ssh_node(
+    folder: Path, key: asyncssh.SSHKey, busybox: bool = False, port: int = 22, own_home: bool = False
+) -> Iterator[SshNode]:
+    """A node that lets `key` in. With `own_home` root's home there is its own, too."""
     folder.mkdir(parents=True)
-    node = SshNode(folder, busybox)
+    node = SshNode(folder, busybox, port, own_home)
     node.new_host_key()
     node.authorize(key)
     try:

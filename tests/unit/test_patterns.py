@@ -61,6 +61,7 @@ MEETS_OUTSIDE = {
         "_NAME",
     ),
     "domain/networks.py": ("_NAME",),
+    "domain/ssh_login.py": ("_USER",),
     "hammers/base.py": (
         "BOOT_ID",
         "DEVICE",

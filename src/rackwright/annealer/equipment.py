@@ -18,6 +18,7 @@ from rackwright.domain.dhcp import DhcpState
 from rackwright.domain.dns import DnsState
 from rackwright.domain.install import SLEDGEHAMMER
 from rackwright.domain.runs import Run
+from rackwright.domain.ssh_login import login_of, marked_lines
 from rackwright.domain.targets import Address, machine_refusal, real_address
 from rackwright.home import short_folder
 from rackwright.images.shelf import ROOT_FILE, NoImage, Shelf
@@ -30,7 +31,9 @@ from rackwright.jigs.parcel import BadParcel, Places
 from rackwright.jigs.registry import Equipment
 from rackwright.jigs.role_provided import Transitions
 from rackwright.jigs.script import ScriptJig
-from rackwright.jigs.ssh import Connections, HostKeyWatch, Target, Unreachable
+from rackwright.jigs.ssh import Connections, HostKeyWatch, NotTried, Target
+from rackwright.jigs.ssh_access import Look as Sight
+from rackwright.jigs.ssh_access import SshAccessJig
 from rackwright.jigs.state_mesh import MeshWay
 from rackwright.mesh.client import MeshClient
 from rackwright.store.allocations import ensure_addresses
@@ -38,11 +41,17 @@ from rackwright.store.attempts import open_attempt
 from rackwright.store.boot import dhcp_state, record_served
 from rackwright.store.dns import name_state
 from rackwright.store.events import emit
-from rackwright.store.keys import server_keys
+from rackwright.store.keys import line_fingerprint, server_keys
 from rackwright.store.members import fence_scope, mark_on
 from rackwright.store.network_rows import get_network
-from rackwright.store.node_address import NodeAddress, SaidBy, is_held_by_another, node_address
-from rackwright.store.nodes import get_node, update_node
+from rackwright.store.node_address import (
+    NodeAddress,
+    SaidBy,
+    is_held_by_another,
+    node_address,
+    note_refused_key,
+)
+from rackwright.store.nodes import get_node
 from rackwright.store.session import UNREACHABLE, Session, Store, first_line
 
 log = logging.getLogger(__name__)
@@ -95,9 +104,9 @@ async def _addresses_of(where: NodeAddress) -> list[Address]:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(where.place, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise Unreachable(
+        raise NotTried(
             f"{where.node} is at {where.place} by {where.said_by}, and that name has no address ({error}). Say where it"
-            f' is: rackwright node update {where.node} --set \'hint={{"address": "ADDRESS"}}\''
+            f" is: rackwright attrib set node/{where.node} node-address ADDRESS"
         ) from None
     return list(dict.fromkeys(ip_address(str(entry[4][0]).partition("%")[0]) for entry in found))
 
@@ -134,7 +143,7 @@ class Means:
         self.boot: Look = nothing_served
         """How this server sees to it that machines can boot."""
 
-    def equipment(self, transitions: Transitions, lab_client: httpx.AsyncClient | None) -> Equipment:
+    def equipment(self, transitions: Transitions, lab_client: httpx.AsyncClient | None, look: Sight) -> Equipment:
         return Equipment(
             transitions=transitions,
             open_attempt=self.open_attempt,
@@ -145,6 +154,7 @@ class Means:
             names=self.names,
             name_server=self.knot,
             assign=self.assign,
+            ssh_access=SshAccessJig(look, self.target, self.connections, self._is_member),
             script=ScriptJig(self.scripts, self.target, self.connections, lambda run: run.deadline),
             state_tree=self.state_tree,
             membership=self.membership,
@@ -166,7 +176,7 @@ class Means:
         return folder if folder is not None and folder.is_dir() else None
 
     async def target(self, node_id: int) -> Target:
-        """How a node is reached; Unreachable if what was said of its address must not be believed."""
+        """How a node is reached; NotTried if what was said of its address must not be believed."""
         async with self._store.read() as session:
             where = await node_address(session, node_id)
         if node_id == self._own_node:
@@ -174,19 +184,23 @@ class Means:
         address = where.place
         if where.said_by is not SaidBy.REGISTRATION:
             address = await self._believed(node_id, where)
-        return Target(address, host_key=where.host_key, first_use=where.host_key is None and where.approved)
+        return Target(
+            address, where.login.port, where.login.user, where.host_key, first_use=where.first_use, node=where.node
+        )
 
     async def _believed(self, node_id: int, where: NodeAddress) -> str:
         """The address behind what a person said. A name is looked up here, so that what is checked is what is used."""
         addresses = await _addresses_of(where)
         refused = None if where.approved else next(filter(None, map(machine_refusal, addresses)), None)
         if refused is not None:
-            raise Unreachable(f"{where.node} is said to be at {where.place}, but {refused}. Nothing was sent.")
+            raise NotTried(f"{where.node} is said to be at {where.place}, but {refused}. Nothing was sent.")
         forms = {str(form) for address in addresses for form in (address, real_address(address))}
+        if not where.approved and forms & {str(own) for _, own in await own_addresses(self._launcher)}:
+            raise NotTried(f"{where.node} is said to be at {where.place}, which is this server. Nothing was sent.")
         async with self._store.read() as session:
             held = await is_held_by_another(session, node_id, sorted(forms))
         if held:
-            raise Unreachable(
+            raise NotTried(
                 f"{where.place}, where {where.node} is by {where.said_by}, is the address of another node."
                 " Nothing was sent. Correct the address of one of them."
             )
@@ -194,31 +208,31 @@ class Means:
 
     async def pin_host_key(self, node_id: int, key: str) -> None:
         async def work(session: Session) -> None:
-            await session.run("UPDATE nodes SET host_key = :key WHERE id = :id", key=key, id=node_id)
-            await emit(session, "node.host_key_pinned", node_id, node_id=node_id)
+            await session.run(
+                "UPDATE nodes SET host_key = :key, offered_host_key = NULL WHERE id = :id", key=key, id=node_id
+            )
+            data: JsonObject = {"fingerprint": line_fingerprint(key), "first_use": True}
+            await emit(session, "node.host_key_pinned", node_id, node_id=node_id, data=data)
 
         await self._store.change(work, actor=ACTOR)
 
     async def suspect_host_key(self, node_id: int, offered: str) -> None:
         """A key that changed without our doing puts the node back into quarantine."""
-
-        async def work(session: Session) -> None:
-            await update_node(session, node_id, {"available": False})
-            await emit(session, "node.host_key_differs", node_id, node_id=node_id, data={"offered": offered})
-
-        await self._store.change(work, actor=ACTOR)
+        await self._store.change(lambda session: note_refused_key(session, node_id, offered), actor=ACTOR)
 
     async def open_attempt(self, run: Run, target_os: str, frozen: JsonObject) -> None:
         """Freeze all that the installer is told; BadInstall if something it needs is not there."""
         image = _image_of(self._shelf, target_os)
 
         async def work(session: Session) -> None:
-            if not (await get_node(session, run.node_id)).identity_confirmed:
+            node = await get_node(session, run.node_id)
+            if not node.identity_confirmed:
                 raise BadInstall(
                     f"Nobody who may accept machines has agreed yet which machine {run.node} is. "
                     f"Have it accepted: rackwright node accept {run.node}"
                 )
-            whole: JsonObject = {**frozen, **image, "node": run.node, "authorized_keys": [*await server_keys(session)]}
+            keys = [*await server_keys(session), *marked_lines(login_of(node.hint).authorized_keys)]
+            whole: JsonObject = {**frozen, **image, "node": run.node, "authorized_keys": [*keys]}
             await open_attempt(session, run, target_os, whole)
 
         await self._surely(work)
@@ -236,6 +250,10 @@ class Means:
             return [f"{one.address}/{subnets[one.address.version]}" for one in given]
 
         return await self._surely(work)
+
+    async def _is_member(self, run: Run) -> bool:
+        way = self._mesh_way()
+        return way is not None and await way.reaches(run)
 
     def _mesh_way(self) -> MeshWay | None:
         """Signed by the key that nodes know this server by over SSH, too."""

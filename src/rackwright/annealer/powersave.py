@@ -6,7 +6,7 @@ import logging
 from rackwright.annealer.installs import Reach, hammer_node
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.power import Sleep
-from rackwright.hammers.base import HammerFailed, Power
+from rackwright.hammers.base import Hammer, HammerFailed, HammerNode, Power
 from rackwright.store import powersave
 from rackwright.store.powersave import PowerAction
 from rackwright.store.session import DATABASE_TROUBLE, Session, Store, first_line
@@ -19,10 +19,12 @@ ACTOR = "powersave"
 class Powersave:
     """Runs until cancelled."""
 
-    def __init__(self, store: Store, reach: Reach, tick: float = 5.0) -> None:
+    def __init__(self, store: Store, reach: Reach, tick: float = 5.0, grace: float = powersave.GRACE) -> None:
         self.store = store
         self.reach = reach
         self.tick = tick
+        self.grace = grace
+        """Seconds that a system has to shut down by itself."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -65,6 +67,19 @@ class Powersave:
         if action.sleep is Sleep.WAKING:
             await hammer.on(node)  # its next boot report says that it is up
             return
-        await hammer.off(node)
+        await self._put_to_sleep(hammer, node)
         if await hammer.status(node) is Power.OFF:
             await self.store.change(lambda session: powersave.fell_asleep(session, node.id), actor=ACTOR)
+
+    async def _put_to_sleep(self, hammer: Hammer, node: HammerNode) -> None:
+        """Have the system shut down by itself; cut its power if nobody can ask for that, or if it takes too long."""
+        async with self.store.read() as session:
+            asked_for = await powersave.shutting_down_for(session, node.id)
+        if asked_for is None and await hammer.shut_down(node):
+            await self.store.change(lambda session: powersave.asked_to_shut_down(session, node.id), actor=ACTOR)
+            return
+        if asked_for is not None and asked_for < self.grace:
+            return
+        await hammer.off(node)
+        waited = None if asked_for is None else round(asked_for)
+        await self.store.change(lambda session: powersave.power_was_cut(session, node.id, waited), actor=ACTOR)

@@ -1,6 +1,7 @@
 """Watching over machines: who has been silent for too long, and who waited for too long to be let in.
 
-Sledgehammer says by itself that it is alive. An installed system is asked, over SSH, what it has booted.
+Sledgehammer says by itself that it is alive. An installed system is asked, over SSH, what it has booted; so is a
+machine that somebody added with its address, from the moment it is added.
 """
 
 import asyncio
@@ -8,18 +9,24 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from rackwright.annealer.installs import Reach, hammer_node
+from rackwright.annealer.sight import ACTOR, look_at
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.install import LOCAL
-from rackwright.hammers.base import HammerFailed, HammerNode, Seen
-from rackwright.store.machines import forget_waiting, heartbeat, miss_heartbeats, to_ask
+from rackwright.hammers.base import HammerFailed, Seen
+from rackwright.store.machines import (
+    answered,
+    begin_watching,
+    first_look,
+    forget_waiting,
+    heartbeat,
+    miss_heartbeats,
+    to_ask,
+)
 from rackwright.store.session import DATABASE_TROUBLE, Session, Store, first_line
 
 log = logging.getLogger(__name__)
 
-ACTOR = "watch"
 ASKED_AT_ONCE = 64
-SECONDS_TO_ANSWER = 20.0
-"""For all of it: to let the server in, to start a command, and to print what it prints."""
 
 
 class Watch:
@@ -58,6 +65,7 @@ class Watch:
 
     async def look(self) -> None:
         async def work(session: Session) -> None:
+            await begin_watching(session)
             for node_id in await miss_heartbeats(session, self.heartbeat):
                 log.info("node %s is silent", node_id)
             await forget_waiting(session)
@@ -81,18 +89,17 @@ class Watch:
         try:
             async with self.store.read() as session:
                 node = await hammer_node(session, node_id)
-            seen = await self._look_at(node)
-            await self.store.change(lambda session: heartbeat(session, node.id, seen.boot_id, LOCAL), actor=ACTOR)
+            seen = await look_at(self.reach, node)
+            await self.store.change(lambda session: self._seen(session, node.id, seen), actor=ACTOR)
         except (HammerFailed, RackwrightError) as error:
             log.info("node %s was asked and did not answer: %s", node_id, error)
+            if isinstance(error, HammerFailed) and error.answers:
+                await self.store.change(lambda session: answered(session, node_id), actor=ACTOR)
         except DATABASE_TROUBLE as error:
             log.warning("cannot record what node %s answered: %s", node_id, first_line(error))
         except Exception:
             log.exception("asking node %s broke; please report this", node_id)
 
-    async def _look_at(self, node: HammerNode) -> Seen:
-        try:
-            async with asyncio.timeout(SECONDS_TO_ANSWER):
-                return await self.reach.probe(node).look(node)
-        except TimeoutError:
-            raise HammerFailed(f"nothing was heard within {SECONDS_TO_ANSWER:g} s") from None
+    async def _seen(self, session: Session, node_id: int, seen: Seen) -> None:
+        await first_look(session, node_id, seen.boot_id)
+        await heartbeat(session, node_id, seen.boot_id, LOCAL)

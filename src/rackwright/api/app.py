@@ -28,6 +28,7 @@ from rackwright.api import (
     openapi,
     power,
     problems,
+    reaching,
     runs,
     sessions,
     snapshots,
@@ -53,7 +54,7 @@ PREFIX = "/api/v2"
 
 MODULES = (
     *(nodes, power, deployments, snapshots, deployment_roles, node_roles, attribs, runs, groups, target_systems),
-    *(inputs, addresses),
+    *(inputs, addresses, reaching),
     *(catalogue, networks, domains, anneal, graph, hook_calls, docs),
     *(sessions, me, users, tokens, events, webhooks),
 )

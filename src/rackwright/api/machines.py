@@ -22,6 +22,7 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, Invalid, Rule
 from rackwright.domain.lldp import read_neighbours
 from rackwright.domain.members import MARK
+from rackwright.domain.ssh_login import SSH
 from rackwright.jigs.attribute_lines import lines
 from rackwright.store import attempts, machines
 from rackwright.store.challenges import issue_challenge, spend_challenge
@@ -197,7 +198,8 @@ def _kept_out(held: machines.Held, source: str) -> Conflict:
 def _inventory(body: RegisterIn, source: str) -> JsonObject:
     """What the machine says it is, less what is not for it to say."""
     inventory: JsonObject = {**body.inventory, "address": source}
-    inventory.pop(MARK, None)
+    for kept in (MARK, SSH):  # the mesh says the first, and people the second
+        inventory.pop(kept, None)
     if "lldp" in inventory:
         inventory["lldp"] = read_neighbours(inventory["lldp"])
     return inventory

@@ -1,10 +1,11 @@
 """/api/v2/nodes"""
 
+from datetime import datetime
 from typing import Annotated, Any
 
 import asyncssh
 from fastapi import APIRouter, Depends, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from sqlalchemy import Row
 
 from rackwright.api.answers import Fields, Page, Resource, answer
@@ -15,13 +16,16 @@ from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.patching import patch_body, read_patch
 from rackwright.api.types import JsonMap, Key, Line, Mac, NodeName, Uuid, shown
 from rackwright.api.writing import Editing, Posting, write
+from rackwright.domain.attributes import merge
+from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.errors import NotPermitted
 from rackwright.domain.states import NodeRoleState
 from rackwright.store import nodes as stored
 from rackwright.store.deployments import SYSTEM, get_deployment
 from rackwright.store.domains import nearest_domain
-from rackwright.store.keys import fingerprint
+from rackwright.store.keys import fingerprint, line_fingerprint
 from rackwright.store.machines import accept
-from rackwright.store.node_address import approve_address, give_host_key
+from rackwright.store.node_address import approve_address, forget_host_key, give_host_key, pin_offered_key
 from rackwright.store.node_edit import Editor, NodeChanges, edit_node, reinstall
 from rackwright.store.noderole_views import view_noderole
 from rackwright.store.nodes import NODES, NewNode, NodeRecord, lock_node, select_listed
@@ -30,6 +34,17 @@ from rackwright.store.session import Session
 router = APIRouter(prefix="/nodes", tags=["nodes"])
 
 Quirk = Annotated[str, Field(min_length=1, max_length=63)]
+
+
+def _public_key(text: str) -> str:
+    try:
+        key = asyncssh.import_public_key(text)
+    except asyncssh.KeyImportError:
+        raise ValueError("This is no public key as OpenSSH writes them.") from None
+    return key.export_public_key().decode().strip()
+
+
+HostKey = Annotated[str, Field(max_length=4096), AfterValidator(_public_key)]
 
 
 class NodeIn(BaseModel):
@@ -45,6 +60,24 @@ class NodeIn(BaseModel):
     macs: list[Mac] = Field(default_factory=list, max_length=64, examples=[["52:54:00:12:34:56"]])
     uuid: Uuid | None = None
     hint: JsonMap = Field(default_factory=dict, description="Wishes: they win over what the machine reports.")
+    address: Line | None = Field(
+        None,
+        description="Where a machine is that runs already: the server looks whether it is up.",
+        examples=["10.0.0.7"],
+    )
+    ssh_user: Line | None = Field(None, description="The user the server logs in as; root if none.")
+    ssh_port: int | None = Field(None, ge=1, le=65535, description="The port of its SSH server; 22 if none.")
+    host_key: HostKey | None = Field(None, description="The host key that it shows, as in an OpenSSH public key file")
+    trust_on_first_use: bool = Field(
+        False, description="Trust the first host key that is shown there, whoever shows it; for administrators."
+    )
+
+    @property
+    def wishes(self) -> JsonObject:
+        """The hint, with what has a field of its own."""
+        ssh = {name: value for name, value in (("user", self.ssh_user), ("port", self.ssh_port)) if value is not None}
+        said: JsonObject = {} if self.address is None else {"address": self.address}
+        return merge(self.hint, said, {"ssh": {**ssh}} if ssh else {})
 
 
 class NodeEdit(BaseModel):
@@ -74,22 +107,30 @@ class AcceptIn(BaseModel):
 
 
 class HostKeyIn(BaseModel):
+    """Which host key the machine shows: itself, or the fingerprint of the one that it was refused for, or whichever it
+    shows first."""
+
     model_config = ConfigDict(extra="forbid")
 
-    host_key: str = Field(
-        max_length=4096,
-        description="As in an OpenSSH public key file",
-        examples=["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5..."],
+    host_key: HostKey | None = Field(
+        None, description="As in an OpenSSH public key file", examples=["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5..."]
+    )
+    fingerprint: str | None = Field(
+        None,
+        max_length=64,
+        description="Of the key that the machine showed last, see `offered_host_key`",
+        examples=["SHA256:nThbg6kXUpJWGl7E1IGOCspRomTxdCARLviKw6E5SY8"],
+    )
+    trust_on_first_use: bool = Field(
+        False, description="Forget the key, and trust the first that is shown; for administrators."
     )
 
-    @field_validator("host_key")
-    @classmethod
-    def _is_a_key(cls, text: str) -> str:
-        try:
-            key = asyncssh.import_public_key(text)
-        except asyncssh.KeyImportError:
-            raise ValueError("This is no public key as OpenSSH writes them.") from None
-        return key.export_public_key().decode().strip()
+    @model_validator(mode="after")
+    def _is_one_of_them(self) -> "HostKeyIn":
+        given = (self.host_key is not None, self.fingerprint is not None, self.trust_on_first_use)
+        if sum(given) != 1:
+            raise ValueError("Give one of host_key, fingerprint and trust_on_first_use.")
+        return self
 
 
 class MoveIn(BaseModel):
@@ -124,10 +165,19 @@ class NodeOut(Resource):
     identity_confirmed: bool = Field(
         description="Whether somebody who may accept machines agreed that the machine with these MACs is this node."
     )
+    sleep: str | None = Field(
+        description="Powered down to save power, or on the way there or back: falling, asleep, waking.",
+        examples=["asleep"],
+    )
+    shutdown_at: datetime | None = Field(description="Since when its system is asked to shut down by itself.")
     offered_key: str | None = Field(
         description="Fingerprint of another key, with which a machine says that it is this node. Accept it, or not."
     )
     offered_from: str | None = Field(description="The address of that machine.", examples=["10.0.0.117"])
+    host_key: str | None = Field(description="Fingerprint of the host key that its SSH must show.")
+    offered_host_key: str | None = Field(
+        description="Fingerprint of another host key that it showed, and was refused for. Pin it, or not."
+    )
 
     @classmethod
     def of(cls, node: NodeRecord) -> "NodeOut":
@@ -170,9 +220,13 @@ def _common(node: NodeRecord | Row[Any]) -> dict[str, object]:
         "stay_on": node.stay_on,
         "groups": [*node.groups],
         "waiting": node.waiting,
+        "sleep": node.sleep,
+        "shutdown_at": node.shutdown_at,
         "identity_confirmed": node.identity_confirmed,
         "offered_key": None if node.offered_key is None else fingerprint(node.offered_key),
         "offered_from": node.offered_from,
+        "host_key": None if node.host_key is None else line_fingerprint(node.host_key),
+        "offered_host_key": None if node.offered_host_key is None else line_fingerprint(node.offered_host_key),
     }
 
 
@@ -206,15 +260,26 @@ async def create_node(caller: Writer, terms: Posting, body: NodeIn) -> Response:
             identity_confirmed=not (body.macs or body.uuid) or await caller.may_accept(session),
         )
         node = await stored.get_node(session, await stored.create_node(session, new))
-        if caller.is_administrator:
-            await approve_address(session, node.id)
-        if body.hint:
-            wanted = _changes(_editable(node).model_copy(update={"hint": body.hint}))
+        if body.wishes:
+            wanted = _changes(_editable(node).model_copy(update={"hint": body.wishes}))
             editor = Editor(caller.is_administrator, await caller.may_accept(session))
             node = await edit_node(session, node, wanted, editor)
-        return NodeDetail.of(node)
+        if caller.is_administrator:
+            await approve_address(session, node.id, trust_first_key=body.trust_on_first_use)
+        elif body.trust_on_first_use:
+            raise _not_trusting(node.name)
+        if body.host_key is not None:
+            await give_host_key(session, node, body.host_key)
+        return NodeDetail.of(await stored.get_node(session, node.id))
 
     return await write(caller, terms, work, graph=True, status=201, location=lambda made: f"/api/v2/nodes/{_id(made)}")
+
+
+def _not_trusting(node: str) -> NotPermitted:
+    return NotPermitted(
+        "Only an administrator may have a host key trusted that nobody has compared. Give the key: "
+        f"rackwright node host-key {node} FILE"
+    )
 
 
 async def _check_name_is_free_for(session: Session, caller: Caller, name: str) -> None:
@@ -324,13 +389,21 @@ async def accept_node(caller: Writer, terms: Posting, node: Key, body: AcceptIn 
 
 @router.put("/{node}/host_key", status_code=204)
 async def set_node_host_key(caller: Writer, terms: Editing, node: Key, body: HostKeyIn) -> Response:
-    """Say which host key the machine shows over SSH. The server logs in nowhere else."""
+    """Say which host key the machine shows over SSH. The server logs in nowhere else. A node that was set aside because
+    its machine showed just this key is set aside no longer."""
 
     async def work(session: Session) -> None:
         found = await lock_node(session, node)
         await caller.authorize(session, found.deployment_id)
         terms.check(NodeOut.of(found), f"node {found.name}")
-        await give_host_key(session, found, body.host_key)
+        if body.host_key is not None:
+            await give_host_key(session, found, body.host_key)
+        elif body.fingerprint is not None:
+            await pin_offered_key(session, found, body.fingerprint)
+        elif caller.is_administrator:
+            await forget_host_key(session, found)
+        else:
+            raise _not_trusting(found.name)
 
     return await write(caller, terms, work)
 

@@ -28,6 +28,7 @@ from rackwright.annealer.mesh_follower import MeshFollower
 from rackwright.annealer.powersave import Powersave
 from rackwright.annealer.providers import Provided, Providers
 from rackwright.annealer.role_workers import RoleWorkers
+from rackwright.annealer.sight import Sight
 from rackwright.annealer.transitions import RoleTransitions
 from rackwright.annealer.watch import Watch
 from rackwright.api import problems
@@ -174,13 +175,14 @@ async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncI
     means.boot = look_of(shelf, options)
     await store.change(lambda session: publish_server_key(session, host_name(), means.public_key), actor="first start")
     async with httpx.AsyncClient(trust_env=False, timeout=ANSWER_SECONDS, limits=LIMITS) as http:
-        jigs = all_jigs(means.equipment(RoleTransitions(store, workers), http if options.lab else None))
+        reach = reach_of(means, http, options)
+        look = Sight(store, reach, claimant.node_id).look
+        jigs = all_jigs(means.equipment(RoleTransitions(store, workers), http if options.lab else None, look))
         provided = [
             Provided(dhcp.daemon, "provisioner-dhcp-server", PROVIDER_ROLE),
             Provided(names.daemon, "dns-server", "dns-database"),
         ]
         hooks = HookDispatcher(store, workers, jigs, claimant.worker, HookPace(lease=options.lease))
-        reach = reach_of(means, http, options)
         try:
             yield Server(
                 store,

@@ -21,6 +21,7 @@ NOUNS: dict[str, tuple[str, str]] = {
     "top": ("rackwright.cli.top:main", "the whole system on one screen, live"),
     "node": ("rackwright.cli.node:app", "machines"),
     "group": ("rackwright.cli.group:app", "machines that belong together"),
+    "key": ("rackwright.cli.key:app", "what machines let the servers in by"),
     "network": ("rackwright.cli.network:app", "networks and addresses"),
     "domain": ("rackwright.cli.domain:app", "under which names nodes are served by DNS"),
     "deployment": ("rackwright.cli.deployment:app", "what people want of their machines"),

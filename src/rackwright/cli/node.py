@@ -15,6 +15,7 @@ from rackwright.cli.exits import Exit, confirm, fail
 from rackwright.cli.output import prints
 from rackwright.cli.passwords import PasswordStdin, read_password
 from rackwright.cli.shared import Deployment, Filters, Limit, Node, Role, Settings, Sort, Yes, listed, values
+from rackwright.cli.terminal import say
 
 app = make_app("Machines.")
 
@@ -59,10 +60,52 @@ def create(
     description: str = "",
     alive: Annotated[bool, typer.Option(help="It is up already.")] = False,
     deployment: Annotated[str | None, typer.Option(help="Where it belongs; `system` if none is given.")] = None,
+    address: Annotated[str | None, typer.Option(help="Where a machine is that runs already.")] = None,
+    ssh_user: Annotated[str | None, typer.Option(help="The user the server logs in as; root if none.")] = None,
+    ssh_port: Annotated[int | None, typer.Option(help="The port of its SSH server; 22 if none.")] = None,
+    host_key: Annotated[Path | None, typer.Option(help="The file of its host key, or -.", allow_dash=True)] = None,
+    trust_on_first_use: Annotated[
+        bool, typer.Option(help="Trust whichever host key is shown there first; for administrators.")
+    ] = False,
 ) -> Any:
-    """Add a machine. Its discovery roles are bound at once."""
+    """Add a machine. Its discovery roles are bound at once. With --address it is one that runs already: let the server
+    in there first (rackwright key show). Without --host-key you are asked about the host key that it shows."""
     body = {"name": name, "macs": mac or [], "alive": alive, "deployment": deployment, "description": description}
-    return Client().post("/nodes", {**body, "uuid": uuid})
+    reached = {"address": address, "ssh_user": ssh_user, "ssh_port": ssh_port}
+    body |= {option: value for option, value in reached.items() if value is not None}
+    if host_key is not None:
+        body["host_key"] = _read_key(host_key)
+    if trust_on_first_use:
+        body["trust_on_first_use"] = True
+    client = Client()
+    made = client.post("/nodes", {**body, "uuid": uuid})
+    if address is None:
+        return made
+    _introduce(client, made["name"])
+    return client.get(f"/nodes/{made['name']}")
+
+
+def _introduce(client: Client, node: str) -> None:
+    """Have the server look at a machine that runs already, and ask about a host key that nobody has said is right."""
+    found = client.post(f"/nodes/{node}/reach")
+    offered = found["offered_host_key"]
+    if offered is not None and found["host_key"] is None and sys.stdin.isatty():
+        confirm(
+            f"{node} was added, and shows host key {offered}. Nobody has said yet that this is its own. Compare it "
+            "with what `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` says there. Is it the same?",
+            yes=False,
+        )
+        client.put(f"/nodes/{node}/host_key", {"fingerprint": offered}, tagged=False)
+        found = client.post(f"/nodes/{node}/reach")
+    if not found["reached"]:
+        say(f"{node} was added, but is not reached yet. {found['reason']}", file=sys.stderr)
+
+
+@app.command()
+@prints()
+def reach(node: Node) -> Any:
+    """Have the server look at a machine now: is it up, does it let the server in, which host key does it show?"""
+    return Client().post(f"/nodes/{node}/reach")
 
 
 @app.command()
@@ -188,12 +231,34 @@ def _proposed_address(client: Client, node: str, yes: bool) -> str:
 @app.command("host-key")
 def host_key(
     node: Node,
-    file: Annotated[Path, typer.Argument(help="An OpenSSH public key file, or - for standard input.", allow_dash=True)],
+    file: Annotated[
+        Path | None, typer.Argument(help="An OpenSSH public key file, or - for standard input.", allow_dash=True)
+    ] = None,
+    pin: Annotated[
+        str | None, typer.Option(metavar="FINGERPRINT", help="The key that it showed and was refused for: SHA256:...")
+    ] = None,
+    trust_on_first_use: Annotated[
+        bool, typer.Option(help="Forget the key, and trust whichever is shown next; for administrators.")
+    ] = False,
+    yes: Yes = False,
 ) -> None:
     """Say which host key a machine shows over SSH; the server logs in nowhere else. A machine that registered, or was
     installed from here, has told its own."""
+    if sum((file is not None, pin is not None, trust_on_first_use)) != 1:
+        fail("Give one of FILE, --pin FINGERPRINT and --trust-on-first-use.", Exit.USAGE)
+    if trust_on_first_use:
+        confirm(f"Whatever answers at the address of {node} next is taken for it, and given root's work. Go on?", yes)
+    body: dict[str, Any] = {"trust_on_first_use": True}
+    if file is not None:
+        body = {"host_key": _read_key(file)}
+    elif pin is not None:
+        body = {"fingerprint": pin}
+    Client().put(f"/nodes/{node}/host_key", body, tagged=False)
+
+
+def _read_key(file: Path) -> str:
     text = sys.stdin.read(8192) if str(file) == "-" else file.read_text()
-    Client().put(f"/nodes/{node}/host_key", {"host_key": text.strip()}, tagged=False)
+    return text.strip()
 
 
 @app.command()

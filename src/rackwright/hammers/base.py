@@ -22,6 +22,19 @@ class BootDevice(StrEnum):
 class HammerFailed(Exception):
     """The machine's controller did not do what it was asked; the text says what it answered."""
 
+    answers = False
+    """Whether the machine answers, but does not let the server in."""
+
+
+class NowhereToLook(HammerFailed):
+    """Where the machine is, nobody knows, or what was said of it must not be believed."""
+
+
+class NotAdmitted(HammerFailed):
+    """The machine answers, but does not let the server in, or nobody has said yet that it is the right one."""
+
+    answers = True
+
 
 @dataclass(frozen=True)
 class HammerNode:
@@ -42,6 +55,10 @@ class Hammer(Protocol):
     async def on(self, node: HammerNode) -> None: ...
 
     async def off(self, node: HammerNode) -> None: ...
+
+    async def shut_down(self, node: HammerNode) -> bool:
+        """Ask the system that runs there to shut down by itself; False if the controller cannot ask for that."""
+        ...
 
     async def reset(self, node: HammerNode) -> None: ...
 

@@ -90,6 +90,12 @@ class IpmiHammer:
         async with self._reached(node) as bmc:
             await bmc.switch(Power.OFF)
 
+    async def shut_down(self, node: HammerNode) -> bool:
+        async with self._reached(node) as bmc:
+            if await bmc.power() is not Power.OFF:
+                await bmc.ask("chassis", "power", "soft")
+            return True
+
     async def reset(self, node: HammerNode) -> None:
         """Restart; one that is off is switched on."""
         async with self._reached(node) as bmc:

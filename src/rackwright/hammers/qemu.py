@@ -82,6 +82,10 @@ class QemuHammer:
         if await self.status(node) is Power.ON:
             await qmp(self._socket(node), {"execute": "stop"}, {"execute": "system_reset"})
 
+    async def shut_down(self, node: HammerNode) -> bool:
+        """Its process would end with the system, and could not be started here."""
+        return False
+
     async def reset(self, node: HammerNode) -> None:
         await qmp(self._socket(node), {"execute": "system_reset"}, {"execute": "cont"})
 

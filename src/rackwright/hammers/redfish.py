@@ -55,6 +55,16 @@ class RedfishHammer:
 
         await self._with_system(node, switch_off)
 
+    async def shut_down(self, node: HammerNode) -> bool:
+        def ask(system: Any) -> bool:
+            if sushy.RESET_TYPE_GRACEFUL_SHUTDOWN not in system.get_allowed_reset_system_values():
+                return False
+            if system.power_state != sushy.SYSTEM_POWER_STATE_OFF:
+                system.reset_system(sushy.RESET_TYPE_GRACEFUL_SHUTDOWN)
+            return True
+
+        return await self._with_system(node, ask)
+
     async def reset(self, node: HammerNode) -> None:
         """Restart; one that is off is switched on."""
 

@@ -8,8 +8,8 @@ import asyncio
 import shlex
 from collections.abc import Awaitable, Callable
 
-from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power, Seen
-from rackwright.jigs.ssh import Connections, ShortAnswer, Target, Unreachable
+from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, NotAdmitted, NowhereToLook, Power, Seen
+from rackwright.jigs.ssh import Connections, HostKeyChanged, NotLetIn, NotTried, ShortAnswer, Target, Unreachable
 
 SECONDS = 20.0
 LOOK = "cat /proc/sys/kernel/random/boot_id; awk '$2 == \"/\" { print $1 }' /proc/mounts | tail -n 1"
@@ -27,7 +27,7 @@ class SshHammer:
     async def status(self, node: HammerNode) -> Power:
         """One that does not answer may be off, or not."""
         try:
-            await self._run(node, "true")
+            await self._run(node, "true", as_root=False)
         except HammerFailed:
             return Power.UNKNOWN
         return Power.ON
@@ -42,6 +42,11 @@ class SshHammer:
         await self._run(node, STOP)
         self._connections.drop(node.id)
 
+    async def shut_down(self, node: HammerNode) -> bool:
+        """Its `off` is one already."""
+        await self.off(node)
+        return True
+
     async def reset(self, node: HammerNode) -> None:
         await self._run(node, RESTART)
         self._connections.drop(node.id)
@@ -50,22 +55,29 @@ class SshHammer:
         """Left to the firmware, which tries the network first: what it is told there decides."""
 
     async def look(self, node: HammerNode) -> Seen:
-        words = (await self._run(node, LOOK)).split()
+        words = (await self._run(node, LOOK, as_root=False)).split()
         if not words:
             raise HammerFailed(f"{node.name} lets the server in, but does not say what it has booted")
         return Seen(words[0], words[1] if len(words) > 1 else "")
 
-    async def _run(self, node: HammerNode, command: str) -> str:
+    async def _run(self, node: HammerNode, command: str, *, as_root: bool = True) -> str:
         answer = ShortAnswer()
         try:
             target = await self._targets(node.id)
             line = f"exec sh -c {shlex.quote(command)}"
-            async with self._connections.command(node.id, target, line, lambda: answer) as channel:
+            connections = self._connections
+            async with connections.command(node.id, target, line, lambda: answer, as_root=as_root) as channel:
                 try:
                     async with asyncio.timeout(SECONDS):
                         return await answer.text
                 finally:
                     channel.abort()  # one that was not waited for would stay open for as long as the connection does
+        except HostKeyChanged as error:  # whatever answers there may not be the machine
+            raise HammerFailed(str(error)) from error
+        except NotLetIn as error:
+            raise NotAdmitted(str(error)) from error
+        except NotTried as error:
+            raise NowhereToLook(str(error)) from error
         except Unreachable as error:
             raise HammerFailed(str(error)) from error
         except TimeoutError:

@@ -16,6 +16,7 @@ from rackwright.jigs.os_install import OpenAttempt, OsInstallJig
 from rackwright.jigs.role_provided import RoleProvidedJig, Transitions
 from rackwright.jigs.script import ScriptJig
 from rackwright.jigs.simulate import SimulateJig
+from rackwright.jigs.ssh_access import SshAccessJig
 from rackwright.jigs.state import StateJig, Tree
 from rackwright.jigs.state_mesh import MeshWay
 
@@ -33,6 +34,7 @@ class Equipment:
     names: Names
     name_server: NameServer
     assign: Assign
+    ssh_access: SshAccessJig
     script: ScriptJig
     state_tree: Tree
     membership: Membership
@@ -48,6 +50,7 @@ def all_jigs(equipment: Equipment) -> dict[str, Jig]:
         "noop": NoopJig(),
         "role-provided": RoleProvidedJig(equipment.transitions),
         "simulate": SimulateJig(),
+        "ssh-access": equipment.ssh_access,
         "script": equipment.script,
         "state": StateJig(equipment.state_tree, equipment.script, equipment.mesh),
         "boot-server": BootServerJig(equipment.boot),

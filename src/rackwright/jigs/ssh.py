@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shlex
 import socket
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 
 import asyncssh
 
+from rackwright.domain.ssh_login import PORT, ROOT
 from rackwright.jigs.parcel import Places
 
 KEEPALIVE_MISSES = 3
@@ -46,14 +48,16 @@ class Target:
     """How a node is reached."""
 
     address: str
-    port: int = 22
-    user: str = "root"
+    port: int = PORT
+    user: str = ROOT
     host_key: str | None = None
     """The pinned key, as in an OpenSSH public key file."""
     first_use: bool = False
     """Whether a key may be pinned that was not known before."""
     local: bool = False
     """The server's own host: no SSH."""
+    node: str = "NODE"
+    """Its name, for the commands that people are told to type."""
     places: Places = field(default_factory=Places)
 
 
@@ -61,8 +65,20 @@ class Unreachable(Exception):
     """A node could not be reached, so nothing was started on it."""
 
 
-class HostKeyRefused(Unreachable):
+class NotTried(Unreachable):
+    """Where a node is, nobody knows, or what was said of it must not be believed: nothing was sent anywhere."""
+
+
+class NotLetIn(Unreachable):
+    """Something answers where the node is, but the server is not let in, or must not go in."""
+
+
+class HostKeyRefused(NotLetIn):
     """A node showed a host key that is not the pinned one."""
+
+
+class HostKeyChanged(HostKeyRefused):
+    """A node showed another host key than the one that is pinned, so something else may answer at its address."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +126,18 @@ class Connections:
 
     @asynccontextmanager
     async def command(
-        self, node_id: int, target: Target, command: str, session: Callable[[], asyncssh.SSHClientSession[bytes]]
+        self,
+        node_id: int,
+        target: Target,
+        command: str,
+        session: Callable[[], asyncssh.SSHClientSession[bytes]],
+        *,
+        as_root: bool = True,
     ) -> AsyncIterator[asyncssh.SSHClientChannel[bytes]]:
-        """Start `command` on the node. If the kept connection is dead, once more on a new one: nothing was started."""
+        """Start `command` on the node, as root or as the user who logs in. If the kept connection is dead, once more on
+        a new one: nothing was started."""
+        if as_root and target.user != ROOT:
+            command = f"exec sudo -n -- sh -c {shlex.quote(command)}"
         kept = self._kept.setdefault(node_id, _Kept())
         self._kept.move_to_end(node_id)
         kept.users += 1
@@ -157,7 +182,7 @@ class Connections:
             try:
                 return await self._open(kept, command, session)
             except (OSError, TimeoutError, asyncssh.Error) as error:
-                raise Unreachable(
+                raise NotLetIn(
                     f"{_where(target)} let the server in but started no command ({_why(error)})."
                     " Look at its sshd: MaxSessions, ForceCommand, the login shell."
                 ) from error
@@ -188,11 +213,13 @@ class Connections:
             if not client.offered:
                 raise Unreachable(f"{_where(target)} shows a host key that is none. Nothing was sent.") from error
             await self._watch.differs(node_id, client.offered)
-            raise HostKeyRefused(client.complaint()) from error
+            kind = HostKeyRefused if target.host_key is None else HostKeyChanged
+            raise kind(client.complaint()) from error
         except asyncssh.PermissionDenied as error:
-            raise Unreachable(
-                f"{_where(target)} does not let the server in as {target.user}. Put the server's public key into the"
-                " authorized keys of that user."
+            raise NotLetIn(
+                f"{_where(target)} does not let the server in as {target.user}. Put the server's public key (rackwright"
+                f" key show) into the authorized keys of that user, or say which user does:"
+                f" rackwright attrib set node/{target.node} ssh-user USER"
             ) from error
         except NONSENSE as error:
             raise Unreachable(f"{_where(target)} speaks no proper SSH ({type(error).__name__}: {error}).") from error
@@ -310,15 +337,15 @@ class _Client(asyncssh.SSHClient):
     def complaint(self) -> str:
         shown = asyncssh.import_public_key(self.offered).get_fingerprint()
         where = _where(self._target)
+        pin = f"rackwright node host-key {self._target.node} --pin {shown}"
         if self._pinned is None:
             return (
                 f"{where} shows host key {shown}, and none is known of it. Nothing was sent. Compare that with the"
-                " machine's own, then give it: rackwright node host-key NODE FILE; or have an administrator say where"
-                " the machine is."
+                f" machine's own (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub, there), then pin it: {pin}"
             )
         return (
             f"{where} shows host key {shown}, but {self._pinned.get_fingerprint()} is pinned. Nothing was sent. If the"
-            " machine got a new key on purpose, pin that one; if not, something else answers at its address."
+            f" machine got a new key on purpose, pin that one: {pin}; if not, something else answers at its address."
         )
 
 

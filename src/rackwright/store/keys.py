@@ -24,15 +24,20 @@ def host_key(key: str) -> str:
 
 def fingerprint(key: str) -> str:
     """A machine's key in short, as `ssh-keygen -l` and the machine's own console show it."""
-    blob = base64.b64decode(host_key(key).split()[1])
+    return line_fingerprint(host_key(key))
+
+
+def line_fingerprint(line: str) -> str:
+    """A public key as OpenSSH writes it, in short, as `ssh-keygen -l` shows it."""
+    blob = base64.b64decode(line.split()[1])
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
 
 
 async def pin_key(session: Session, node_id: int, key: str) -> None:
     """From now on the node is whoever holds this key. Whoever else offered one has to come again."""
     await session.run(
-        "UPDATE nodes SET key = :key, host_key = :host_key, offered_key = NULL, offered_from = NULL, offered_at = NULL"
-        " WHERE id = :id",
+        "UPDATE nodes SET key = :key, host_key = :host_key, offered_key = NULL, offered_from = NULL, offered_at = NULL,"
+        " offered_host_key = NULL WHERE id = :id",
         key=key,
         host_key=host_key(key),
         id=node_id,
@@ -46,9 +51,15 @@ async def publish_server_key(session: Session, server: str, key: str) -> None:
         await write_setting(session, SERVER_KEY + server, key)
 
 
+async def server_key_lines(session: Session) -> list[tuple[str, str]]:
+    """Each server, and its public key as for a file of authorized keys."""
+    rows = await session.rows(
+        "SELECT name, value #>> '{}' AS key FROM settings WHERE starts_with(name, :prefix) ORDER BY name",
+        prefix=SERVER_KEY,
+    )
+    return [(row.name.removeprefix(SERVER_KEY), row.key) for row in rows]
+
+
 async def server_keys(session: Session) -> list[str]:
     """The public keys of all servers, as for a file of authorized keys."""
-    rows = await session.rows(
-        "SELECT value #>> '{}' AS key FROM settings WHERE starts_with(name, :prefix) ORDER BY name", prefix=SERVER_KEY
-    )
-    return [row.key for row in rows]
+    return [key for _, key in await server_key_lines(session)]

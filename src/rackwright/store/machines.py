@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, RackwrightError, Rule
 from rackwright.domain.install import LOCAL, SLEDGEHAMMER
+from rackwright.domain.members import MARK
 from rackwright.domain.names import check_mac
 from rackwright.store import powersave
 from rackwright.store.allocations import fits_allocation
@@ -291,7 +292,7 @@ async def miss_heartbeats(session: Session, interval: float) -> list[int]:
     """Machines that have been silent for too long are not alive. Installed ones are asked, and less often."""
     rows = await session.rows(
         "SELECT id FROM nodes WHERE alive AND NOT system AND NOT admin AND seen_at < now() - interval '1 second' *"
-        " CASE WHEN observed_bootenv = :local THEN :asked ELSE :silence END ORDER BY id FOR UPDATE SKIP LOCKED",
+        " CASE WHEN observed_bootenv IN (:local, '') THEN :asked ELSE :silence END ORDER BY id FOR UPDATE SKIP LOCKED",
         local=LOCAL,
         asked=max(interval, ASK_EVERY) * MISSES,
         silence=interval * MISSES,
@@ -301,14 +302,51 @@ async def miss_heartbeats(session: Session, interval: float) -> list[int]:
     return [row.id for row in rows]
 
 
+_ADDED = "(boot_id IS NULL AND token_hash IS NULL AND hint ->> 'address' <> '')"
+"""Somebody said where its machine is, and that has not said a word yet."""
+
+
+async def begin_watching(session: Session) -> None:
+    """Count from now on how long machines are silent that somebody says are up; else they would be for ever."""
+    await session.run(
+        f"UPDATE nodes SET seen_at = now() WHERE alive AND seen_at IS NULL AND NOT system AND NOT admin AND {_ADDED}"
+    )
+
+
+async def first_look(session: Session, node_id: int, boot_id: str) -> None:
+    """Note what a machine has booted that never said so. It is no reboot: what runs on it goes on.
+
+    One that only the mesh knows of is watched there.
+    """
+    await session.run(
+        "UPDATE nodes SET boot_id = :boot_id, observed_bootenv = :local, seen_at = now() WHERE id = :id"
+        " AND boot_id IS NULL AND NOT system AND NOT admin AND coalesce(discovery -> :mark ->> 'made', '') <> 'true'",
+        id=node_id,
+        boot_id=boot_id,
+        local=LOCAL,
+        mark=MARK,
+    )
+
+
+async def answered(session: Session, node_id: int) -> None:
+    """A machine that never let the server in answers: it is up, and what is to be done there can say why it fails."""
+    there = await session.run(
+        f"UPDATE nodes SET seen_at = now() WHERE id = :id AND NOT system AND NOT admin AND {_ADDED}", id=node_id
+    )
+    if there:
+        await update_node(session, node_id, {"alive": True})
+
+
 async def to_ask(session: Session, every: float = ASK_EVERY, *, alive: bool) -> list[int]:
-    """Machines that were ever accepted, run an installed system, and were not heard of for a while; up, or silent.
+    """Machines that were ever accepted, run an installed system or were added by their address, and were not heard of
+    for a while; up, or silent.
 
     One that was set aside is asked, too: it runs, and who runs is not silent.
     """
     rows = await session.rows(
-        "SELECT id FROM nodes n WHERE waiting_since IS NULL AND NOT system AND NOT admin AND observed_bootenv = :local"
-        " AND alive = :alive AND sleep IS NULL AND seen_at < now() - :every * interval '1 second' AND NOT EXISTS ("
+        f"SELECT id FROM nodes n WHERE waiting_since IS NULL AND NOT system AND NOT admin AND alive = :alive"
+        f" AND sleep IS NULL AND (observed_bootenv = :local OR {_ADDED})"
+        " AND coalesce(seen_at < now() - :every * interval '1 second', true) AND NOT EXISTS ("
         " SELECT FROM install_attempts a WHERE a.node_id = n.id AND a.ended_at IS NULL) ORDER BY id",
         local=LOCAL,
         alive=alive,

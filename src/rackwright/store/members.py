@@ -138,7 +138,7 @@ async def _made(session: Session, view: MeshView, member: Member, followed: Foll
     )
     id = await create_node(session, new)
     await _tell(session, id, {}, mark)
-    await approve_address(session, id)  # the mesh's authority let it in under this address
+    await approve_address(session, id, trust_first_key=True)  # the mesh's authority let it in under this address
     followed.changes.append(f"{member.name} of the mesh is the new node {new.name}")
     return id
 

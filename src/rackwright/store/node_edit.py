@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, NotPermitted, Rule
 from rackwright.domain.power import with_matching_password
+from rackwright.domain.ssh_login import login_of
 from rackwright.domain.states import Trigger
 from rackwright.store.edited import checked_edit
 from rackwright.store.events import emit
@@ -62,16 +63,21 @@ async def edit_node(session: Session, node: NodeRecord, wanted: NodeChanges, edi
             "hint": hint,
         },
     )
-    if editor.administrator and hint.get("address") != node.hint.get("address"):
+    if editor.administrator and _is_elsewhere(node.hint, hint):
         await approve_address(session, node.id)
     return edited
+
+
+def _is_elsewhere(before: JsonObject, after: JsonObject) -> bool:
+    """Whether a hint says that the machine's SSH is somewhere else."""
+    return (before.get("address"), login_of(before).port) != (after.get("address"), login_of(after).port)
 
 
 async def set_hint(session: Session, node: NodeRecord, hint: JsonObject, *, administrator: bool) -> None:
     """Set what a person wishes of a node. It is locked, and `node` is what it is."""
     checked = await _checked_hint(session, node, hint, administrator=administrator)
     await update_node(session, node.id, {"hint": checked})
-    if administrator and checked.get("address") != node.hint.get("address"):
+    if administrator and _is_elsewhere(node.hint, checked):
         await approve_address(session, node.id)
 
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from psycopg.types.json import Jsonb
 from sqlalchemy import Row
 
+from rackwright.domain.attributes import merge
 from rackwright.domain.catalogue import Flag, Json, JsonObject
 from rackwright.domain.errors import Conflict, Invalid, NotFound, Rule
 from rackwright.domain.names import check_mac, check_node_name, check_uuid
@@ -72,6 +74,14 @@ class NodeRecord:
     offered_key: str | None = None
     """The key of a machine that says it is this node, and that nobody accepted."""
     offered_from: str | None = None
+    host_key: str | None = None
+    """The one that its machine must show over SSH, as OpenSSH writes it."""
+    offered_host_key: str | None = None
+    """Another one that it showed, and was refused for."""
+    sleep: str | None = None
+    """Where it is on its way to sleep and back."""
+    shutdown_at: datetime | None = None
+    """Since when its system is asked to shut down."""
     groups: list[str] = field(default_factory=list)
     """Each as category:name."""
 
@@ -84,6 +94,7 @@ _SELECT = """
 SELECT n.id, n.name, n.description, n.admin, n.system, n.alive, n.available, n.bootenv, n.observed_bootenv, n.boot_id,
        n.deployment_id, d.name AS deployment, n.uuid::text AS uuid, n.discovery, n.hint, n.quirks, n.stay_on,
        n.waiting_since IS NOT NULL AS waiting, n.identity_confirmed, n.offered_key, n.offered_from,
+       n.host_key, n.offered_host_key, n.sleep, n.shutdown_at,
        ARRAY(SELECT mac::text FROM node_macs m WHERE m.node_id = n.id ORDER BY mac) AS macs,
        ARRAY(SELECT DISTINCT state FROM node_roles nr WHERE nr.node_id = n.id) AS states,
        ARRAY(SELECT g.category || ':' || g.name FROM node_groups ng JOIN groups g ON g.id = ng.group_id
@@ -264,10 +275,15 @@ async def update_node(session: Session, name_or_id: str | int, changes: dict[str
         session.touch([node.id])
     if changed.keys() & {"hint", "discovery", "quirks"}:
         await dirty(session, await noderoles_of(session, node.id))
-    found = changed.get("discovery")
-    if isinstance(found, dict) and node.discovery.get("address") != found.get("address"):
+    edited = await get_node(session, node.id)
+    if _address(node) != _address(edited):
         await dirty_peers(session, node.id)
-    return await get_node(session, node.id)
+    return edited
+
+
+def _address(node: NodeRecord) -> Json:
+    """What peers of a cluster are told of where a node is: a person's word counts more than the machine's."""
+    return merge(node.discovery, node.hint).get("address")
 
 
 async def confirm_identity(session: Session, node: NodeRecord, *, confirmed: bool) -> None:

@@ -8,6 +8,11 @@ from rackwright.store.events import emit
 from rackwright.store.nodes import update_node
 from rackwright.store.session import Session
 
+GRACE = 120.0
+"""Seconds that a system has to shut down by itself before its power is cut."""
+LOOK_AGAIN = 5.0
+"""Seconds after which it is looked whether a system has shut down."""
+
 _BUSY = ", ".join(str(int(state)) for state in (TODO, BLOCKED, TRANSITION))
 
 # Work that waits for the node itself: what is BLOCKED, or held, waits for something else.
@@ -81,10 +86,36 @@ async def still_due(session: Session, action: PowerAction) -> bool:
     )
 
 
+async def shutting_down_for(session: Session, node_id: int) -> float | None:
+    """Seconds since the node's system was asked to shut down; None: it was not."""
+    found: float | None = await session.value(
+        "SELECT CAST(extract(epoch FROM now() - shutdown_at) AS float) FROM nodes WHERE id = :id", id=node_id
+    )
+    return found
+
+
+async def asked_to_shut_down(session: Session, node_id: int) -> None:
+    """Its system was asked to shut down by itself; soon it is looked whether it did."""
+    await session.run(
+        "UPDATE nodes SET shutdown_at = now(), power_until = now() + :soon * interval '1 second'"
+        " WHERE id = :id AND sleep = 'falling'",
+        id=node_id,
+        soon=LOOK_AGAIN,
+    )
+    await emit(session, "node.shutdown_asked", node_id, node_id=node_id)
+
+
+async def power_was_cut(session: Session, node_id: int, waited: int | None) -> None:
+    """Its power was switched off without its system's doing: nobody could ask that, or it took too long."""
+    await emit(session, "node.power_cut", node_id, node_id=node_id, data={"waited_seconds": waited})
+
+
 async def fell_asleep(session: Session, node_id: int) -> None:
     """Its power is seen to be off."""
     done = await session.run(
-        "UPDATE nodes SET sleep = 'asleep', power_until = NULL WHERE id = :id AND sleep = 'falling'", id=node_id
+        "UPDATE nodes SET sleep = 'asleep', power_until = NULL, shutdown_at = NULL"
+        " WHERE id = :id AND sleep = 'falling'",
+        id=node_id,
     )
     if done:
         await emit(session, "node.asleep", node_id, node_id=node_id)
@@ -93,12 +124,19 @@ async def fell_asleep(session: Session, node_id: int) -> None:
 async def booted(session: Session, node_id: int) -> None:
     """It reports a new boot: whatever it was told before, it is up."""
     await session.run(
-        "UPDATE nodes SET sleep = NULL, power_until = NULL WHERE id = :id AND sleep IS NOT NULL", id=node_id
+        "UPDATE nodes SET sleep = NULL, power_until = NULL, shutdown_at = NULL WHERE id = :id AND sleep IS NOT NULL",
+        id=node_id,
     )
 
 
 async def still_up(session: Session, node_id: int) -> None:
-    """It is heard although it was to sleep: if work came before its power was cut, it need not boot to be up."""
+    """It is heard although it was to sleep: if work came before its power was cut, it need not boot to be up.
+
+    One whose system was asked to shut down is about to go, and is not up for being heard once more.
+    """
     await session.run(
-        "UPDATE nodes SET sleep = NULL, power_until = NULL WHERE id = :id AND sleep = 'waking'", id=node_id
+        "UPDATE nodes SET sleep = NULL, power_until = NULL, shutdown_at = NULL WHERE id = :id AND sleep = 'waking'"
+        " AND coalesce(shutdown_at < now() - :grace * interval '1 second', true)",
+        id=node_id,
+        grace=GRACE,
     )

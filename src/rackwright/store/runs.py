@@ -14,6 +14,7 @@ from rackwright.domain.catalogue import Jig, JsonObject
 from rackwright.domain.runs import DEFAULT_DEADLINE, Answer, Run
 from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, TODO, TRANSITION, TRANSITIONS, NodeRoleState, Trigger
 from rackwright.store.instant import AtOnce, run_ahead
+from rackwright.store.node_findings import write_findings
 from rackwright.store.noderoles import erase
 from rackwright.store.picking import Picking, picked
 from rackwright.store.session import Asked, Rows, Session
@@ -297,6 +298,9 @@ async def settle(session: Session, finished: Sequence[Finished]) -> list[int]:
     await tell_children(session, [Move(row.id, NodeRoleState(row.was), NodeRoleState(row.now)) for row in moved])
     await erase(session, [row.id for row in moved if row.doomed])
     await dirty_takers(session, [row.id for row in moved if row.wall_changed and not row.doomed])
+    succeeded = {row.run_id for row in ended if row.run_state == "succeeded"}
+    given = zip(finished, walls, strict=True)
+    await write_findings(session, {one.run_id: wall for one, wall in given if wall and one.run_id in succeeded})
     failed = [row.run_id for row in ended if row.run_state == "failed"]
     if failed:
         await _retry_later(session, failed)

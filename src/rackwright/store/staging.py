@@ -241,7 +241,7 @@ async def _members(
         return {}
     found = await session.rows(
         """
-        SELECT nr.deployment_id, nr.role_id, n.name, n.discovery -> 'address' AS address
+        SELECT nr.deployment_id, nr.role_id, n.name, coalesce(n.hint -> 'address', n.discovery -> 'address') AS address
         FROM unnest(CAST(:deployments AS bigint[]), CAST(:roles AS bigint[])) AS c (deployment_id, role_id)
         JOIN node_roles nr ON nr.deployment_id = c.deployment_id AND nr.role_id = c.role_id
         JOIN nodes n ON n.id = nr.node_id

@@ -212,6 +212,9 @@ nodes = Table(
     Column("token_hash", LargeBinary, unique=True),
     Column("host_key", Text),
     Column("approved_address", Text),
+    _flag("trust_first_key"),
+    Column("offered_host_key", Text),
+    Column("shutdown_at", DateTime(timezone=True)),
     Column("seen_at", DateTime(timezone=True)),
     # Set while a machine that came by itself was never accepted; only such a node is ever deleted by a clock.
     Column("waiting_since", DateTime(timezone=True)),

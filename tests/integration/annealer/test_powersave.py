@@ -131,3 +131,47 @@ async def test_a_switch_that_failed_is_tried_again(site: Site, sleep: str) -> No
     await site.change(lambda session: session.run("UPDATE nodes SET power_until = now() - interval '1 second'"))
     assert await _look(site) == [sleep]
     assert site.bmc.power[machine.name] is (Power.OFF if sleep == "falling" else Power.ON)
+
+
+async def _later(site: Site, seconds: int) -> None:
+    """After it was asked to shut down."""
+    update = "UPDATE nodes SET power_until = NULL, shutdown_at = shutdown_at - :seconds * interval '1 second'"
+    await site.change(lambda session: session.run(update, seconds=seconds))
+
+
+async def test_a_system_is_asked_to_shut_down_before_its_power_is_cut_and_both_are_told(site: Site) -> None:
+    machine = await _saving(site)
+    site.bmc.asks_politely = True
+    assert await _look(site) == ["falling"]
+    assert (site.bmc.times("shut down"), site.bmc.times("off")) == (1, 0)
+    assert await site.events("node.shutdown_asked") == 1
+    await _later(site, 60)
+    assert await _look(site) == ["falling"]
+    assert site.bmc.times("off") == 0, "it has two minutes"
+    await _later(site, 60)
+    assert await _look(site) == ["falling"]
+    assert (site.bmc.times("shut down"), site.bmc.times("off")) == (1, 1)
+    assert await site.events("node.power_cut") == 1
+    assert await _sleep(site, machine) == "asleep"
+
+
+async def test_a_system_that_shut_down_by_itself_is_not_switched_off(site: Site) -> None:
+    machine = await _saving(site)
+    site.bmc.asks_politely = True
+    await _look(site)
+    site.bmc.power[machine.name] = Power.OFF
+    await _later(site, 10)
+    await _look(site)
+    assert await _sleep(site, machine) == "asleep"
+    assert (site.bmc.times("off"), await site.events("node.power_cut")) == (0, 0)
+
+
+async def test_one_that_is_shutting_down_is_not_up_for_being_heard_once_more(site: Site) -> None:
+    machine = await _saving(site)
+    site.bmc.asks_politely = True
+    await _look(site)
+    await _give_work(site, machine)
+    await site.powersave.look()
+    await machine.heartbeat()
+    assert await _sleep(site, machine) == "waking"
+    assert not await site.alive(machine)

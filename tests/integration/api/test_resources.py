@@ -193,6 +193,9 @@ class Bmc:
         self.asked.append("off")
         self.power = Power.OFF
 
+    async def shut_down(self, node: HammerNode) -> bool:
+        return False
+
     async def reset(self, node: HammerNode) -> None:
         self.asked.append("reset")
 

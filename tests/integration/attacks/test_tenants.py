@@ -18,6 +18,7 @@ from rackwright.annealer.equipment import Means
 from rackwright.annealer.installs import hammer_node
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.dns import DnsState, Type
+from rackwright.jigs.network import own_addresses
 from rackwright.jigs.ssh import Target, Unreachable
 from rackwright.store.dns import name_state
 from rackwright.store.nodes import update_node
@@ -51,6 +52,9 @@ async def add_mine(client: httpx.AsyncClient, **hint: str) -> int:
 
 async def target_of(home: House, tmp_path: Path, node_id: int) -> Target:
     return await Means(home.store, tmp_path / "means", own_node=None).target(node_id)
+
+
+TRUST = {"trust_on_first_use": True}
 
 
 def new_host_key() -> str:
@@ -104,7 +108,7 @@ async def test_no_host_key_is_believed_at_first_sight_on_an_operators_word(
     home: House, red: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     node_id = await add_mine(red, address="192.0.2.77")
-    assert await target_of(home, tmp_path, node_id) == Target("192.0.2.77", host_key=None, first_use=False)
+    assert await target_of(home, tmp_path, node_id) == Target("192.0.2.77", host_key=None, first_use=False, node=MINE)
 
 
 async def test_a_host_key_that_an_operator_gives_is_the_only_one_that_is_taken(
@@ -112,7 +116,7 @@ async def test_a_host_key_that_an_operator_gives_is_the_only_one_that_is_taken(
 ) -> None:
     node_id, key = await add_mine(red, address="192.0.2.77"), new_host_key()
     await ok(red.put(f"/nodes/{MINE}/host_key", json={"host_key": f"{key} root@n1"}))
-    assert await target_of(home, tmp_path, node_id) == Target("192.0.2.77", host_key=key)
+    assert await target_of(home, tmp_path, node_id) == Target("192.0.2.77", host_key=key, node=MINE)
     refused(await red.put(f"/nodes/{MINE}/host_key", json={"host_key": "ssh-ed25519 rubbish"}), 422)
     refused(await red.put(f"/nodes/{VICTIM}/host_key", json={"host_key": new_host_key()}), 403)
 
@@ -128,13 +132,32 @@ async def test_what_an_administrator_approved_ends_when_an_operator_says_somethi
     home: House, red: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     node_id = await add_mine(home.admin, address="192.0.2.77")
+    assert not (await target_of(home, tmp_path, node_id)).first_use, "nobody has said that it may be"
+    refused(await red.put(f"/nodes/{MINE}/host_key", json=TRUST), 403)
+    await ok(home.admin.put(f"/nodes/{MINE}/host_key", json=TRUST))
     assert (await target_of(home, tmp_path, node_id)).first_use
+    await ok(red.put(f"/nodes/{MINE}/attribs/ssh-port", json={"value": 2222}))
+    assert not (await target_of(home, tmp_path, node_id)).first_use, "another port is another service"
     await ok(red.patch(f"/nodes/{MINE}", json={"hint": {"address": "192.0.2.78"}}))
     assert not (await target_of(home, tmp_path, node_id)).first_use
     await ok(home.admin.patch(f"/nodes/{MINE}", json={"description": "An edit of something else is no approval"}))
     assert not (await target_of(home, tmp_path, node_id)).first_use
     await ok(home.admin.patch(f"/nodes/{MINE}", json={"hint": {"address": "192.0.2.79"}}))
+    assert not (await target_of(home, tmp_path, node_id)).first_use, "where it is, is not what may be trusted there"
+    await ok(home.admin.put(f"/nodes/{MINE}/host_key", json=TRUST))
     assert (await target_of(home, tmp_path, node_id)).first_use
+
+
+async def test_no_operator_sends_the_server_to_an_address_of_its_own(
+    home: House, red: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    own = [str(address) for _, address in await own_addresses()]
+    if not own:
+        pytest.skip("this host has no address but loopback")
+    node_id = await add_mine(red, address=own[0])
+    await ok(red.put(f"/nodes/{MINE}/attribs/ssh-port", json={"value": 2222}))
+    with pytest.raises(Unreachable, match="which is this server"):
+        await target_of(home, tmp_path, node_id)
 
 
 # --- how a BMC is reached

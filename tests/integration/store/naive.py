@@ -28,7 +28,7 @@ from tests.integration.store.naive_graph import (
     Snapshot,
     atomic,
 )
-from tests.integration.store.naive_inputs import staged
+from tests.integration.store.naive_inputs import address_of, staged
 
 
 @dataclass
@@ -351,14 +351,14 @@ class World(NaiveGraph):
 
     def set_node(self, name: str, changes: dict[str, Json]) -> None:
         node = self.nodes[name]
-        address = node.discovery.get("address")
+        address = address_of(node)
         changed = {field: value for field, value in changes.items() if getattr(node, field) != value}
         for field, value in changed.items():
             setattr(node, field, value)
         if changed.keys() & {"hint", "discovery"}:
             own = {one.key for one in self.noderoles.values() if one.node == name}
             members = {k for k in own if self.flag(k[1], "cluster") and self.noderoles[k].state != PROPOSED}
-            moved_house = node.discovery.get("address") != address
+            moved_house = address_of(node) != address
             self.dirty(own | {peer for key in members for peer in self.peers(key) if moved_house})
 
     def boot(self, name: str) -> None:

@@ -226,7 +226,7 @@ class Both(RuleBasedStateMachine):
         if what in ("alive", "available"):
             changes: dict[str, Any] = {what: not dice.one_in(3)}
         elif what == "address":
-            changes = {"discovery": {"address": dice.draw(sampled_from("ab"))}}
+            changes = {dice.draw(sampled_from(("discovery", "hint"))): {"address": dice.draw(sampled_from("ab"))}}
         else:
             changes = {what: dice.draw(layers())}
         self.both(lambda session: update_node(session, node, changes), lambda: self.world.set_node(node, changes))

@@ -1,5 +1,7 @@
 """Rules of the store that two tellings of the model once disagreed on, each by itself."""
 
+from typing import Any
+
 import pytest
 from tests.integration.store.rack import Rack, barclamp
 
@@ -11,9 +13,10 @@ from rackwright.store.barclamps import import_barclamps
 from rackwright.store.database import Database
 from rackwright.store.deployments import create_deployment, delete_deployment
 from rackwright.store.noderoles import retry
-from rackwright.store.nodes import boot_node, delete_node, move_node, update_node
+from rackwright.store.nodes import boot_node, delete_node, get_node, move_node, update_node
 from rackwright.store.session import Session, Store
 from rackwright.store.slots import check_slots
+from rackwright.store.staging import stage_noderoles
 
 
 @pytest.fixture
@@ -172,6 +175,12 @@ async def test_a_new_address_re_runs_all_peers(rack: Rack) -> None:
     await rack.work()
     await rack.do(update_node, "n1.example", {"discovery": {"address": "192.0.2.7"}})
     assert await rack.work() == ["db@n1", "db@n2"]
+    await rack.do(update_node, "n1.example", {"hint": {"address": "192.0.2.8"}})
+    assert await rack.work() == ["db@n1", "db@n2"], "what a person says counts more"
+    staged = await rack.do(stage_noderoles, [(await rack.find("db@n2")).id])
+    [cluster] = [one.staged.input["cluster"] for one in staged.values()]
+    members = [{"node": "n1.example", "address": "192.0.2.8"}, {"node": "n2.example", "address": None}]
+    assert cluster == {"members": members}
 
 
 async def test_a_new_default_re_runs_those_that_take_it(rack: Rack) -> None:
@@ -210,3 +219,30 @@ async def test_what_only_waits_while_its_inputs_change_does_not_oscillate(rack: 
         await rack.end("db@n1", size=size)
         await rack.do(retry, (await rack.find("db@n1")).id)
     assert await rack.states() == {"db@n1": TODO, "web@n1": BLOCKED}
+
+
+async def test_what_a_run_finds_out_about_its_node_reaches_the_node_and_never_the_writer(rack: Rack) -> None:
+    facts = [
+        Attrib("disks", "test", ("disks",)),
+        Attrib("raid-level", "test", ("raid", "level"), schema={"type": "integer"}),
+        Attrib("bmc-address", "test", ("bmc", "address"), schema={"type": "string"}),
+        Attrib("ssh-port", "test", ("ssh", "port"), schema={"type": "integer"}),
+        Attrib("node-address", "test", ("address",), schema={"type": "string"}),
+        Attrib("password", "test", ("password",), schema={"type": "string"}, secret=True),
+    ]
+    chain = ("base", "finder requires=base wants=disks", "user requires=finder wants=disks")
+    await rack.fill(barclamp(*chain, "beside wants=disks", "calm", attribs=facts))
+    await rack.commit("user@n1", "beside@n1", "calm@n1")
+    await rack.work()
+    await rack.do(retry, (await rack.find("finder@n1")).id)
+    assert await rack.start() == {"finder@n1"}
+    enemy: dict[str, Any] = {
+        "bmc": {"address": "198.51.100.6"},
+        "ssh": {"port": 1},
+        "address": "198.51.100.6",
+        "password": "mine",
+    }
+    await rack.end("finder@n1", disks=["sda"], raid={"level": "one"}, other=1, **enemy)
+    node = await rack.do(get_node, "n1.example")
+    assert node.discovery == {"disks": ["sda"]}, "and nothing of how it is reached, nor what fits no schema"
+    assert await rack.work() == ["beside@n1", "user@n1"], "not the writer, nor what it stands on"

@@ -1,0 +1,90 @@
+"""What a run finds out about its node: node attribs among what it returned are written to the node.
+
+A run's output comes from a machine that may be an enemy's, so it cannot say how machines are reached, nor a secret.
+"""
+
+import json
+from collections.abc import Mapping
+
+from psycopg.types.json import Jsonb
+
+from rackwright.domain.attributes import MISSING, check_value, merge, nest, read
+from rackwright.domain.catalogue import Attrib, Catalogue, JsonObject
+from rackwright.domain.errors import Invalid
+from rackwright.domain.members import MARK
+from rackwright.domain.ssh_login import SSH
+from rackwright.domain.states import PROPOSED
+from rackwright.store.events import emit
+from rackwright.store.hook_calls import queue_node_updated
+from rackwright.store.session import Session
+from rackwright.store.transitions import dirty
+
+KEPT_FROM_RUNS = frozenset({"address", "bmc", MARK, SSH})
+"""Where and how machines and their controllers are reached: people, registrations and the mesh say it."""
+LARGEST_DISCOVERY = 128 * 1024
+"""Bytes of JSON that are kept of what was found out about a node."""
+
+_BESIDE_AND_BELOW = """
+WITH RECURSIVE above (id) AS (
+    SELECT parent_id FROM node_role_edges WHERE child_id = :writer
+    UNION SELECT e.parent_id FROM above JOIN node_role_edges e ON e.child_id = above.id
+)
+SELECT nr.id FROM node_roles nr WHERE nr.node_id = :node AND nr.id <> :writer AND nr.state <> :proposed
+  AND nr.id NOT IN (SELECT id FROM above)
+"""
+
+
+def writable(catalogue: Catalogue) -> list[Attrib]:
+    """The attribs of nodes that a run may write."""
+    return [
+        attrib
+        for attrib in catalogue.attribs.values()
+        if attrib.role is None and not attrib.secret and attrib.map[0] not in KEPT_FROM_RUNS
+    ]
+
+
+async def write_findings(session: Session, walls: Mapping[int, JsonObject]) -> None:
+    """Write node attribs to the nodes of runs that succeeded, by what these returned."""
+    attribs = writable((await session.catalogue()).catalogue)
+    telling = {id: wall for id, wall in walls.items() if any(read(wall, one.map) is not MISSING for one in attribs)}
+    if not telling:
+        return
+    rows = await session.rows(
+        "SELECT r.id, r.node_role_id, n.id AS node_id FROM runs r JOIN nodes n ON n.id = r.node_id AND NOT n.system"
+        " WHERE r.id = ANY (:ids) ORDER BY n.id FOR NO KEY UPDATE OF n",
+        ids=list(telling),
+    )
+    for row in rows:
+        await _write(session, row.node_id, row.node_role_id, attribs, telling[row.id])
+
+
+async def _write(session: Session, node_id: int, writer: int, attribs: list[Attrib], wall: JsonObject) -> None:
+    before: JsonObject = await session.value("SELECT discovery FROM nodes WHERE id = :id", id=node_id)
+    found = [nest(one.map, read(wall, one.map)) for one in attribs if _fits(one, wall)]  # type: ignore[arg-type]
+    after = merge(before, *found)
+    refused = sorted(one.name for one in attribs if read(wall, one.map) is not MISSING and not _fits(one, wall))
+    if len(json.dumps(after)) > LARGEST_DISCOVERY:
+        after, refused = before, sorted(one.name for one in attribs if read(wall, one.map) is not MISSING)
+    if refused:
+        await emit(session, "node.finding_refused", node_id, node_id=node_id, data={"attribs": [*refused]})
+    if after == before:
+        return
+    await session.run("UPDATE nodes SET discovery = :it WHERE id = :id", it=Jsonb(after), id=node_id)
+    await emit(session, "node.updated", node_id, node_id=node_id, data={"changed": ["discovery"]})
+    await queue_node_updated(session, {node_id: {"discovery": before}})
+    # Neither the writer nor what it stands on: else a run that finds something new each time would run for ever.
+    rows = await session.rows(_BESIDE_AND_BELOW, node=node_id, writer=writer, proposed=int(PROPOSED))
+    await dirty(session, [row.id for row in rows])
+
+
+def _fits(attrib: Attrib, wall: JsonObject) -> bool:
+    value = read(wall, attrib.map)
+    if value is MISSING:
+        return False
+    if attrib.schema is None:
+        return True
+    try:
+        check_value(attrib, value)  # type: ignore[arg-type]  # MISSING is ruled out
+    except Invalid:
+        return False
+    return True

@@ -1,0 +1,36 @@
+"""Servers whose nodes are only names: there are no machines, so all count as reached.
+
+Whether a machine is really reached is tried with real ones in `tests/integration/jigs/test_ssh_access.py`.
+"""
+
+from dataclasses import replace
+
+import asyncssh
+
+from rackwright.api.context import Server
+from rackwright.domain.runs import Run
+from rackwright.jigs.ssh import Connections, HostKeyWatch, NotTried, Target
+from rackwright.jigs.ssh_access import SshAccessJig
+
+
+async def _look(node_id: int) -> bool:
+    return False
+
+
+async def _target(node_id: int) -> Target:
+    raise NotTried("there is no machine")
+
+
+async def _tell(node_id: int, key: str) -> None:
+    raise AssertionError("nobody shows a key")
+
+
+async def _is_member(run: Run) -> bool:
+    return False
+
+
+def all_reached(server: Server) -> Server:
+    """The server, for which every node is reached."""
+    connections = Connections(asyncssh.generate_private_key("ssh-ed25519"), HostKeyWatch(_tell, _tell))
+    jig = SshAccessJig(_look, _target, connections, _is_member)
+    return replace(server, jigs={**server.jigs, "ssh-access": jig})
