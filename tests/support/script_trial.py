@@ -42,7 +42,7 @@ class Trial:
         self._tokens = itertools.count(1)
         watch = HostKeyWatch(self._first_seen, self._differs)
         self.jig = ScriptJig(
-            lambda role: sorted(self._folder.glob("*.sh")),
+            self._scripts,
             self._target,
             Connections(key, watch, deadline=PATIENCE, keepalive=keepalive),
             lambda run: self.deadline,
@@ -62,6 +62,9 @@ class Trial:
         number = next(self._tokens) if token is None else token
         run = Run(number, 1, 1, "n1.example", "test", "script", "script", attributes or {}, deadline=3600.0)
         return await self.jig.run(run, self.log.append)
+
+    async def _scripts(self, run: Run) -> list[Path]:
+        return sorted(self._folder.glob("*.sh"))
 
     async def _target(self, node_id: int) -> Target:
         return self.target

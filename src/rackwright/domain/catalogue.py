@@ -41,6 +41,10 @@ EXCLUDES: dict[tuple[Flag, Flag], str] = {
 system deployment, where people cannot bind."""
 
 
+RUNS_FILES = frozenset({"script", "state", "role-provided"})
+"""Kinds of jigs that run files of the role's barclamp."""
+
+
 @dataclass(frozen=True)
 class Jig:
     name: str
@@ -116,7 +120,11 @@ class Barclamp:
     roles: tuple[Role, ...] = ()
     attribs: tuple[Attrib, ...] = ()
     path: str = ""
-    """Where its scripts and hook classes lie; empty for one that came as data alone."""
+    """Where it was imported from, for people; empty for one that came as data alone."""
+    digest: str = ""
+    """Of its files; empty for one that came as data alone."""
+    archive: bytes = field(default=b"", repr=False)
+    """Its files, packed; only while it is imported."""
 
 
 @dataclass(frozen=True)

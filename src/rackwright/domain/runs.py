@@ -44,6 +44,10 @@ class Run:
     trace: str = ""
     secrets: frozenset[str] = frozenset()
     """The top keys of `input` below which there is a secret, now in the clear: not to be shown."""
+    barclamp: str = ""
+    """The barclamp of its role."""
+    content: str = ""
+    """The digest of the barclamp's files as they were when the run started, if its jig runs any."""
 
     @property
     def token(self) -> int:

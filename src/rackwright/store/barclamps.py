@@ -7,6 +7,7 @@ from psycopg.types.json import Jsonb
 from rackwright.domain.catalogue import Barclamp, Catalogue, Flag, Role
 from rackwright.domain.errors import Conflict, Rule
 from rackwright.store.catalogue import StoredCatalogue
+from rackwright.store.contents import keep_contents
 from rackwright.store.events import emit
 from rackwright.store.graph import bump_graph
 from rackwright.store.hook_calls import queue_jig_active
@@ -21,6 +22,7 @@ STRUCTURE = frozenset({Flag.IMPLICIT, Flag.CLUSTER, Flag.SERVICE, Flag.ABSTRACT,
 async def import_barclamps(session: Session, barclamps: Sequence[Barclamp]) -> None:
     """Make the catalogue say what these barclamps say; others stay as they are. Needs the graph lock."""
     before = await session.catalogue()
+    await keep_contents(session, barclamps)
     for barclamp in barclamps:
         barclamp_id = await _barclamp(session, barclamp)
         await _jigs_and_hammers(session, barclamp, barclamp_id)
@@ -48,10 +50,11 @@ async def import_barclamps(session: Session, barclamps: Sequence[Barclamp]) -> N
 async def _barclamp(session: Session, barclamp: Barclamp) -> int:
     id: int = await session.value(
         """
-        INSERT INTO barclamps (name, display, description, version, parent, path)
-        VALUES (:name, :display, :description, :version, :parent, :path)
+        INSERT INTO barclamps (name, display, description, version, parent, path, digest)
+        VALUES (:name, :display, :description, :version, :parent, :path, :digest)
         ON CONFLICT (name) DO UPDATE SET display = excluded.display, description = excluded.description,
-            version = excluded.version, parent = excluded.parent, path = excluded.path, imported_at = now()
+            version = excluded.version, parent = excluded.parent, path = excluded.path,
+            digest = excluded.digest, imported_at = now()
         RETURNING id
         """,
         name=barclamp.name,
@@ -60,6 +63,7 @@ async def _barclamp(session: Session, barclamp: Barclamp) -> int:
         version=barclamp.version,
         parent=barclamp.parent,
         path=barclamp.path,
+        digest=barclamp.digest,
     )
     return id
 
