@@ -223,7 +223,8 @@ class _Binder:
             # A commit moves the nodes it binds; a phantom node must stay with its deployment.
             where = self.graph.deployment_name(node.deployment_id)
             raise Conflict(Rule.PHANTOM, f"{title}: it carries the services of {where!r}; bind {role.name!r} there.")
-        if node.deployment_id not in self.path:
+        # All nodes are below the root; what is bound there by itself does not move them.
+        if node.deployment_id not in self.path and self.deployment.parent_id is not None:
             where = self.graph.deployment_name(node.deployment_id)
             raise Conflict(
                 Rule.NODE_ELSEWHERE,

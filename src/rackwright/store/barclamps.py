@@ -6,10 +6,12 @@ from psycopg.types.json import Jsonb
 
 from rackwright.domain.catalogue import Barclamp, Catalogue, Flag, Role
 from rackwright.domain.errors import Conflict, Rule
+from rackwright.store.binding import bind_committed
 from rackwright.store.catalogue import StoredCatalogue
 from rackwright.store.contents import keep_contents
+from rackwright.store.deployments import SYSTEM, get_deployment
 from rackwright.store.events import emit
-from rackwright.store.graph import bump_graph
+from rackwright.store.graph import bump_graph, role_closure
 from rackwright.store.hook_calls import queue_jig_active
 from rackwright.store.hook_queue import drop_orphans
 from rackwright.store.session import Session
@@ -38,6 +40,7 @@ async def import_barclamps(session: Session, barclamps: Sequence[Barclamp]) -> N
     after.catalogue.check()
     await _check_bound(session, before, after)
     await dirty_roles(session, _with_new_values(before, after))
+    await _bind_bootstrap(session, after.catalogue)
     await drop_orphans(session)
     known = {jig.name for jig in before.catalogue.jigs.values() if jig.active}
     for jig in after.catalogue.jigs.values():
@@ -45,6 +48,25 @@ async def import_barclamps(session: Session, barclamps: Sequence[Barclamp]) -> N
             await queue_jig_active(session, jig.name)
     for barclamp in barclamps:
         await emit(session, "barclamp.imported", data={"name": barclamp.name, "version": barclamp.version})
+
+
+async def _bind_bootstrap(session: Session, catalogue: Catalogue) -> None:
+    """Bind the bootstrap roles to the admin nodes that are there already. One that needs a role or an attrib which no
+    barclamp declares yet is bound when that is imported.
+    """
+    ready = [role for role in catalogue.flagged(Flag.BOOTSTRAP) if _all_declared(catalogue, role)]
+    nodes = await session.rows("SELECT id FROM nodes WHERE admin ORDER BY id")
+    if ready and nodes:
+        system = await get_deployment(session, SYSTEM)
+        await bind_committed(session, system.id, [(node.id, role) for node in nodes for role in ready])
+
+
+def _all_declared(catalogue: Catalogue, role: str) -> bool:
+    """Whether there is all that a role may pull in, and what that wants to read."""
+    closure = role_closure(catalogue, [role])
+    return closure <= catalogue.roles.keys() and all(
+        want in catalogue.attribs for name in closure for want in catalogue.roles[name].wants
+    )
 
 
 async def _barclamp(session: Session, barclamp: Barclamp) -> int:
