@@ -11,16 +11,18 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from rackwright.barclamps.content import digest_of, folder_digest, pack, read_folder
-from rackwright.domain.barclamp import parse_barclamp
-from rackwright.domain.catalogue import Barclamp, Flag
+from rackwright.domain.barclamp import Reserved, parse_barclamp
+from rackwright.domain.catalogue import Attrib, Barclamp, Flag, Hammer, Jig, Role
 from rackwright.domain.errors import BarclampInvalid
 from rackwright.domain.fields import nearest
+from rackwright.domain.networks import BARCLAMP as NETWORKS
 
 FILE = "barclamp.yml"
 SCRIPTS = Path("script", "roles")
@@ -48,6 +50,26 @@ def _load_built_in(name: str) -> Barclamp:
     return load_folder(HERE / name)
 
 
+@cache
+def reserved_names() -> Reserved:
+    """The names in the barclamps that come with Rackwright, also in those that this server does not import.
+
+    Nobody else may have one, or the next import of one of the two would take it from the other.
+    """
+    reserved = {("barclamp", NETWORKS): NETWORKS}
+    for file in sorted(HERE.glob(f"*/{FILE}")):
+        barclamp = parse_barclamp(_read(file), str(file))
+        reserved["barclamp", barclamp.name] = barclamp.name
+        declared: dict[str, Sequence[Role | Jig | Hammer | Attrib]] = {
+            "role": barclamp.roles,
+            "jig": barclamp.jigs,
+            "hammer": barclamp.hammers,
+            "attrib": barclamp.attribs,
+        }
+        reserved |= {(kind, thing.name): barclamp.name for kind, things in declared.items() for thing in things}
+    return reserved
+
+
 def load_folder(path: Path) -> Barclamp:
     """The barclamp in the folder, with all its files; BarclampInvalid for anything in it that may not be there."""
     folder = path.resolve()
@@ -57,7 +79,7 @@ def load_folder(path: Path) -> Barclamp:
             raise BarclampInvalid(str(file), 1, "There is no such file; a barclamp folder needs one.")
         entries = read_folder(folder)
         digest = digest_of(entries)
-        parsed = parse_barclamp(_read(file), str(file))
+        parsed = parse_barclamp(_read(file), str(file), {} if folder.parent == HERE else reserved_names())
         barclamp = replace(parsed, path=str(folder), digest=digest, archive=pack(entries))
         _check_scripts(folder, barclamp)
         _check_work(folder, barclamp)

@@ -41,6 +41,13 @@ EXCLUDES: dict[tuple[Flag, Flag], str] = {
 system deployment, where people cannot bind."""
 
 
+JIG_KINDS = (
+    *("noop", "script", "state", "role-provided", "simulate", "lab", "mesh", "network", "boot-server", "os-install"),
+    *("dhcp-server", "dhcp-database", "dns-server", "dns-database"),
+)
+"""The implementations of jigs that there are; `jigs/registry.py` has them."""
+HAMMER_KINDS = ("redfish", "ipmi", "ssh", "qemu")
+"""The implementations of hammers that there are."""
 RUNS_FILES = frozenset({"script", "state", "role-provided"})
 """Kinds of jigs that run files of the role's barclamp."""
 

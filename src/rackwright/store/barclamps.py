@@ -219,6 +219,7 @@ async def _drop_what_left(session: Session, barclamp: Barclamp) -> None:
             "Unbind it first.",
         )
     await _check_attribs_unused(session, barclamp, id)
+    await _check_jigs_unused(session, barclamp, id)
     for table, names in (
         ("attribs", [attrib.name for attrib in barclamp.attribs]),
         ("roles", kept),
@@ -243,6 +244,24 @@ async def _check_attribs_unused(session: Session, barclamp: Barclamp, barclamp_i
             Rule.BOUND,
             f"Barclamp {barclamp.name!r} no longer declares attrib {used.name!r}, which {used.role} on {used.node} "
             "takes as input. Unbind that first.",
+        )
+
+
+async def _check_jigs_unused(session: Session, barclamp: Barclamp, barclamp_id: int) -> None:
+    used = await session.row(
+        """
+        SELECT j.name, r.name AS role, n.name AS node FROM jigs j JOIN roles r ON r.jig = j.name
+        JOIN node_roles nr ON nr.role_id = r.id JOIN nodes n ON n.id = nr.node_id
+        WHERE j.barclamp_id = :id AND j.name <> ALL (:kept) ORDER BY j.name, r.name, n.name LIMIT 1
+        """,
+        id=barclamp_id,
+        kept=[jig.name for jig in barclamp.jigs],
+    )
+    if used is not None:
+        raise Conflict(
+            Rule.BOUND,
+            f"Barclamp {barclamp.name!r} no longer declares jig {used.name!r}, which does the work of {used.role} on "
+            f"{used.node}. Unbind that first, or give the role another jig.",
         )
 
 

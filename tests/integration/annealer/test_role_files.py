@@ -6,6 +6,7 @@ import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.support.hooked import Hooked
 from tests.support.rack import Rack
@@ -18,6 +19,7 @@ from rackwright.annealer.role_workers import RoleWorkers
 from rackwright.annealer.transitions import RoleTransitions
 from rackwright.barclamps.content import folder_digest
 from rackwright.barclamps.loader import load_folder
+from rackwright.domain.catalogue import JIG_KINDS
 from rackwright.domain.runs import Answer
 from rackwright.jigs.registry import all_jigs
 from rackwright.store.barclamps import import_barclamps
@@ -34,6 +36,7 @@ roles:
 ROLES = """
 from pathlib import Path
 from rackwright.domain.hooks import RoleHooks
+from rackwright.domain.catalogue import JIG_KINDS
 from rackwright.domain.runs import Outcome
 
 class Farm(RoleHooks):
@@ -198,6 +201,13 @@ async def test_content_goes_when_no_barclamp_and_no_run_under_way_has_it(rack: R
     assert first not in kept
     assert second in kept
     assert await rack.rows("SELECT content FROM runs WHERE id = :id", id=run.id) == [(first,)]
+
+
+async def test_the_kinds_that_a_barclamp_may_name_are_those_that_there_are(rack: Rack, tmp_path: Path) -> None:
+    means = Means(rack.store, tmp_path / "means", own_node=None)
+    async with httpx.AsyncClient() as lab:
+        jigs = all_jigs(means.equipment(RoleTransitions(rack.store, RoleWorkers(), means.files), lab))
+    assert sorted(jigs) == sorted(JIG_KINDS)
 
 
 def test_what_a_killed_server_left_and_what_nobody_needs_is_tidied_away(tmp_path: Path, rack: Rack) -> None:

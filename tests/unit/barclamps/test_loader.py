@@ -129,6 +129,24 @@ def test_folder_is_refused(folder: Path, spoil: Callable[[Path], None], file: st
     assert reason in refused.value.reason
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("name: network", 1, "Barclamp 'network' comes with Rackwright"),
+        ("name: networks", 1, "Barclamp 'networks' comes with Rackwright"),
+        ("name: x\njigs: [{name: network}]", 2, "Jig 'network' belongs to barclamp 'network'"),
+        ("name: x\nroles: [{name: lab-base, jig: noop}]", 2, "Role 'lab-base' belongs to barclamp 'lab'"),
+        ("name: x\nhammers: [{name: ipmi}]", 2, "Hammer 'ipmi' belongs to barclamp 'provisioner'"),
+        ("name: x\nattribs: [{name: cpu, map: my/cpu}]", 2, "Attrib 'cpu' belongs to barclamp 'core'"),
+    ],
+)
+def test_names_of_what_comes_with_rackwright_are_refused(tmp_path: Path, text: str, line: int, reason: str) -> None:
+    (tmp_path / "barclamp.yml").write_text(f"{text}\n")
+    with pytest.raises(BarclampInvalid, match=reason) as refused:
+        load_folder(tmp_path)
+    assert refused.value.line == line
+
+
 def test_link_within_the_folder_is_fine(folder: Path) -> None:
     (folder / "templates").symlink_to("script")
     assert load_folder(folder).name == "web"
