@@ -167,6 +167,9 @@ async def ours(folder: Path, count: int, at_once: int) -> tuple[float, float]:
     script.write_text("true\n")
     known = dict(line.split(" ", 1) for line in (folder / "known_hosts").read_text().splitlines())
 
+    async def scripts(run: Run) -> list[Path]:
+        return [script]
+
     async def target(number: int) -> Target:
         # They share one disk, and must not fence each other off.
         places = Places(f"{folder}/nodes/{number}/locks", f"{folder}/nodes/{number}/work")
@@ -176,9 +179,7 @@ async def ours(folder: Path, count: int, at_once: int) -> tuple[float, float]:
         raise AssertionError(f"target {node_id} has an unexpected key")
 
     key = asyncssh.read_private_key(str(folder / "key"))
-    jig = ScriptJig(
-        lambda role: [script], target, Connections(key, HostKeyWatch(unexpected, unexpected), deadline=120, limit=count)
-    )
+    jig = ScriptJig(scripts, target, Connections(key, HostKeyWatch(unexpected, unexpected), deadline=120, limit=count))
     gate = asyncio.Semaphore(at_once)
 
     async def one(number: int, token: int) -> Outcome:

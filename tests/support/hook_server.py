@@ -5,10 +5,12 @@ It prints a line when it works, and ends when its input does.
 
 import asyncio
 import sys
+import tempfile
 from pathlib import Path
 
 from rackwright.annealer.annealer import Annealer, Pace
 from rackwright.annealer.hooks import HookDispatcher, HookPace
+from rackwright.annealer.role_files import RoleFiles
 from rackwright.annealer.role_workers import RoleWorkers
 from rackwright.annealer.transitions import RoleTransitions
 from rackwright.jigs.base import Jig
@@ -20,12 +22,21 @@ from rackwright.store.session import Store
 
 
 async def main(url: str, lease: float) -> None:
+    with tempfile.TemporaryDirectory() as home:
+        await serve(url, lease, Path(home))
+
+
+async def serve(url: str, lease: float, home: Path) -> None:
     async with await open_database(url, Path("/nonexistent")) as database:
         store = Store(database)
         workers = RoleWorkers()
-        jigs: dict[str, Jig] = {"noop": NoopJig(), "role-provided": RoleProvidedJig(RoleTransitions(store, workers))}
+        files = RoleFiles(store, home)
+        transitions = RoleTransitions(store, workers, files)
+        jigs: dict[str, Jig] = {"noop": NoopJig(), "role-provided": RoleProvidedJig(transitions)}
         name = f"chaos-{id(store):x}"
-        hooks = HookDispatcher(store, workers, jigs, name, HookPace(tries=4, back_off=0.05, lease=lease, tick=0.5))
+        hooks = HookDispatcher(
+            store, workers, files, jigs, name, HookPace(tries=4, back_off=0.05, lease=lease, tick=0.5)
+        )
         annealer = Annealer(store, jigs, Claimant(name, lease=lease), Pace(tick=0.5))
         tasks = [asyncio.create_task(annealer.run()), asyncio.create_task(hooks.run())]
         sys.stdout.write("ready\n")

@@ -13,6 +13,7 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.annealer.hooks import HookDispatcher, HookPace
 from rackwright.annealer.judged import Judge
+from rackwright.annealer.role_files import RoleFiles
 from rackwright.annealer.role_workers import RoleWorkers
 from rackwright.barclamps.loader import load_folder
 from rackwright.jigs.base import Jig
@@ -42,8 +43,11 @@ class Hooked:
         self.folder = folder / "hooked"
         self.notes = folder / "notes"
         self.workers = RoleWorkers(start_time=PATIENCE)
-        self.dispatcher = HookDispatcher(rack.store, self.workers, jigs or {"noop": NoopJig()}, "test", pace)
-        self.judge = Judge(rack.store, self.workers)
+        self.files = RoleFiles(rack.store, folder / "home")
+        self.dispatcher = HookDispatcher(
+            rack.store, self.workers, self.files, jigs or {"noop": NoopJig()}, "test", pace
+        )
+        self.judge = Judge(rack.store, self.workers, self.files)
 
     def write(self, roles: str, code: str) -> None:
         """The barclamp's two files; `roles` is YAML below the key `roles:`, indented by two."""

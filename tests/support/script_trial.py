@@ -45,7 +45,7 @@ class Trial:
         self._tokens = itertools.count(1)
         watch = HostKeyWatch(self._first_seen, self._differs)
         self.jig = ScriptJig(
-            lambda role: sorted(self._folder.glob("*.sh")),
+            self._scripts,
             self._target,
             Connections(key, watch, deadline=PATIENCE, keepalive=keepalive),
             lambda run: self.deadline,
@@ -75,6 +75,9 @@ class Trial:
             self.log[-1] += lines.pop(0)
         self.log += lines if lines and lines[-1] else lines[:-1]
         self._line_ended = text.endswith("\n")
+
+    async def _scripts(self, run: Run) -> list[Path]:
+        return sorted(self._folder.glob("*.sh"))
 
     async def _target(self, node_id: int) -> Target:
         return self.target

@@ -13,6 +13,7 @@ from typing import TypeVar
 import asyncssh
 import httpx
 
+from rackwright.annealer.role_files import RoleFiles
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.dhcp import DhcpState
 from rackwright.domain.dns import DnsState
@@ -126,6 +127,7 @@ class Means:
         mesh: MeshClient | None = None,
     ) -> None:
         self._store = store
+        self.files = RoleFiles(store, home)
         self._launcher = launcher
         self.kea = kea or Kea(home)
         self.knot = knot or Knot(home)
@@ -162,18 +164,18 @@ class Means:
             lab_client=lab_client,
         )
 
-    def scripts(self, role: str) -> Sequence[Path]:
-        """The scripts of a role: in its barclamp's folder on this server's disk."""
-        stored = self._store.known_catalogue
-        path = stored.paths.get(role) if stored else None
-        return sorted((Path(path) / "script" / "roles" / role).glob("*.sh")) if path else []
+    async def scripts(self, run: Run) -> Sequence[Path]:
+        """The scripts of a run's role, among the files that the run is to run."""
+        folder = await self._files_of(run)
+        return sorted((folder / "script" / "roles" / run.role).glob("*.sh"))
 
-    def state_tree(self, role: str) -> Path | None:
-        """The state tree of a role, beside its barclamp's scripts."""
-        stored = self._store.known_catalogue
-        path = stored.paths.get(role) if stored else None
-        folder = Path(path) / "states" / role if path else None
-        return folder if folder is not None and folder.is_dir() else None
+    async def state_tree(self, run: Run) -> Path | None:
+        """The state tree of a run's role, beside its barclamp's scripts."""
+        tree = await self._files_of(run) / "states" / run.role
+        return tree if tree.is_dir() else None
+
+    async def _files_of(self, run: Run) -> Path:
+        return await self._patiently(lambda: self.files.folder(run.content, run.barclamp, run.role))
 
     async def target(self, node_id: int) -> Target:
         """How a node is reached; NotTried if what was said of its address must not be believed."""
@@ -274,10 +276,14 @@ class Means:
         return await self._surely(lambda session: dhcp_state(session, node_role_id))
 
     async def _surely(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        """Change something in the database, however long that is away."""
+        return await self._patiently(lambda: self._store.change(work, actor=ACTOR))
+
+    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
         """A database that is away for a moment fails no run. For what may be repeated; the run's deadline ends it."""
         while True:
             try:
-                return await self._store.change(work, actor=ACTOR)
+                return await work()
             except UNREACHABLE as error:
                 log.warning("a run waits for the database: %s", first_line(error))
             await asyncio.sleep(0.5)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from rackwright.annealer.role_files import RoleFiles
 from rackwright.annealer.role_workers import CallFailed, RoleCall, RoleWorkers
 from rackwright.domain.effects import effects_from_json
 from rackwright.domain.errors import RackwrightError
@@ -68,10 +69,17 @@ class HookDispatcher:
     """Runs until `stop`; or delivers by hand with `deliver_all`."""
 
     def __init__(
-        self, store: Store, workers: RoleWorkers, jigs: Mapping[str, Jig], worker: str, pace: HookPace | None = None
+        self,
+        store: Store,
+        workers: RoleWorkers,
+        files: RoleFiles,
+        jigs: Mapping[str, Jig],
+        worker: str,
+        pace: HookPace | None = None,
     ) -> None:
         self.store = store
         self.workers = workers
+        self.files = files
         self.jigs = jigs
         self.worker = worker
         self.pace = pace or HookPace()
@@ -219,9 +227,9 @@ class HookDispatcher:
             jig = stored.catalogue.jigs.get(call.handler)
             await self._tell_jig(call, jig.kind if jig else "", prepared.budget)
             return []
-        path = stored.paths.get(call.handler, "")
+        folder = await self.files.of_role(stored, call.handler)
         answer = await self.workers.call(
-            RoleCall(path, stored.version, call.handler, call.hook, call.view), prepared.budget
+            RoleCall(str(folder), stored.version, call.handler, call.hook, call.view), prepared.budget
         )
         return effects_from_json(answer)
 

@@ -10,10 +10,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from rackwright.annealer.hooks import BUDGET, origin
+from rackwright.annealer.role_files import FilesMissing, RoleFiles
 from rackwright.annealer.role_workers import CallFailed, RoleCall, RoleWorkers
 from rackwright.domain.effects import effects_from_json
 from rackwright.domain.errors import Conflict, Invalid, Rule
 from rackwright.domain.hooks import Effect, Refuse
+from rackwright.store.catalogue import StoredCatalogue
 from rackwright.store.hook_calls import Call, Unjudged, Verdicts
 from rackwright.store.hook_effects import apply_effects, refusal
 from rackwright.store.session import Session, Store
@@ -28,9 +30,10 @@ AT_ONCE = 4
 class Judge:
     """Asks hooks for their verdicts."""
 
-    def __init__(self, store: Store, workers: RoleWorkers) -> None:
+    def __init__(self, store: Store, workers: RoleWorkers, files: RoleFiles) -> None:
         self.store = store
         self.workers = workers
+        self.files = files
 
     async def change(
         self,
@@ -62,7 +65,7 @@ class Judge:
 
         async def one(call: Call) -> Sequence[Effect]:
             async with places:
-                return await self._verdict(call, stored.paths.get(call.role, ""), stored.version, budget)
+                return await self._verdict(call, stored, budget)
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -71,11 +74,13 @@ class Judge:
             raise errors.exceptions[0] from None  # one refusal is enough, the others are not asked any more
         return {call.key: task.result() for call, task in zip(calls, tasks, strict=True)}
 
-    async def _verdict(self, call: Call, path: str, version: int, budget: float) -> Sequence[Effect]:
+    async def _verdict(self, call: Call, stored: StoredCatalogue, budget: float) -> Sequence[Effect]:
         try:
-            answer = await self.workers.call(RoleCall(path, version, call.role, call.hook, call.view), budget)
+            folder = await self.files.of_role(stored, call.role)
+            asked = RoleCall(str(folder), stored.version, call.role, call.hook, call.view)
+            answer = await self.workers.call(asked, budget)
             effects = effects_from_json(answer)
-        except (CallFailed, Invalid) as error:
+        except (CallFailed, FilesMissing, Invalid) as error:
             raise Conflict(
                 Rule.REFUSED,
                 f"Role {call.role!r} could not be asked whether it agrees ({call.hook}): {error}",

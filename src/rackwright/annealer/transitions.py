@@ -1,5 +1,6 @@
 """What the role-provided jig needs of the server: the role's code and its noderole's view, for `do_transition`."""
 
+from rackwright.annealer.role_files import FilesMissing, RoleFiles
 from rackwright.annealer.role_workers import CallFailed, RoleCall, RoleWorkers
 from rackwright.domain.effects import outcome_from_json
 from rackwright.domain.errors import Invalid
@@ -14,9 +15,10 @@ from rackwright.store.session import Store
 class RoleTransitions:
     """Calls `do_transition` in a worker process."""
 
-    def __init__(self, store: Store, workers: RoleWorkers) -> None:
+    def __init__(self, store: Store, workers: RoleWorkers, files: RoleFiles) -> None:
         self.store = store
         self.workers = workers
+        self.files = files
 
     async def do_transition(self, run: Run, log: Log) -> Outcome:
         async with self.store.read() as session:
@@ -28,8 +30,9 @@ class RoleTransitions:
                 f"Its jig {run.jig!r} does what the role's class says, and there is none with do_transition. "
                 "Add it to the barclamp's roles.py and import that."
             )
-        call = RoleCall(stored.paths[run.role], stored.version, run.role, DO_TRANSITION, {**view, "input": run.input})
         try:
+            folder = await self.files.folder(run.content, run.barclamp, run.role)
+            call = RoleCall(str(folder), stored.version, run.role, DO_TRANSITION, {**view, "input": run.input})
             return outcome_from_json(await self.workers.call(call, run.deadline, log))
-        except (CallFailed, Invalid) as error:
+        except (CallFailed, FilesMissing, Invalid) as error:
             raise TransitionFailed(str(error)) from None

@@ -30,7 +30,7 @@ class BarclampOut(Resource):
     description: str
     version: str
     parent: str | None
-    digest: str = Field(description="Of the file it was imported from.")
+    digest: str = Field(description="Of the files that it was imported with; empty: they are not in the database.")
     imported_at: datetime
     roles: list[str]
     jigs: list[str]

@@ -58,6 +58,7 @@ class RunOut(Resource):
     started_at: datetime | None
     ended_at: datetime | None
     trace: str = Field(description="The trace id of the request that led to it.")
+    content: str = Field(description="The digest of the barclamp's files that it ran; empty if its jig runs none.")
 
     @classmethod
     def of(cls, run: RunRecord) -> "RunOut":

@@ -27,6 +27,7 @@ from rackwright.annealer.judged import Judge
 from rackwright.annealer.mesh_follower import MeshFollower
 from rackwright.annealer.powersave import Powersave
 from rackwright.annealer.providers import Provided, Providers
+from rackwright.annealer.role_files import RoleFiles
 from rackwright.annealer.role_workers import RoleWorkers
 from rackwright.annealer.sight import Sight
 from rackwright.annealer.transitions import RoleTransitions
@@ -173,22 +174,24 @@ async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncI
     images = shelf if options.provision_address else None
     means = Means(store, options.home, claimant.node_id, images, dhcp, names, options.launcher, mesh=_mesh_of(options))
     means.boot = look_of(shelf, options)
+    await _tidy_files(store, means.files)
     await store.change(lambda session: publish_server_key(session, host_name(), means.public_key), actor="first start")
     async with httpx.AsyncClient(trust_env=False, timeout=ANSWER_SECONDS, limits=LIMITS) as http:
         reach = reach_of(means, http, options)
         look = Sight(store, reach, claimant.node_id).look
-        jigs = all_jigs(means.equipment(RoleTransitions(store, workers), http if options.lab else None, look))
+        transitions = RoleTransitions(store, workers, means.files)
+        jigs = all_jigs(means.equipment(transitions, http if options.lab else None, look))
         provided = [
             Provided(dhcp.daemon, "provisioner-dhcp-server", PROVIDER_ROLE),
             Provided(names.daemon, "dns-server", "dns-database"),
         ]
-        hooks = HookDispatcher(store, workers, jigs, claimant.worker, HookPace(lease=options.lease))
+        hooks = HookDispatcher(store, workers, means.files, jigs, claimant.worker, HookPace(lease=options.lease))
         try:
             yield Server(
                 store,
                 jigs,
                 claimant,
-                Judge(store, workers),
+                Judge(store, workers, means.files),
                 hooks,
                 Installs(store, reach, options.tick, options.lease),
                 shelf,
@@ -205,6 +208,13 @@ async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncI
             await names.stop()
             await means.connections.close()
             await workers.close()
+
+
+async def _tidy_files(store: Store, files: RoleFiles) -> None:
+    """Remove from this server's disk what no barclamp consists of any more."""
+    async with store.read() as session:
+        digests = {row.digest for row in await session.rows("SELECT digest FROM barclamps")}
+    await asyncio.to_thread(files.tidy, digests)
 
 
 def policy_of(options: Options) -> Policy:

@@ -5,27 +5,28 @@ is neither file nor folder, no script for a role that it does not declare. What 
 it into the database is the store's. `roles.py` is looked at in a process of its own: nothing of it runs in this one.
 """
 
-import hashlib
 import json
 import os
 import signal
 import socket
-import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from rackwright.domain.barclamp import parse_barclamp
-from rackwright.domain.catalogue import Barclamp
+from rackwright.barclamps.content import digest_of, folder_digest, pack, read_folder
+from rackwright.domain.barclamp import Reserved, parse_barclamp
+from rackwright.domain.catalogue import Attrib, Barclamp, Flag, Hammer, Jig, Role
 from rackwright.domain.errors import BarclampInvalid
 from rackwright.domain.fields import nearest
+from rackwright.domain.networks import BARCLAMP as NETWORKS
 
 FILE = "barclamp.yml"
 SCRIPTS = Path("script", "roles")
+STATES = Path("states")
 ROLES = "roles.py"
 LOOK_TIME = 30.0
 """Seconds that the import of a `roles.py` may take."""
@@ -49,73 +50,46 @@ def _load_built_in(name: str) -> Barclamp:
     return load_folder(HERE / name)
 
 
+@cache
+def reserved_names() -> Reserved:
+    """The names in the barclamps that come with Rackwright, also in those that this server does not import.
+
+    Nobody else may have one, or the next import of one of the two would take it from the other.
+    """
+    reserved = {("barclamp", NETWORKS): NETWORKS}
+    for file in sorted(HERE.glob(f"*/{FILE}")):
+        barclamp = parse_barclamp(_read(file), str(file))
+        reserved["barclamp", barclamp.name] = barclamp.name
+        declared: dict[str, Sequence[Role | Jig | Hammer | Attrib]] = {
+            "role": barclamp.roles,
+            "jig": barclamp.jigs,
+            "hammer": barclamp.hammers,
+            "attrib": barclamp.attribs,
+        }
+        reserved |= {(kind, thing.name): barclamp.name for kind, things in declared.items() for thing in things}
+    return reserved
+
+
 def load_folder(path: Path) -> Barclamp:
-    """The barclamp in the folder, with its path; BarclampInvalid for anything in the folder that may not be there."""
+    """The barclamp in the folder, with all its files; BarclampInvalid for anything in it that may not be there."""
     folder = path.resolve()
     file = folder / FILE
     try:
         if not file.is_file():
             raise BarclampInvalid(str(file), 1, "There is no such file; a barclamp folder needs one.")
-        for _ in _contents(folder):
-            pass  # walking it is the check
-        barclamp = replace(parse_barclamp(_read(file), str(file)), path=str(folder))
+        entries = read_folder(folder)
+        digest = digest_of(entries)
+        parsed = parse_barclamp(_read(file), str(file), {} if folder.parent == HERE else reserved_names())
+        barclamp = replace(parsed, path=str(folder), digest=digest, archive=pack(entries))
         _check_scripts(folder, barclamp)
+        _check_work(folder, barclamp)
         if (folder / ROLES).exists():
             barclamp = _with_hooks(folder, barclamp)
+        if folder_digest(folder) != digest:
+            raise BarclampInvalid(str(file), 1, "The folder changed while it was read. Import it again.")
     except OSError as error:
         raise BarclampInvalid(str(error.filename or folder), 1, f"This cannot be read: {error.strerror}.") from None
     return barclamp
-
-
-def folder_digest(path: Path) -> str:
-    """The SHA-256 of every name, kind, executable bit and content in the folder; where the folder lies is no part."""
-    folder = path.resolve()
-    whole = hashlib.sha256()
-    for entry, mode in _contents(folder):
-        name = os.fsencode(entry.relative_to(folder))
-        if stat.S_ISLNK(mode):
-            kind, content = b"link", hashlib.sha256(os.fsencode(os.readlink(entry))).digest()
-        elif stat.S_ISDIR(mode):
-            kind, content = b"folder", b""
-        else:
-            kind = b"program" if mode & stat.S_IXUSR else b"file"
-            with entry.open("rb") as opened:
-                content = hashlib.file_digest(opened, "sha256").digest()
-        # Lengths in front, so that no name can be mistaken for the content before it.
-        for part in (name, kind, content):
-            whole.update(len(part).to_bytes(8, "big") + part)
-    return whole.hexdigest()
-
-
-def _contents(folder: Path) -> Iterator[tuple[Path, int]]:
-    """Everything below the folder with its mode, in one order everywhere; without what Python leaves behind."""
-    for root, folders, files in os.walk(folder, onerror=_unreadable):
-        folders[:] = sorted(name for name in folders if name != "__pycache__")
-        for name in sorted([*folders, *files]):
-            entry = Path(root, name)
-            mode = entry.lstat().st_mode
-            if stat.S_ISLNK(mode):
-                _check_link(entry, folder)
-            elif not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
-                raise BarclampInvalid(str(entry), 1, "This is neither a file nor a folder; remove it.")
-            yield entry, mode
-
-
-def _unreadable(error: OSError) -> NoReturn:
-    """os.walk would skip a folder that it cannot read, and the digest with it."""
-    raise error
-
-
-def _check_link(link: Path, folder: Path) -> None:
-    target = os.readlink(link)
-    try:
-        inside = link.resolve(strict=True).is_relative_to(folder)
-    except (OSError, RuntimeError):  # dangling, or in a circle
-        raise BarclampInvalid(str(link), 1, f"This link leads nowhere ({target}); remove it.") from None
-    if not inside or os.path.isabs(target):
-        raise BarclampInvalid(
-            str(link), 1, f"This link leads out of the barclamp's folder ({target}); put a copy in its place."
-        )
 
 
 def _read(file: Path) -> str:
@@ -145,6 +119,27 @@ def _check_scripts(folder: Path, barclamp: Barclamp) -> None:
             )
         if not any(script.is_file() for script in entry.glob("*.sh")):
             raise BarclampInvalid(str(entry), 1, f"There is no *.sh here to run for role {entry.name!r}.")
+
+
+def _check_work(folder: Path, barclamp: Barclamp) -> None:
+    """Each role whose jig runs files has some. Of a jig that another barclamp declares, only a run can tell."""
+    kinds = {"script": "script", "state": "state"} | {jig.name: jig.kind for jig in barclamp.jigs}
+    for role in barclamp.roles:
+        kind = kinds.get(role.jig)
+        if role.has(Flag.ABSTRACT):
+            continue  # never bound, so never run
+        if kind == "script" and not (folder / SCRIPTS / role.name).is_dir():
+            raise BarclampInvalid(
+                str(folder / SCRIPTS / role.name),
+                1,
+                f"Role {role.name!r} has the jig {role.jig!r} and no scripts: put some here, or give it the jig noop.",
+            )
+        if kind == "state" and not (folder / STATES / role.name).is_dir():
+            raise BarclampInvalid(
+                str(folder / STATES / role.name),
+                1,
+                f"Role {role.name!r} has the jig {role.jig!r} and no states: put its init.sls here.",
+            )
 
 
 def _with_hooks(folder: Path, barclamp: Barclamp) -> Barclamp:

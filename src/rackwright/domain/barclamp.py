@@ -4,11 +4,13 @@ Every mistake in a file is a BarclampInvalid with its line. What another file ma
 is not missed here: names are bound late. Reading folders from disk is the loader's.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rackwright.domain.catalogue import (
     EXCLUDES,
+    HAMMER_KINDS,
+    JIG_KINDS,
     Attrib,
     Barclamp,
     Catalogue,
@@ -37,9 +39,13 @@ MAX_DEADLINE = 30 * 24 * 3600
 MAX_PRIORITY = 2**31 - 1
 
 
-def parse_barclamp(text: str, file: str) -> Barclamp:
+Reserved = Mapping[tuple[str, str], str]
+"""(role, jig, hammer, attrib or barclamp; its name) -> the barclamp that has it for good."""
+
+
+def parse_barclamp(text: str, file: str, reserved: Reserved | None = None) -> Barclamp:
     """What the file declares; BarclampInvalid, with the line, for the first mistake in it."""
-    return _Parser(file).parse(read_yaml(text, file))
+    return _Parser(file, reserved or {}).parse(read_yaml(text, file))
 
 
 @dataclass
@@ -47,6 +53,7 @@ class _Parser:
     """One file being read. The lines of what was declared are kept for the checks that need all of it."""
 
     file: str
+    reserved: Reserved = field(default_factory=dict)
     barclamp: str = ""
     lines: dict[tuple[str, str], int] = field(default_factory=dict)
     client_lines: dict[str, int] = field(default_factory=dict)
@@ -56,6 +63,12 @@ class _Parser:
         fields = Fields(root, self.file, "the barclamp file", BARCLAMP_KEYS)
         self.barclamp = fields.name("name")
         fields.what = f"barclamp {self.barclamp!r}"
+        if ("barclamp", self.barclamp) in self.reserved:
+            raise fields.wrong(
+                "name",
+                f"Barclamp {self.barclamp!r} comes with Rackwright, and an import of this one would take what it"
+                " declares away. Choose another name.",
+            )
         parent = fields.optional_name("parent")
         if parent == self.barclamp:
             raise fields.wrong("parent", f"Barclamp {parent!r} cannot be its own parent.")
@@ -80,9 +93,23 @@ class _Parser:
         first = self.lines.get((kind, name))
         if first is not None:
             raise fields.wrong("name", f"There are two {kind}s named {name!r}; the first is on line {first}.")
+        owner = self.reserved.get((kind, name))
+        if owner is not None:
+            raise fields.wrong(
+                "name",
+                f"{kind.capitalize()} {name!r} belongs to barclamp {owner!r}, which comes with Rackwright. Rename it.",
+            )
         self.lines[kind, name] = fields.line("name")
         fields.what = f"{kind} {name!r}"
         return name
+
+    def _kind(self, fields: Fields, name: str, known: Sequence[str]) -> str:
+        """Which implementation is meant: one that there is, or what uses it would never do anything."""
+        kind = fields.optional_name("kind") or name
+        if kind not in known:
+            reason = f"There is no kind {kind!r} for {fields.what}{nearest(kind, known) or '.'}"
+            raise fields.wrong("kind", f"{reason} The kinds are: {', '.join(known)}.")
+        return kind
 
     def _jig(self, item: Marked) -> Jig:
         fields = Fields(item, self.file, "a jig", JIG_KEYS)
@@ -91,7 +118,7 @@ class _Parser:
         return Jig(
             name=name,
             barclamp=self.barclamp,
-            kind=fields.optional_name("kind") or name,
+            kind=self._kind(fields, name, JIG_KINDS),
             description=fields.text("description"),
             active=fields.boolean("active", True),
             client_role=fields.optional_name("client_role"),
@@ -103,7 +130,7 @@ class _Parser:
         return Hammer(
             name=name,
             barclamp=self.barclamp,
-            kind=fields.optional_name("kind") or name,
+            kind=self._kind(fields, name, HAMMER_KINDS),
             priority=fields.number("priority", 0, -MAX_PRIORITY, MAX_PRIORITY),
             description=fields.text("description"),
         )

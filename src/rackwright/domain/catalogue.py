@@ -41,6 +41,17 @@ EXCLUDES: dict[tuple[Flag, Flag], str] = {
 system deployment, where people cannot bind."""
 
 
+JIG_KINDS = (
+    *("noop", "script", "state", "role-provided", "simulate", "lab", "mesh", "network", "boot-server", "os-install"),
+    *("dhcp-server", "dhcp-database", "dns-server", "dns-database"),
+)
+"""The implementations of jigs that there are; `jigs/registry.py` has them."""
+HAMMER_KINDS = ("redfish", "ipmi", "ssh", "qemu")
+"""The implementations of hammers that there are."""
+RUNS_FILES = frozenset({"script", "state", "role-provided"})
+"""Kinds of jigs that run files of the role's barclamp."""
+
+
 @dataclass(frozen=True)
 class Jig:
     name: str
@@ -116,7 +127,11 @@ class Barclamp:
     roles: tuple[Role, ...] = ()
     attribs: tuple[Attrib, ...] = ()
     path: str = ""
-    """Where its scripts and hook classes lie; empty for one that came as data alone."""
+    """Where it was imported from, for people; empty for one that came as data alone."""
+    digest: str = ""
+    """Of its files; empty for one that came as data alone."""
+    archive: bytes = field(default=b"", repr=False)
+    """Its files, packed; only while it is imported."""
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,10 @@ class Run:
     """The top keys of `input` below which there is a secret, now in the clear: not to be shown."""
     mask: Mask = field(default_factory=Mask, repr=False, compare=False)
     """Hides those secrets in what comes back."""
+    barclamp: str = ""
+    """The barclamp of its role."""
+    content: str = ""
+    """The digest of the barclamp's files as they were when the run started, if its jig runs any."""
 
     @property
     def token(self) -> int:

@@ -39,7 +39,7 @@ class Line(Protocol):
 
 
 class ScriptJig:
-    """`scripts` finds the files of a role, `targets` a node; `deadline` is a run's, in seconds.
+    """`scripts` finds the files of a run, `targets` a node; `deadline` is a run's, in seconds.
 
     Seconds, too: `closing` for the rest of a finished run's output, `stopping` for the end of one that is to end, and
     `last_words` for what a wrapper that is gone said last.
@@ -47,7 +47,7 @@ class ScriptJig:
 
     def __init__(
         self,
-        scripts: Callable[[str], Sequence[Path]],
+        scripts: Callable[[Run], Awaitable[Sequence[Path]]],
         targets: Callable[[int], Awaitable[Target]],
         connections: Connections,
         deadline: Callable[[Run], float] = lambda run: DEFAULT_DEADLINE,
@@ -78,10 +78,15 @@ class ScriptJig:
         await self._connections.close()
 
     async def run(self, run: Run, log: Log) -> Outcome:
-        scripts = self._scripts(run.role)
+        try:
+            scripts = await self._scripts(run)
+        except RackwrightError as error:
+            return Outcome.failure(error.message)
         if not scripts:
-            log(f"Role {run.role} has no scripts; there is nothing to run on {run.node}.\n")
-            return Outcome.success()
+            return Outcome.failure(
+                f"Role {run.role} has no scripts, so nothing was run on {run.node}. Put some into "
+                f"script/roles/{run.role} of its barclamp, or give it the jig noop, and import the barclamp again."
+            )
         return await self.deliver(run, log, lambda places, nonce: pack(run, scripts, places, nonce))
 
     async def ask(self, run: Run, question: Callable[[Places], str]) -> str:

@@ -7,12 +7,13 @@ attributes are the tree's variables; what its states put out becomes the wall.
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
 from rackwright.domain.catalogue import Json, JsonObject
+from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import JigNode, Log
 from rackwright.jigs.heard import Heard
@@ -22,8 +23,8 @@ from rackwright.jigs.ssh import Unreachable
 from rackwright.jigs.state_mesh import Job, MeshWay, NotThisWay
 from rackwright.states.bundle import Bundle, build
 
-Tree = Callable[[str], Path | None]
-"""Where the state tree of a role lies; None if it has none."""
+Tree = Callable[[Run], Awaitable[Path | None]]
+"""Where the state tree of a run's role lies; None if it has none."""
 
 NO_MESH = "this server knows of no mesh; start it with --mesh-folder, or set state/via to ssh"
 
@@ -76,7 +77,10 @@ class StateJig:
         """The script jig closes the connection."""
 
     async def run(self, run: Run, log: Log) -> Outcome:
-        folder = self._tree(run.role)
+        try:
+            folder = await self._tree(run)
+        except RackwrightError as error:
+            return Outcome.failure(error.message)
         if folder is None:
             return Outcome.failure(f"Role {run.role} has no state tree: its barclamp needs a folder states/{run.role}.")
         named = _options(run).get("via", Via.AUTO.value)

@@ -6,9 +6,12 @@ from psycopg.types.json import Jsonb
 
 from rackwright.domain.catalogue import Barclamp, Catalogue, Flag, Role
 from rackwright.domain.errors import Conflict, Rule
+from rackwright.store.binding import bind_committed
 from rackwright.store.catalogue import StoredCatalogue
+from rackwright.store.contents import keep_contents
+from rackwright.store.deployments import SYSTEM, get_deployment
 from rackwright.store.events import emit
-from rackwright.store.graph import bump_graph
+from rackwright.store.graph import bump_graph, role_closure
 from rackwright.store.hook_calls import queue_jig_active
 from rackwright.store.hook_queue import drop_orphans
 from rackwright.store.session import Session
@@ -21,6 +24,7 @@ STRUCTURE = frozenset({Flag.IMPLICIT, Flag.CLUSTER, Flag.SERVICE, Flag.ABSTRACT,
 async def import_barclamps(session: Session, barclamps: Sequence[Barclamp]) -> None:
     """Make the catalogue say what these barclamps say; others stay as they are. Needs the graph lock."""
     before = await session.catalogue()
+    await keep_contents(session, barclamps)
     for barclamp in barclamps:
         barclamp_id = await _barclamp(session, barclamp)
         await _jigs_and_hammers(session, barclamp, barclamp_id)
@@ -36,6 +40,7 @@ async def import_barclamps(session: Session, barclamps: Sequence[Barclamp]) -> N
     after.catalogue.check()
     await _check_bound(session, before, after)
     await dirty_roles(session, _with_new_values(before, after))
+    await _bind_bootstrap(session, after.catalogue)
     await drop_orphans(session)
     known = {jig.name for jig in before.catalogue.jigs.values() if jig.active}
     for jig in after.catalogue.jigs.values():
@@ -45,13 +50,33 @@ async def import_barclamps(session: Session, barclamps: Sequence[Barclamp]) -> N
         await emit(session, "barclamp.imported", data={"name": barclamp.name, "version": barclamp.version})
 
 
+async def _bind_bootstrap(session: Session, catalogue: Catalogue) -> None:
+    """Bind the bootstrap roles to the admin nodes that are there already. One that needs a role or an attrib which no
+    barclamp declares yet is bound when that is imported.
+    """
+    ready = [role for role in catalogue.flagged(Flag.BOOTSTRAP) if _all_declared(catalogue, role)]
+    nodes = await session.rows("SELECT id FROM nodes WHERE admin ORDER BY id")
+    if ready and nodes:
+        system = await get_deployment(session, SYSTEM)
+        await bind_committed(session, system.id, [(node.id, role) for node in nodes for role in ready])
+
+
+def _all_declared(catalogue: Catalogue, role: str) -> bool:
+    """Whether there is all that a role may pull in, and what that wants to read."""
+    closure = role_closure(catalogue, [role])
+    return closure <= catalogue.roles.keys() and all(
+        want in catalogue.attribs for name in closure for want in catalogue.roles[name].wants
+    )
+
+
 async def _barclamp(session: Session, barclamp: Barclamp) -> int:
     id: int = await session.value(
         """
-        INSERT INTO barclamps (name, display, description, version, parent, path)
-        VALUES (:name, :display, :description, :version, :parent, :path)
+        INSERT INTO barclamps (name, display, description, version, parent, path, digest)
+        VALUES (:name, :display, :description, :version, :parent, :path, :digest)
         ON CONFLICT (name) DO UPDATE SET display = excluded.display, description = excluded.description,
-            version = excluded.version, parent = excluded.parent, path = excluded.path, imported_at = now()
+            version = excluded.version, parent = excluded.parent, path = excluded.path,
+            digest = excluded.digest, imported_at = now()
         RETURNING id
         """,
         name=barclamp.name,
@@ -60,6 +85,7 @@ async def _barclamp(session: Session, barclamp: Barclamp) -> int:
         version=barclamp.version,
         parent=barclamp.parent,
         path=barclamp.path,
+        digest=barclamp.digest,
     )
     return id
 
@@ -193,6 +219,7 @@ async def _drop_what_left(session: Session, barclamp: Barclamp) -> None:
             "Unbind it first.",
         )
     await _check_attribs_unused(session, barclamp, id)
+    await _check_jigs_unused(session, barclamp, id)
     for table, names in (
         ("attribs", [attrib.name for attrib in barclamp.attribs]),
         ("roles", kept),
@@ -217,6 +244,24 @@ async def _check_attribs_unused(session: Session, barclamp: Barclamp, barclamp_i
             Rule.BOUND,
             f"Barclamp {barclamp.name!r} no longer declares attrib {used.name!r}, which {used.role} on {used.node} "
             "takes as input. Unbind that first.",
+        )
+
+
+async def _check_jigs_unused(session: Session, barclamp: Barclamp, barclamp_id: int) -> None:
+    used = await session.row(
+        """
+        SELECT j.name, r.name AS role, n.name AS node FROM jigs j JOIN roles r ON r.jig = j.name
+        JOIN node_roles nr ON nr.role_id = r.id JOIN nodes n ON n.id = nr.node_id
+        WHERE j.barclamp_id = :id AND j.name <> ALL (:kept) ORDER BY j.name, r.name, n.name LIMIT 1
+        """,
+        id=barclamp_id,
+        kept=[jig.name for jig in barclamp.jigs],
+    )
+    if used is not None:
+        raise Conflict(
+            Rule.BOUND,
+            f"Barclamp {barclamp.name!r} no longer declares jig {used.name!r}, which does the work of {used.role} on "
+            f"{used.node}. Unbind that first, or give the role another jig.",
         )
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from psycopg.types.json import Jsonb
 
@@ -39,7 +39,9 @@ async def first_start(store: Store, barclamps: Sequence[Barclamp], host: str) ->
 
 async def _import_what_changed(session: Session, barclamps: Sequence[Barclamp]) -> None:
     """Import these barclamps, unless they are what was imported last: most starts find nothing new."""
-    said = json.dumps([asdict(barclamp) for barclamp in barclamps], sort_keys=True, default=sorted)
+    # Not where they lie: servers of one database may have them in different places.
+    declared = [asdict(replace(barclamp, path="", archive=b"")) | {"archive": None} for barclamp in barclamps]
+    said = json.dumps(declared, sort_keys=True, default=sorted)
     digest = hashlib.sha256(said.encode()).hexdigest()
     if await read_setting(session, IMPORTED, {}) == await _mark(session, digest):
         await session.catalogue()  # for who needs only what this process has seen of it

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Row
 
 from rackwright.domain.attributes import Staged
-from rackwright.domain.catalogue import Attrib, Catalogue, Flag, Jig, Role
+from rackwright.domain.catalogue import RUNS_FILES, Attrib, Catalogue, Flag, Jig, Role
 
 if TYPE_CHECKING:
     from rackwright.store.session import Session
@@ -25,8 +25,8 @@ class StoredCatalogue:
     role_ids: Mapping[str, int]
     role_names: Mapping[int, str]
     attrib_ids: Mapping[str, int]
-    paths: Mapping[str, str]
-    """Where the barclamp of each role lies on disk; empty: it came as data alone."""
+    digests: Mapping[str, str]
+    """Of the files of each role's barclamp; empty: there are none in the database."""
 
     bare: dict[int, Staged] = field(default_factory=dict, compare=False, repr=False)
     """What a noderole of each role is handed that has nothing but its role's defaults; filled when first needed."""
@@ -36,6 +36,11 @@ class StoredCatalogue:
         if name is None:
             raise CatalogueMoved(role_id)
         return name
+
+    def content_of(self, role: Role) -> str:
+        """The digest of the files that a run of the role runs; empty if its jig runs none."""
+        jig = self.catalogue.jigs.get(role.jig)
+        return self.digests.get(role.name, "") if jig and jig.kind in RUNS_FILES else ""
 
     @cached_property
     def templated(self) -> list[int]:
@@ -50,7 +55,7 @@ async def load_catalogue(session: "Session", version: int) -> StoredCatalogue:
     )
     roles = await session.rows(
         "SELECT r.id, r.name, b.name AS barclamp, r.jig, r.description, r.requires, r.attaches, r.wants, r.provides,"
-        " r.conflicts, r.flags, r.template, r.deadline, r.hooks, b.path"
+        " r.conflicts, r.flags, r.template, r.deadline, r.hooks, b.digest"
         " FROM roles r JOIN barclamps b ON b.id = r.barclamp_id"
     )
     attribs = await session.rows(
@@ -68,7 +73,7 @@ async def load_catalogue(session: "Session", version: int) -> StoredCatalogue:
         role_ids={row.name: row.id for row in roles},
         role_names={row.id: row.name for row in roles},
         attrib_ids={row.name: row.id for row in attribs},
-        paths={row.name: row.path for row in roles},
+        digests={row.name: row.digest for row in roles},
     )
 
 

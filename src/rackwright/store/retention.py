@@ -27,6 +27,13 @@ FORGET = {
     "sessions": """
         DELETE FROM sessions WHERE id IN (
             SELECT id FROM sessions WHERE expires_at < now() - :keep * interval '1 second' ORDER BY id LIMIT :batch)""",
+    "contents": """
+        DELETE FROM contents WHERE digest IN (
+            SELECT digest FROM contents c WHERE c.used_at < now() - :keep * interval '1 second'
+                AND NOT EXISTS (SELECT FROM barclamps b WHERE b.digest = c.digest)
+                AND NOT EXISTS (SELECT FROM runs r WHERE r.content = c.digest
+                    AND r.state IN ('accepted', 'running'))
+            ORDER BY digest LIMIT :batch)""",
     "kept_answers": """
         DELETE FROM kept_answers WHERE (owner, key) IN (
             SELECT owner, key FROM kept_answers WHERE at < now() - :keep * interval '1 second'

@@ -43,12 +43,13 @@ class RunRecord:
     started_at: datetime | None
     ended_at: datetime | None
     trace: str
+    content: str
 
 
 _SELECT = """
 SELECT run.id, run.node_role_id, n.name AS node, r.name AS role, d.name AS deployment, d.id AS deployment_id,
        run.jig, run.state, run.attempt, run.refresh, run.worker, run.error, run.queued_at,
-       run.started_at, run.ended_at, run.trace
+       run.started_at, run.ended_at, run.trace, run.content
 FROM runs run LEFT JOIN node_roles nr ON nr.id = run.node_role_id LEFT JOIN nodes n ON n.id = run.node_id
 LEFT JOIN roles r ON r.id = nr.role_id LEFT JOIN deployments d ON d.id = nr.deployment_id
 """

@@ -94,8 +94,8 @@ ORDER BY run.queued_at, run.id FOR UPDATE OF nr SKIP LOCKED
 
 _GIVEN = """
 WITH given AS (
-    SELECT id, staged, decode(hash, 'hex') AS hash
-    FROM jsonb_to_recordset(:given) AS given (id bigint, staged jsonb, hash text)
+    SELECT id, staged, decode(hash, 'hex') AS hash, content
+    FROM jsonb_to_recordset(:given) AS given (id bigint, staged jsonb, hash text, content text)
 )
 """
 
@@ -104,10 +104,10 @@ _STARTED = "SELECT id, node_role_id, attempt, deadline, refresh, trace FROM star
 _START = f"""
 {_GIVEN}, started AS (
     INSERT INTO runs (node_role_id, node_id, slot, jig, state, attempt, inputs_rev, staged, hash, worker, started_at,
-                      lease_until, deadline, trace)
+                      lease_until, deadline, trace, content)
     SELECT nr.id, nr.node_id, CASE WHEN n.system THEN -nr.id ELSE n.id END, r.jig, 'running', nr.attempts + 1,
            nr.inputs_rev, given.staged, given.hash, :worker, now(), now() + :lease * interval '1 second',
-           coalesce(r.deadline, {DEFAULT_DEADLINE}), {TRACE_OF}
+           coalesce(r.deadline, {DEFAULT_DEADLINE}), {TRACE_OF}, given.content
     FROM given JOIN node_roles nr ON nr.id = given.id JOIN nodes n ON n.id = nr.node_id
     JOIN roles r ON r.id = nr.role_id
     ORDER BY nr.cohort, nr.id
@@ -128,7 +128,8 @@ _START = f"""
 _START_REFRESHES = f"""
 {_GIVEN}, started AS (
     UPDATE runs run SET state = 'running', staged = given.staged, hash = given.hash, worker = :worker,
-        started_at = now(), lease_until = now() + :lease * interval '1 second', inputs_rev = nr.inputs_rev
+        started_at = now(), lease_until = now() + :lease * interval '1 second', inputs_rev = nr.inputs_rev,
+        content = given.content
     FROM given JOIN node_roles nr ON nr.id = given.id
     WHERE run.node_role_id = nr.id AND run.state = 'queued'
     RETURNING run.id, run.node_role_id, run.slot, run.attempt, run.deadline, run.refresh, run.trace
@@ -197,19 +198,24 @@ async def _claim_refreshes(session: Session, claimant: Claimant, room: int) -> l
 async def _start(session: Session, query: str, claimant: Claimant, starting: Mapping[int, StagedNodeRole]) -> list[Run]:
     if not starting:
         return []
+    stored = await session.catalogue()
+    contents = {id: stored.content_of(one.role) for id, one in starting.items()}
     rows = await session.rows(
         query,
         given=Jsonb(
-            [{"id": id, "staged": one.staged.input, "hash": one.staged.hash.hex()} for id, one in starting.items()]
+            [
+                {"id": id, "staged": one.staged.input, "hash": one.staged.hash.hex(), "content": contents[id]}
+                for id, one in starting.items()
+            ]
         ),
         worker=claimant.worker,
         lease=claimant.lease,
     )
-    jigs = (await session.catalogue()).catalogue.jigs
-    return [_run(row, starting[row.node_role_id], jigs) for row in rows]
+    jigs = stored.catalogue.jigs
+    return [_run(row, starting[row.node_role_id], jigs, contents[row.node_role_id]) for row in rows]
 
 
-def _run(row: Row[Any], noderole: StagedNodeRole, jigs: Mapping[str, Jig]) -> Run:
+def _run(row: Row[Any], noderole: StagedNodeRole, jigs: Mapping[str, Jig], content: str) -> Run:
     return Run(
         id=row.id,
         node_role_id=row.node_role_id,
@@ -223,6 +229,8 @@ def _run(row: Row[Any], noderole: StagedNodeRole, jigs: Mapping[str, Jig]) -> Ru
         attempt=row.attempt,
         refresh=row.refresh,
         trace=row.trace,
+        barclamp=noderole.role.barclamp,
+        content=content,
     )
 
 

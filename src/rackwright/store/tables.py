@@ -112,6 +112,15 @@ barclamps = Table(
     _now("imported_at"),
 )
 
+# The files of barclamps, by the digest that `barclamps` and `runs` name. Not a foreign key: runs are history.
+contents = Table(
+    "contents",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("archive", LargeBinary, nullable=False),
+    _now("used_at"),
+)
+
 jigs = Table(
     "jigs",
     metadata,
@@ -473,6 +482,7 @@ runs = Table(
     Column("ended_at", DateTime(timezone=True)),
     _line("error"),
     _line("trace"),
+    _line("content"),
     CheckConstraint(f"state IN ({_quoted(RunState)})", name="state"),
     CheckConstraint(f"(state IN ({_quoted(ENDED)})) = (ended_at IS NOT NULL)", name="ended_at"),
     Index("runs_one_a_slot", "slot", unique=True, postgresql_where=text(f"state IN ({_quoted(HOLDS_SLOT)})")),

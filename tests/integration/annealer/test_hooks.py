@@ -459,7 +459,7 @@ async def test_two_servers_share_the_queue_and_keep_the_order_of_each_node(hooke
     for number in range(10):
         await rack.do(lambda session, name=f"m{number}.rack.example": create_node(session, NewNode(name)))  # type: ignore[misc]
         await rack.do(lambda session, name=f"m{number}.rack.example": delete_node(session, name))  # type: ignore[misc]
-    other = HookDispatcher(rack.store, hooked.workers, {}, "other", HookPace(at_once=2))
+    other = HookDispatcher(rack.store, hooked.workers, hooked.files, {}, "other", HookPace(at_once=2))
     await asyncio.gather(hooked.dispatcher.deliver_all(), other.deliver_all())
     await asyncio.gather(hooked.dispatcher.deliver_all(), other.deliver_all())
     told = hooked.noted_names()

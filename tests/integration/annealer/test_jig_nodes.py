@@ -6,8 +6,10 @@ from tests.support.hooked import Hooked
 from tests.support.rack import Rack
 
 from rackwright.annealer.hooks import HookPace
+from rackwright.domain.catalogue import Barclamp, Jig
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import JigNode, Log
+from rackwright.store.barclamps import import_barclamps
 from rackwright.store.hook_queue import failing_calls, set_jig_active
 from rackwright.store.nodes import delete_node, update_node
 
@@ -31,12 +33,10 @@ class Listener:
         raise NotImplementedError
 
 
-JIGS = """
-name: listening
-jigs:
-  - {name: active-one, kind: listener}
-  - {name: idle-one, kind: idle, active: false}
-"""
+JIGS = Barclamp(
+    "listening",
+    jigs=(Jig("active-one", "listening", "listener"), Jig("idle-one", "listening", "idle", active=False)),
+)
 
 N1, ADMIN = "n1.rack.example", "admin.rack.example"
 
@@ -44,7 +44,7 @@ N1, ADMIN = "n1.rack.example", "admin.rack.example"
 async def test_an_active_jig_hears_of_every_node_and_one_that_becomes_active_of_all(rack: Rack, tmp_path: Path) -> None:
     listener, idle = Listener(), Listener()
     hooked = Hooked(rack, tmp_path, HookPace(), {"listener": listener, "idle": idle})
-    await rack.import_text(JIGS)
+    await rack.do(lambda session: import_barclamps(session, [JIGS]))
     await hooked.deliver()
     assert listener.told == [("create", ADMIN, None)]
     await rack.node("n1")

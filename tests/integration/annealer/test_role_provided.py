@@ -39,7 +39,7 @@ async def _run_of(hooked: Hooked, role: str = "own-work") -> tuple[RoleProvidedJ
     await rack.deployment("web")
     await rack.deploy("web", ("n1", role))
     [run] = await rack.claim()
-    return RoleProvidedJig(RoleTransitions(rack.store, hooked.workers)), run
+    return RoleProvidedJig(RoleTransitions(rack.store, hooked.workers, hooked.files)), run
 
 
 async def test_what_it_returns_is_the_outcome_and_what_it_prints_the_log(hooked: Hooked) -> None:

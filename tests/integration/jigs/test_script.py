@@ -270,10 +270,12 @@ async def test_a_connection_is_kept_and_used_again(on_node: Trial, node: SshNode
     assert node.visits() == before + 2
 
 
-async def test_a_role_without_scripts_succeeds_and_says_so(on_node: Trial, node: SshNode) -> None:
+async def test_a_role_without_scripts_fails_and_says_what_to_do(on_node: Trial, node: SshNode) -> None:
     before = node.visits()
-    assert (await on_node.run()).answer is Answer.SUCCEEDED
-    assert on_node.log == ["Role test has no scripts; there is nothing to run on n1.example."]
+    outcome = await on_node.run()
+    assert outcome.answer is Answer.FAILED
+    assert "Role test has no scripts" in outcome.error
+    assert "script/roles/test" in outcome.error
     assert node.visits() == before
 
 

@@ -41,8 +41,12 @@ def node(tmp_path: Path, key: asyncssh.SSHKey) -> Iterator[SshNode]:
 class States:
     def __init__(self, server: Trial, tree: Path, mesh: MeshWay | None = None) -> None:
         self.server = server
-        self.jig = StateJig(lambda role: tree if tree.is_dir() else None, server.jig, mesh)
+        self.tree = tree
+        self.jig = StateJig(self._tree, server.jig, mesh)
         self.number = 0
+
+    async def _tree(self, run: Run) -> Path | None:
+        return self.tree if self.tree.is_dir() else None
 
     async def run(self, attributes: JsonObject, secrets: frozenset[str] = frozenset()) -> Outcome:
         self.number += 1

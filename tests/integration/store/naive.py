@@ -456,6 +456,27 @@ class World(NaiveGraph):
         for key in self.noderoles:
             if self._own_values(key[1]) != old._own_values(key[1]):
                 self.dirty({key} | self.takers(key))
+        self._bind_bootstrap()
+
+    def _bind_bootstrap(self) -> None:
+        before = set(self.noderoles)
+        for node in [node.name for node in self.nodes.values() if node.admin]:
+            for role in sorted(role for role in self.roles if self.flag(role, "bootstrap")):
+                if self._all_declared(role, set()):
+                    self._bind("system", node, role, WAITING, {})
+        self._regroup_and_remove(set(self.noderoles) - before, set())
+
+    def _all_declared(self, name: str, seen: set[str]) -> bool:
+        """Whether everything that the role may pull in, or that may stand in for it, is there."""
+        if name in seen:
+            return True
+        seen.add(name)
+        standing_in = [other.name for other in self.roles.values() if name in other.provides]
+        return (
+            name in self.roles
+            and all(want in self.attribs for want in self.roles[name].wants)
+            and all(self._all_declared(other, seen) for other in [*self.needed(name), *standing_in])
+        )
 
     def _check_new_pairs(self, old: "World") -> None:
         for one in self.noderoles:

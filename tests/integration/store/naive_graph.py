@@ -275,7 +275,7 @@ class NaiveGraph:
         at_home_there = self.flag(name, "service") or self.flag(name, "implicit")
         if node.system and not (at_home_there and node_name == self.deployments[deployment].phantom):
             raise Refused("phantom-node")
-        if node.deployment not in self.path(deployment):
+        if node.deployment not in self.path(deployment) and deployment != "system":
             raise Refused("node-in-other-deployment")
         if self.flag(name, "destructive") and node.admin:
             raise Refused("destructive-on-admin-node")

@@ -19,7 +19,7 @@ CATALOGUE = ("jigs", "roles", "attribs", "node_roles", "node_role_edges", "node_
 FIRST = """
 name: mine
 jigs: [{name: my-jig, kind: noop}]
-hammers: [{name: my-hammer, kind: none}]
+hammers: [{name: my-hammer, kind: ssh}]
 roles:
   - {name: kept, jig: noop, template: {kept: {value: 1}}}
   - name: left
@@ -163,3 +163,14 @@ async def test_refused_import_leaves_nothing_in_the_memory_of_a_server(rack: Rac
         roles = (await session.catalogue()).catalogue.roles
     assert "straight" in roles
     assert "round" not in roles
+
+
+async def test_jig_that_leaves_the_file_stays_while_it_does_the_work_of_a_bound_role(rack: Rack) -> None:
+    await rack.import_text("name: tools\njigs: [{name: my-tool, kind: noop}]\n")
+    await rack.import_text("name: mine\nroles: [{name: worked, jig: my-tool}]\n")
+    await rack.node("n1")
+    await rack.deployment("web")
+    await rack.deploy("web", ("n1", "worked"))
+    with refused(Rule.BOUND, "my-tool", "worked", "n1.rack.example"):
+        await rack.import_text("name: tools\n")
+    assert await rack.rows("SELECT 1 FROM jigs WHERE name = 'my-tool'") == [(1,)]

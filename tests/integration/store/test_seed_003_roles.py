@@ -238,6 +238,33 @@ async def test_bootstrap_role_is_bound_to_the_first_admin_node_and_committed(rac
     assert (bound.node, bound.deployment, bound.state) == (ADMIN, "system", TODO)
 
 
+async def test_bootstrap_role_that_is_imported_later_is_bound_to_the_admin_nodes(rack: Rack) -> None:
+    await rack.node("n1")
+    await rack.node("admin2", admin=True)
+    await rack.deployment("web")
+    await rack.deploy("web", ("admin2", "test-milestone"))  # its node lives there now
+    late = "name: late\nroles:\n  - {name: late-start, jig: noop, flags: [bootstrap], requires: [late-base]}\n"
+    await rack.import_text(late)
+    assert "late-start" not in await rack.on("admin")  # what it requires is not imported
+    await rack.import_text("name: base\nroles:\n  - {name: late-base, jig: noop, flags: [implicit]}\n")
+    for admin in ("admin", "admin2"):
+        assert await rack.on(admin) >= {"late-start", "late-base"}
+        bound = await rack.at(admin, "late-start")
+        assert (bound.deployment, bound.state.label) == ("system", "blocked")
+    assert "late-start" not in await rack.on("n1")
+    before = await rack.rows("SELECT count(*) FROM node_roles")
+    await rack.import_text(late)
+    assert await rack.rows("SELECT count(*) FROM node_roles") == before
+
+
+async def test_discovery_role_that_is_imported_later_is_for_nodes_that_come_later(rack: Rack) -> None:
+    await rack.node("n1")
+    await rack.import_text("name: late\nroles:\n  - {name: late-found, jig: noop, flags: [discovery]}\n")
+    await rack.node("n2")
+    assert "late-found" not in await rack.on("n1")
+    assert "late-found" in await rack.on("n2")
+
+
 async def test_bootstrap_role_is_not_bound_to_a_discovered_node(rack: Rack) -> None:
     await rack.node("n1")
     assert not await rack.on("n1") & {"crowbar-admin-node", "test-bootstrap"}

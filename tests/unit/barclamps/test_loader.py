@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rackwright.barclamps.loader import folder_digest, load_folder
+from rackwright.barclamps.content import MAX_BYTES, digest_of, folder_digest, pack, read_folder, unpack, write_out
+from rackwright.barclamps.loader import load_folder
 from rackwright.domain.errors import BarclampInvalid
 
 TEXT = "name: web\nroles:\n  - {name: web-server, jig: script}\n"
@@ -45,6 +46,20 @@ def scripts_of_no_role(folder: Path) -> None:
 
 def no_scripts(folder: Path) -> None:
     (folder / "script" / "roles" / "web-server" / "01-install.sh").rename(folder / "script" / "install.sh")
+
+
+def no_scripts_at_all(folder: Path) -> None:
+    (folder / "script").rename(folder / "scripts")
+
+
+def no_states(folder: Path) -> None:
+    (folder / "barclamp.yml").write_text(TEXT + "  - {name: web-pages, jig: state}\n")
+
+
+def too_large(folder: Path) -> None:
+    (folder / "templates").mkdir()
+    with (folder / "templates" / "image").open("wb") as image:
+        image.truncate(MAX_BYTES)
 
 
 def script_outside_a_role(folder: Path) -> None:
@@ -92,6 +107,9 @@ def pipe(folder: Path) -> None:
         (a_mistake, "barclamp.yml", 2, "did you mean 'roles'?"),
         (scripts_of_no_role, "script/roles/web-sever", 1, "has no role 'web-sever' for these scripts; did you mean"),
         (no_scripts, "script/roles/web-server", 1, "There is no *.sh here"),
+        (no_scripts_at_all, "script/roles/web-server", 1, "has the jig 'script' and no scripts"),
+        (no_states, "states/web-pages", 1, "has the jig 'state' and no states"),
+        (too_large, "templates/image", 1, "more than 16 MiB or 2000 files"),
         (script_outside_a_role, "script/roles/all.sh", 1, "Only folders belong here"),
         (scripts_no_folder, "script/roles", 1, "must be a folder"),
         (link_out, "templates", 1, "leads out of the barclamp's folder (../..)"),
@@ -111,6 +129,24 @@ def test_folder_is_refused(folder: Path, spoil: Callable[[Path], None], file: st
     assert reason in refused.value.reason
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("name: network", 1, "Barclamp 'network' comes with Rackwright"),
+        ("name: networks", 1, "Barclamp 'networks' comes with Rackwright"),
+        ("name: x\njigs: [{name: network}]", 2, "Jig 'network' belongs to barclamp 'network'"),
+        ("name: x\nroles: [{name: lab-base, jig: noop}]", 2, "Role 'lab-base' belongs to barclamp 'lab'"),
+        ("name: x\nhammers: [{name: ipmi}]", 2, "Hammer 'ipmi' belongs to barclamp 'provisioner'"),
+        ("name: x\nattribs: [{name: cpu, map: my/cpu}]", 2, "Attrib 'cpu' belongs to barclamp 'core'"),
+    ],
+)
+def test_names_of_what_comes_with_rackwright_are_refused(tmp_path: Path, text: str, line: int, reason: str) -> None:
+    (tmp_path / "barclamp.yml").write_text(f"{text}\n")
+    with pytest.raises(BarclampInvalid, match=reason) as refused:
+        load_folder(tmp_path)
+    assert refused.value.line == line
+
+
 def test_link_within_the_folder_is_fine(folder: Path) -> None:
     (folder / "templates").symlink_to("script")
     assert load_folder(folder).name == "web"
@@ -121,6 +157,17 @@ def test_digest_stands_for_the_contents_and_not_for_the_place(folder: Path) -> N
     (folder / "__pycache__").mkdir()
     (folder / "__pycache__" / "roles.pyc").write_bytes(b"x")
     assert folder_digest(folder.rename(folder.parent / "elsewhere")) == before
+
+
+def test_files_come_back_from_their_archive_as_they_were(folder: Path) -> None:
+    executable_script(folder)
+    script_as_link(folder)
+    empty_folder(folder)
+    entries = read_folder(folder)
+    loaded = load_folder(folder)
+    assert loaded.archive == pack(entries)
+    write_out(unpack(loaded.archive, loaded.digest), folder.parent / "again")
+    assert folder_digest(folder.parent / "again") == loaded.digest == digest_of(entries) == folder_digest(folder)
 
 
 def changed_script(folder: Path) -> None:

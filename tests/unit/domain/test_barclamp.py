@@ -127,6 +127,28 @@ def test_kind_of_a_jig_or_hammer_is_its_name_unless_said() -> None:
     assert (parsed.jigs[0].kind, parsed.hammers[0].kind) == ("noop", "ssh")
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        (
+            "jigs:\n  - name: j\n    kind: scirpt",
+            4,
+            "no kind 'scirpt' for jig 'j'; did you mean 'script'? The kinds are: ",
+        ),
+        ("jigs:\n  - {name: ansible}", 3, "no kind 'ansible' for jig 'ansible'. The kinds are: noop, "),
+        (
+            "hammers:\n  - {name: h, kind: ilo}",
+            3,
+            "no kind 'ilo' for hammer 'h'. The kinds are: redfish, ipmi, ssh, qemu.",
+        ),
+    ],
+)
+def test_kind_that_nobody_implements_is_refused_with_those_that_there_are(text: str, line: int, reason: str) -> None:
+    with pytest.raises(BarclampInvalid, match=re.escape(reason)) as refused:
+        parse_barclamp(f"name: x\n{text}\n", "f")
+    assert refused.value.line == line
+
+
 def test_role_may_require_one_of_another_file() -> None:
     assert parse_barclamp("name: x\nroles: [{name: a, jig: elsewhere, requires: [b]}]\n", "f").roles[0].requires == (
         "b",
@@ -167,8 +189,18 @@ def parsed(text: str) -> Barclamp:
             Rule.BARCLAMP,
             "Barclamps 'x' and 'y' both declare role 'r'",
         ),
-        ("name: x\njigs: [{name: j}]", "name: y\njigs: [{name: j}]", Rule.BARCLAMP, "'x' and 'y' both declare jig 'j'"),
-        ("name: x\nhammers: [{name: h}]", "name: y\nhammers: [{name: h}]", Rule.BARCLAMP, "both declare hammer 'h'"),
+        (
+            "name: x\njigs: [{name: j, kind: noop}]",
+            "name: y\njigs: [{name: j, kind: noop}]",
+            Rule.BARCLAMP,
+            "'x' and 'y' both declare jig 'j'",
+        ),
+        (
+            "name: x\nhammers: [{name: h, kind: ssh}]",
+            "name: y\nhammers: [{name: h, kind: ssh}]",
+            Rule.BARCLAMP,
+            "both declare hammer 'h'",
+        ),
         (
             "name: x\nattribs: [{name: a, map: a}]",
             "name: y\nroles: [{name: r, jig: noop, attribs: [{name: a, map: b}]}]",
@@ -184,7 +216,7 @@ def parsed(text: str) -> Barclamp:
             "a -> b -> a",
         ),
         (
-            "name: x\njigs: [{name: j, client_role: c}]",
+            "name: x\njigs: [{name: j, kind: noop, client_role: c}]",
             "name: y\nroles: [{name: c, jig: noop}]",
             Rule.BARCLAMP,
             "must have the flag implicit",
