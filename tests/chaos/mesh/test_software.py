@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.netns import cluster, network
+from tests.support.netns import fleet, network
 from tests.support.waiting import wait_until
 
 from rackwright.mesh.fleet import Fleet
@@ -42,11 +42,12 @@ class Service:
 
 @pytest.fixture(scope="module")
 def five(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with network(SERVERS) as wires, cluster(tmp_path_factory.mktemp("software"), SERVERS, wires) as made:
+    with network(SERVERS) as wires, fleet(tmp_path_factory.mktemp("software"), SERVERS, wires) as made:
+        made.found()
         for server in ("s3", "s4"):
             made.configure(server, checks=(CHECK,))
-            made.stop(server)
-            made.start(server)
+        made.start_all()
+        made.wait_agree(dict.fromkeys(SERVERS, "alive"))
         yield made
 
 
@@ -60,24 +61,29 @@ def service(five: Fleet, tmp_path: Path, request: pytest.FixtureRequest) -> Iter
         made.kill()
 
 
-def known(fleet: Fleet, server: str, status: str) -> None:
+def known(servers: Fleet, server: str, status: str) -> None:
     def all_say_so() -> bool:
-        return all(held(fleet, asked, server) == status for asked in SERVERS)
+        return all(held(servers, asked, server) == status for asked in SERVERS)
 
     wait_until(all_say_so, f"all hold the web server of {server} to be {status}", every=0.2)
 
 
-def held(fleet: Fleet, asked: str, server: str) -> str | None:
-    members = fleet.ask(asked, "members")["members"]
+def held(servers: Fleet, asked: str, server: str) -> str | None:
+    members = servers.ask(asked, "members")["members"]
     checks = next(member["checks"] for member in members if member["name"] == server)
     status = checks.get("web")
     return None if status is None else str(status)
 
 
 @pytest.mark.parametrize("service", ["s3"], indirect=True)
-def test_all_know_of_a_killed_service_and_of_its_return(five: Fleet, service: Service) -> None:
+def test_all_know_and_log_that_a_service_was_killed_and_know_of_its_return(five: Fleet, service: Service) -> None:
     service.kill()
     known(five, "s3", "failing")
+    for server in SERVERS:
+        lines = [line for line in five.log(server) if line["event"] == "check_failing" and line["member"] == "s3"]
+        assert lines, f"{server} logged nothing"
+        assert lines[-1]["check"] == "web"
+        assert lines[-1]["why"]
     service.start()
     known(five, "s3", "passing")
 
@@ -93,14 +99,3 @@ def test_all_know_of_a_hanging_service_and_of_its_return(five: Fleet, service: S
     )
     service.process.send_signal(signal.SIGCONT)
     known(five, "s4", "passing")
-
-
-@pytest.mark.parametrize("service", ["s3"], indirect=True)
-def test_a_failure_is_logged_on_every_server_with_its_reason(five: Fleet, service: Service) -> None:
-    service.kill()
-    known(five, "s3", "failing")
-    for server in SERVERS:
-        lines = [line for line in five.log(server) if line["event"] == "check_failing" and line["member"] == "s3"]
-        assert lines, f"{server} logged nothing"
-        assert lines[-1]["check"] == "web"
-        assert lines[-1]["why"]
