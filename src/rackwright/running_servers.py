@@ -37,14 +37,20 @@ class RunningServer:
 def announced(home: Path, url: str, ca: Path | None = None) -> Iterator[None]:
     """Tell commands of this host where this process serves `home`, until the end of the block."""
     server = RunningServer(url, str(home), os.getpid(), _started(os.getpid()), None if ca is None else str(ca))
-    files = [folder / f"{server.pid}.json" for folder in (home / FOLDER, *_registries())]
+    registries = _registries()
+    name = f"{server.pid}.json"
     try:
-        for file in files:
-            _write(file, server)
+        _write(home / FOLDER / name, server)
+        for folder in registries:
+            with contextlib.suppress(OSError):  # without it the server is found by its home alone
+                _write(folder / name, server)
         yield
     finally:
-        for file in files:
-            file.unlink(missing_ok=True)
+        (home / FOLDER / name).unlink(missing_ok=True)
+        for folder in registries:
+            with contextlib.suppress(OSError):
+                (folder / name).unlink(missing_ok=True)
+                folder.rmdir()  # the last one leaves nothing behind
 
 
 def servers_of_home(home: Path) -> list[RunningServer]:
@@ -54,7 +60,12 @@ def servers_of_home(home: Path) -> list[RunningServer]:
 
 def servers_of_user() -> list[RunningServer]:
     """Return all servers that this user runs on this host now, in whatever home."""
-    return [server for folder in _registries() for server in _read(folder)]
+    found = []
+    for folder in _registries():
+        found += _read(folder)
+        with contextlib.suppress(OSError):  # it is empty if nobody serves
+            folder.rmdir()
+    return found
 
 
 def local_url(scheme: str, host: str, port: int) -> str:

@@ -47,6 +47,7 @@ from rackwright.api.feed import Feed
 from rackwright.api.health import Readiness
 from rackwright.api.limits import Bucket, machine_bucket, source_network
 from rackwright.api.metrics import Measured, Meters
+from rackwright.api.short_paths import ShortPaths
 from rackwright.api.trace import Traced
 from rackwright.api.ui import add_page
 
@@ -101,6 +102,7 @@ def create_app(server: Server | None) -> FastAPI:
     app.add_middleware(Uncached)
     app.add_middleware(Traced)
     app.add_middleware(OwnCookieOnly)
+    app.add_middleware(ShortPaths)  # the outermost: all others see the long path
     problems.install(app)
     openapi.install(app)
     return app

@@ -28,6 +28,7 @@ from rackwright.domain.errors import RackwrightError
 from rackwright.domain.targets import Network
 from rackwright.domain.wrong_words import pydantic_words
 from rackwright.home import default_home
+from rackwright.store.database import shown_database_url
 from rackwright.store.runs import DEFAULT_LEASE
 
 PREFIX = "RACKWRIGHT_"
@@ -186,7 +187,7 @@ def _check_no_password(url: str | None) -> None:
     """Every user of a host can read the command lines of its processes."""
     try:
         password = None if url is None else make_url(url).password
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         return  # what is wrong with it is said when it is used
     if password is not None:
         raise SettingsInvalid(
@@ -232,10 +233,7 @@ def _explain(error: ValidationError, sources: Mapping[str, str]) -> str:
 
 def _shown(name: str, value: object) -> str:
     if name == "database_url" and isinstance(value, str):
-        try:
-            return make_url(value).render_as_string(hide_password=True)
-        except ArgumentError:
-            return "***"
+        return shown_database_url(value)
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -10,8 +10,10 @@ from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.exits import Exit, fail
 from rackwright.cli.output import prints
+from rackwright.cli.profile import named_url, running_here
 from rackwright.cli.shared import Filters, Limit, Sort, listed, names_of
 from rackwright.cli.terminal import say
+from rackwright.shown_urls import shown_url
 
 app = make_app("Packages of roles.")
 
@@ -76,8 +78,24 @@ def import_folder(
 
     told = _told(folder)
     flags = {"home": home, "database_url": database_url}
-    asyncio.run(_import(folder, {name: value for name, value in flags.items() if value is not None}))
+    given = {name: value for name, value in flags.items() if value is not None}
+    asyncio.run(_import(folder, given or _home_of_server()))
     return told
+
+
+def _home_of_server() -> dict[str, Any]:
+    """The home of the server that commands go to, which must be one on this host: its disk is where code comes from."""
+    server = running_here()
+    if server is not None:
+        return {"home": Path(server.home)}
+    if url := named_url():
+        fail(
+            f"Commands go to {shown_url(url)}, which is no server that you run on this host. A barclamp holds code that"
+            " runs with the server's rights, so it is imported on the server's own host, by who runs the server: copy"
+            " the folder there and import it there. For a server on this host that does not run now, give --home.",
+            Exit.USAGE,
+        )
+    return {}
 
 
 def _told(folder: Path) -> dict[str, Any]:
@@ -98,15 +116,18 @@ async def _import(folder: Path, flags: dict[str, Any]) -> None:
     from rackwright.store.barclamps import import_barclamps
     from rackwright.store.database import open_database
     from rackwright.store.session import Store
+    from rackwright.store.unusable import DatabaseEmpty
     from rackwright.store.vault_check import open_vault
 
     try:
         options = load_settings(flags).options
-        async with await open_database(options.database_url, options.home) as database:
+        async with await open_database(options.database_url, options.home, make=False) as database:
             store = Store(database, await open_vault(Store(database), options.home))
             barclamp = load_folder(folder)
             await store.change(
                 lambda session: import_barclamps(session, [barclamp]), actor="barclamp import", graph=True
             )
+    except DatabaseEmpty as error:
+        fail(str(error), Exit.NOT_FOUND)
     except RackwrightError as error:
         fail(str(error), Exit.CONFLICT)

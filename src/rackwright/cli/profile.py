@@ -42,12 +42,9 @@ def profile_file(environment: Mapping[str, str] = os.environ) -> Path:
 def current_profile(environment: Mapping[str, str] = os.environ) -> Profile:
     """Return the server that commands go to and the token they carry; NoServer says what was tried."""
     kept = kept_profile(environment)
-    named = environment.get(URL, "").rstrip("/")
+    url = named_url(environment)
     token = environment.get(TOKEN)
-    if not named and kept is None:
-        found = _running(environment, token)
-    else:
-        found = _named(named or (kept.url if kept else ""), token, kept, environment)
+    found = _named(url, token, kept, environment) if url else _running(environment, token)
     ca = environment.get(CA)
     return replace(found, ca=ca) if ca else found
 
@@ -98,6 +95,19 @@ def _running(environment: Mapping[str, str], token: str | None) -> Profile:
 def _homes_servers(environment: Mapping[str, str]) -> list[RunningServer]:
     here = servers_of_home(default_home(environment))
     return here or ([] if environment.get(HOME) else servers_of_user())
+
+
+def named_url(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the URL that commands go to because somebody said so, now or at login; empty: nobody did."""
+    kept = kept_profile(environment)
+    return environment.get(URL, "").rstrip("/") or (kept.url if kept else "")
+
+
+def running_here(environment: Mapping[str, str] = os.environ) -> RunningServer | None:
+    """Return the server that commands go to, if this user runs it on this host."""
+    url = named_url(environment)
+    servers = [server for server in _homes_servers(environment) if url in ("", server.url)]
+    return servers[0] if len({server.home for server in servers}) == 1 else None
 
 
 def _tried(environment: Mapping[str, str], home: Path) -> str:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from rackwright.domain.catalogue import Json
 from rackwright.domain.errors import Invalid
 from rackwright.domain.names import is_host_name
+from rackwright.shown_urls import shown_url
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -42,8 +43,8 @@ def parse_target(url: str) -> Target:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        raise Invalid(f"{url[:200]!r} is no URL: {error}.", "/url") from None
+    except ValueError:
+        raise Invalid(f"{shown_url(url)[:200]!r} is no URL.", "/url") from None
     if parts.scheme not in _PORTS or not parts.hostname or not url.isascii() or any(ord(one) <= 32 for one in url):
         raise Invalid("The URL must begin with https:// or http:// and name a host, without spaces.", "/url")
     if parts.username is not None or parts.password is not None or parts.fragment:

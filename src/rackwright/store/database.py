@@ -15,10 +15,11 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from rackwright.shown_urls import shown_url
 from rackwright.store.embedded import EmbeddedPostgres
-from rackwright.store.migrate import migrate
+from rackwright.store.migrate import current_revision, migrate
 from rackwright.store.read_connections import ReadConnections
-from rackwright.store.unusable import DatabaseUnreachable, DatabaseUrlInvalid, DatabaseVersionUnsupported
+from rackwright.store.unusable import DatabaseEmpty, DatabaseUnreachable, DatabaseUrlInvalid, DatabaseVersionUnsupported
 
 OLDEST_MAJOR = 15
 REACH_DEADLINE = 30.0
@@ -55,11 +56,18 @@ class Database:
         await self.close()
 
 
-async def open_database(url: str | None, home: Path, deadline: float = REACH_DEADLINE) -> Database:
-    """The database at `url`, or else the embedded one of `home`; its schema is current when this returns."""
+async def open_database(
+    url: str | None, home: Path, deadline: float = REACH_DEADLINE, *, make: bool = True
+) -> Database:
+    """The database at `url`, or else the embedded one of `home`; its schema is current when this returns.
+
+    `make`: it may be one that no server has used yet. What only adds to a server's database must not begin one.
+    """
     if url is not None:
-        return await _open(normalise_url(url), deadline)
+        return await _open(normalise_url(url), deadline, make=make)
     embedded = EmbeddedPostgres(home)
+    if not make and not embedded.exists:
+        raise DatabaseEmpty(f"No server has a database in {home}, and none was made. {DatabaseEmpty.way_out}")
     address = await embedded.start()
     try:
         return await _open(normalise_url(address), deadline, embedded)
@@ -68,13 +76,15 @@ async def open_database(url: str | None, home: Path, deadline: float = REACH_DEA
         raise
 
 
-async def _open(url: URL, deadline: float, embedded: EmbeddedPostgres | None = None) -> Database:
+async def _open(url: URL, deadline: float, embedded: EmbeddedPostgres | None = None, *, make: bool = True) -> Database:
     await wait_for_server(url, deadline)
     # Pre-ping: after a restart of the server the first statement gets a new connection, not an error.
     engine = create_async_engine(
         url, pool_size=10, max_overflow=20, pool_pre_ping=True, connect_args={"options": _options(url)}
     )
     try:
+        if not make and await current_revision(engine) is None:
+            raise DatabaseEmpty(f"No server has used the database {_shown(url)} yet. {DatabaseEmpty.way_out}")
         await migrate(engine)
     except BaseException:
         await engine.dispose()
@@ -109,6 +119,11 @@ def normalise_url(text: str) -> URL:
             f"It looks like postgresql://USER:PASSWORD@HOST:5432/DATABASE; special characters in the password are "
             f"percent-encoded."
         ) from None
+    if "@" in (url.host or ""):
+        # What stands before the last @ is the rest of the password, which an error about that host would show.
+        raise DatabaseUrlInvalid(
+            "The database URL has several @ in it. One that belongs to the user or the password is written %40."
+        )
     if url.drivername not in SCHEMES:
         raise DatabaseUrlInvalid(
             f"The database URL {_shown(url)} begins with {url.drivername!r}, but Rackwright works with PostgreSQL, "
@@ -178,7 +193,16 @@ def _reason(error: psycopg.Error) -> str:
     return " ".join(str(error).split()).rstrip(".")
 
 
+def shown_database_url(text: str) -> str:
+    """Return a database URL as it may be shown, whether it can be read or not."""
+    try:
+        return _shown(make_url(text))
+    except (ArgumentError, ValueError):
+        return "***"
+
+
 def _shown(url: URL) -> str:
     """For messages and logs: the password is hidden, also where it stands in the query."""
-    query = {name: "***" if name == "password" else value for name, value in url.query.items()}
-    return url.set(query=query).render_as_string(hide_password=True)
+    query = {name: "***" if name in ("password", "sslpassword") else value for name, value in url.query.items()}
+    shown = url.set(query=query).render_as_string(hide_password=True)
+    return shown_url(shown) if "@" in (url.host or "") else shown

@@ -111,6 +111,11 @@ class EmbeddedPostgres:
 
     # Finding or starting the keeper
 
+    @property
+    def exists(self) -> bool:
+        """Whether this home has had a database: starting one here makes none."""
+        return (self.directory / "data" / "PG_VERSION").exists()
+
     def _make_directory(self) -> None:
         try:
             self.directory.parent.mkdir(parents=True, exist_ok=True)

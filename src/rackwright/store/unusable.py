@@ -24,3 +24,9 @@ class DatabaseUnreachable(DatabaseUnusable):
 
 class DatabaseVersionUnsupported(DatabaseUnusable):
     """The server, or the schema in the database, is of a version this Rackwright does not work with."""
+
+
+class DatabaseEmpty(DatabaseUnusable):
+    """No server has used this database yet."""
+
+    way_out = "Start `rackwright server` first; for one elsewhere give --home or --database-url."

@@ -4,9 +4,11 @@ import asyncio
 import json
 from typing import Any
 
+import httpx
 import pytest
 from tests.support.api import Api, Site, ok, refused
 
+from rackwright.api.app import create_machine_app
 from rackwright.domain.people import UserRole
 
 NODE = "n1.rack.example"
@@ -410,3 +412,28 @@ async def test_a_compressed_object_is_edited_by_the_same_tag(api: Api) -> None:
     assert plain.headers["etag"] == seen.headers["etag"]
     change = {"description": "x"}
     ok(await api.patch(f"/nodes/{NODE}", json=change, headers={"If-Match": seen.headers["etag"]}))
+
+
+async def test_the_short_path_of_the_seeds_answers_as_the_long_one_does(api: Api, site: Site) -> None:
+    short = "http://server/v2"
+    key = {"Idempotency-Key": "once"}
+    made = await api.post(f"{short}/nodes", json={"name": NODE}, headers=key)
+    again = await api.post("/nodes", json={"name": NODE}, headers=key)
+    assert (made.status_code, made.json()) == (again.status_code, again.json())
+    assert made.headers["location"].startswith("/api/v2/nodes/")
+    assert ok(await api.get(f"{short}/nodes/{NODE}")) == ok(await api.get(f"/nodes/{NODE}"))
+    assert (await api.get(f"{short}/nodes/a%2Fb")).status_code == (await api.get("/nodes/a%2Fb")).status_code
+    async with site.client("") as stranger, site.client(await site.token_of(UserRole.VIEWER)) as viewer:
+        refused(await stranger.get(f"{short}/nodes"), 401, "unauthenticated")
+        refused(await viewer.post(f"{short}/nodes", json={"name": "n2.rack.example"}), 403, "forbidden")
+    refused(await api.get(f"{short}/nosuch"), 404, "not-found")
+    described = ok(await api.get("/openapi.json"))["paths"]
+    assert [path for path in described if path.startswith("/v2")] == []
+
+
+async def test_the_short_path_leads_to_nothing_where_machines_are_served(site: Site) -> None:
+    machines = create_machine_app(site.server)
+    transport = httpx.ASGITransport(app=machines)
+    async with httpx.AsyncClient(transport=transport, base_url="http://machines") as machine:
+        for path in ("/v2/nodes", "/v2/machine/challenge", "/api/v2/nodes"):
+            assert (await machine.get(path, headers={"Authorization": f"Bearer {site.token}"})).status_code == 404

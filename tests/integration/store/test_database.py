@@ -22,7 +22,12 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.store.database import Database, open_database
 from rackwright.store.migrate import current_revision, revisions
-from rackwright.store.unusable import DatabaseUnreachable, DatabaseUrlInvalid, DatabaseVersionUnsupported
+from rackwright.store.unusable import (
+    DatabaseEmpty,
+    DatabaseUnreachable,
+    DatabaseUrlInvalid,
+    DatabaseVersionUnsupported,
+)
 
 
 async def version_of(database: Database) -> int:
@@ -63,6 +68,17 @@ async def test_with_a_url_that_server_is_used_and_no_other_is_started(scheme: st
         assert await version_of(database) == 15
         assert database.embedded is None
         await assert_migrated(database)
+
+
+async def test_who_may_not_make_a_database_leaves_an_empty_one_as_it_is(postgres_url: str, home: Path) -> None:
+    for url in (postgres_url, None):
+        with pytest.raises(DatabaseEmpty, match="rackwright server"):
+            await open_database(url, home, make=False)
+    assert not await asyncio.to_thread(home.exists)
+    async with await open_database(postgres_url, home):
+        pass
+    async with await open_database(postgres_url, home, make=False):
+        pass
 
 
 async def test_several_servers_opening_one_database_at_once_all_get_it_migrated(postgres_url: str, home: Path) -> None:

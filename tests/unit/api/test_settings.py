@@ -1,10 +1,13 @@
 """Settings: which source wins, what is refused, and what is shown."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from rackwright.api.settings import Options, SettingsInvalid, load_settings, show_settings
+from rackwright.domain.errors import RackwrightError
+from rackwright.store.database import normalise_url
 
 
 @pytest.fixture(autouse=True)
@@ -85,3 +88,32 @@ def test_a_password_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = {one.name: one.value for one in show_settings(settings)}
     assert "hunter2" not in str(shown)
     assert shown["database_url"] == "postgresql://rack:***@db.example/rack"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:hunter2",
+        "postgresql://me@db:hunter2/rack",
+        "postgresql://me:hun@ter2@db/rack",
+        "postgresql:///rack?password=hunter2",
+        "me:hunter2@db/rack",
+    ],
+)
+def test_no_part_of_a_password_is_shown_of_a_database_url(
+    home: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv("RACKWRIGHT_DATABASE_URL", url)
+    shown = {one.name: one.value for one in show_settings(load_settings({}))}["database_url"]
+    assert "ter2" not in shown
+    assert "ter2" not in _refusal(lambda: load_settings({"database_url": url}))
+    assert "ter2" not in _refusal(lambda: normalise_url(url))
+
+
+def _refusal(read: Callable[[], object]) -> str:
+    """What is said if it is refused; a ValueError would be a traceback with the URL in it."""
+    try:
+        read()
+    except RackwrightError as refused:
+        return refused.message
+    return ""

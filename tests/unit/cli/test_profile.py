@@ -82,6 +82,7 @@ def test_a_file_that_a_killed_server_left_is_taken_away(user: dict[str, str], tm
         assert file.stat().st_mode & 0o777 == 0o600
         told = json.loads(file.read_text())
     assert not file.exists()
+    assert not (tmp_path / "registry").exists()
     for stale in (json.dumps(told | {"started": "1"}), json.dumps(told | {"pid": 2**22 + 1}), "no json", "{}"):
         file.write_text(stale)
         assert servers_of_home(home) == []
