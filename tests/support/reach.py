@@ -3,8 +3,6 @@
 Whether a machine is really reached is tried with real ones in `tests/integration/jigs/test_ssh_access.py`.
 """
 
-from dataclasses import replace
-
 import asyncssh
 
 from rackwright.api.context import Server
@@ -30,7 +28,9 @@ async def _is_member(run: Run) -> bool:
 
 
 def all_reached(server: Server) -> Server:
-    """The server, for which every node is reached."""
+    """The server, for which every node is reached from now on, also by its annealer if it has one."""
     connections = Connections(asyncssh.generate_private_key("ssh-ed25519"), HostKeyWatch(_tell, _tell))
     jig = SshAccessJig(_look, _target, connections, _is_member)
-    return replace(server, jigs={**server.jigs, "ssh-access": jig})
+    assert isinstance(server.jigs, dict), "one for all parts of the server"
+    server.jigs["ssh-access"] = jig
+    return server

@@ -61,6 +61,7 @@ MEETS_OUTSIDE = {
         "_NAME",
     ),
     "domain/networks.py": ("_NAME",),
+    "domain/machine_names.py": ("_NOT_IN_LABELS",),
     "domain/ssh_login.py": ("_USER",),
     "hammers/base.py": (
         "BOOT_ID",

@@ -21,6 +21,7 @@ from rackwright.annealer.providers import Providers
 from rackwright.annealer.supervision import Supervisor
 from rackwright.api.doorkeeper import Doorkeeper, Forbidden, Unauthenticated
 from rackwright.api.passwords import Passwords
+from rackwright.domain.machine_names import DEFAULT
 from rackwright.domain.people import GRANTS, SCOPES, Permission, Principal
 from rackwright.domain.targets import Network
 from rackwright.images.shelf import Shelf
@@ -76,6 +77,8 @@ class Server:
     annealer: Annealer | None = None
     """None: work is done by hand."""
     kernel_arguments: str = ""
+    discovered_names: str = DEFAULT
+    """The pattern by which machines are named that come by themselves."""
     """For what machines boot over the network: a console, say."""
     simulates: bool = False
     """Its machines are simulated: they have no network, so their interface is served beside people's."""

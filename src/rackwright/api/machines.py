@@ -173,6 +173,7 @@ async def register_machine(
         body.boot_id,
         body.bootenv,
         _inventory(body, source),
+        pattern=server.discovered_names,
         source=source,
         has_network=not server.simulates,
     )

@@ -85,6 +85,7 @@ class NodeEdit(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
+    name: str = Field(max_length=253, description="A full domain name", examples=["n1.rack.example"])
     description: Line
     alive: bool
     available: bool = Field(description="Whether the annealer may work on it.")
@@ -310,6 +311,7 @@ async def get_node(caller: ScopedReader, node: Key, fields: Fields) -> Response:
 
 def _editable(node: NodeRecord) -> NodeEdit:
     return NodeEdit.model_construct(
+        name=node.name,
         description=node.description,
         alive=node.alive,
         available=node.available,
@@ -340,14 +342,18 @@ def _changes(edit: NodeEdit) -> NodeChanges:
     openapi_extra=patch_body(NodeEdit, {"description": "Third from the top", "stay_on": True}),
 )
 async def update_node(caller: Writer, terms: Editing, node: Key, request: Request) -> Response:
-    """Change a node: its description, flags, wishes, quirks, MACs and UUID."""
+    """Change a node: its name, description, flags, wishes, quirks, MACs and UUID."""
     patch = await read_patch(request)
 
     async def work(session: Session) -> NodeDetail:
         found = await lock_node(session, node)
         await caller.authorize(session, found.deployment_id)
         terms.check(NodeOut.of(found), f"node {found.name}")
-        wanted = _changes(patch.apply(_editable(found)))
+        edit = patch.apply(_editable(found))
+        wanted = _changes(edit)
+        if edit.name != found.name:
+            await _check_name_is_free_for(session, caller, edit.name)
+            found = await stored.rename_node(session, found, edit.name)
         if found.waiting and wanted.available:
             await caller.authorize_accepting(session)
         editor = Editor(caller.is_administrator, await caller.may_accept(session))

@@ -198,6 +198,7 @@ async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncI
                 Providers(store, claimant.node_id or NO_NODE, provided, options.lease),
                 heartbeat=options.heartbeat,
                 kernel_arguments=options.kernel_arguments,
+                discovered_names=options.discovered_names,
                 annealer=None if options.manual else Annealer(store, jigs, claimant, Pace(tick=options.tick)),
                 policy=policy_of(options),
                 passwords=passwords,

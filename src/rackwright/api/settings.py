@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -24,7 +24,8 @@ from pydantic_settings import (
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
-from rackwright.domain.errors import RackwrightError
+from rackwright.domain.errors import Invalid, RackwrightError
+from rackwright.domain.machine_names import DEFAULT, check_pattern
 from rackwright.domain.targets import Network
 from rackwright.domain.wrong_words import pydantic_words
 from rackwright.home import default_home
@@ -85,6 +86,10 @@ class Options(BaseSettings):
     provision_interface: str | None = Field(None, description="Where to answer IPv6 router solicitations.")
     tftp_port: int = Field(69, ge=0, le=65535, description="Port of TFTP there; firmware knows only 69.")
     kernel_arguments: str = Field("", description="For kernels that machines boot over the network: a console, say.")
+    discovered_names: str = Field(
+        DEFAULT,
+        description="How machines are named that come by themselves, of {mac}, {uuid}, {serial}, {rack} and {port}.",
+    )
     qemu_sockets: Path | None = Field(None, description="Where QEMU machines of this host have control sockets.")
     dhcp_interfaces: list[str] = Field(
         default_factory=list, description="Interfaces to answer DHCP on, with ISC Kea; without any nobody is answered."
@@ -103,6 +108,14 @@ class Options(BaseSettings):
 
     def __init__(self, home: Path, database_url: str | None = None, **others: Any) -> None:
         super().__init__(home=home, database_url=database_url, **others)
+
+    @field_validator("discovered_names")
+    @classmethod
+    def _makes_names(cls, pattern: str) -> str:
+        try:
+            return check_pattern(pattern)
+        except Invalid as error:
+            raise ValueError(error.message) from None
 
     @model_validator(mode="after")
     def _fits_together(self) -> "Options":

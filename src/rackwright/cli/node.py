@@ -116,6 +116,13 @@ def update(node: Node, set: Settings = None) -> Any:
 
 
 @app.command()
+@prints()
+def rename(node: Node, name: Annotated[str, typer.Argument(help="Its new name, a full domain name.")]) -> Any:
+    """Give a machine another name; DNS and all else that has its name follows."""
+    return Client().merge(f"/nodes/{node}", {"name": name})
+
+
+@app.command()
 def delete(node: Node, yes: Yes = False) -> None:
     """Remove a machine, with its noderoles."""
     confirm(f"Remove node {node} with everything bound to it?", yes)

@@ -59,6 +59,9 @@ def server(
     kernel_arguments: Annotated[
         str | None, typer.Option(help="For kernels that machines boot over the network, such as console=ttyS0.")
     ] = None,
+    discovered_names: Annotated[
+        str | None, typer.Option(help="How new machines are named: {serial}.rack.example; see docs/bare-metal.md.")
+    ] = None,
     dhcp_interfaces: Annotated[
         list[str] | None, typer.Option("--dhcp-interface", help="Answer DHCP on this interface, with ISC Kea.")
     ] = None,

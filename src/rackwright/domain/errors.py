@@ -94,6 +94,7 @@ class Rule(StrEnum):
     BARCLAMP = "barclamp-conflict"
     LAST_ADMIN_USER = "last-admin-user"
     KEY_OFFERED = "key-offered"
+    ADMIN_NAME = "admin-name"
 
 
 class Conflict(RackwrightError):

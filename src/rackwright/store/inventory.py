@@ -3,6 +3,7 @@
 import re
 
 from rackwright.domain.catalogue import Json, JsonObject
+from rackwright.domain.ssh_login import PORT, ROOT, Login, login_of
 from rackwright.domain.states import PROPOSED, NodeRoleState, worst
 from rackwright.store.noderole_views import NODE_ROLES
 from rackwright.store.nodes import NODES
@@ -11,7 +12,7 @@ from rackwright.store.session import Session
 # Roles that a node has in a deployment which may not be seen are not told of it.
 _HOSTS = """
 SELECT n.id, n.name, n.alive, n.available, n.bootenv, d.name AS deployment,
-       coalesce(n.hint ->> 'address', n.discovery ->> 'address') AS address,
+       coalesce(n.hint ->> 'address', n.discovery ->> 'address') AS address, n.hint,
        ARRAY(SELECT r.name FROM node_roles nr JOIN roles r ON r.id = nr.role_id
              WHERE nr.node_id = n.id AND nr.state <> :proposed AND {seen_role} ORDER BY 1) AS roles,
        ARRAY(SELECT DISTINCT state FROM node_roles nr WHERE nr.node_id = n.id) AS states,
@@ -30,6 +31,7 @@ async def inventory(session: Session) -> JsonObject:
         state = worst(NodeRoleState(state) for state in row.states).label
         hostvars[row.name] = {
             **({"ansible_host": row.address} if row.address else {}),
+            **_login(login_of(row.hint)),
             "rackwright_id": row.id,
             "rackwright_deployment": row.deployment,
             "rackwright_alive": row.alive,
@@ -50,6 +52,12 @@ async def inventory(session: Session) -> JsonObject:
         below: list[Json] = [*children.get(group, ())]
         found[group] = {"hosts": hosts, **({"children": below} if below else {})}
     return found
+
+
+def _login(login: Login) -> JsonObject:
+    """How Ansible logs in, where it is not as it would anyway."""
+    port: JsonObject = {} if login.port == PORT else {"ansible_port": login.port}
+    return port if login.user == ROOT else {**port, "ansible_user": login.user}
 
 
 async def _tree(session: Session) -> dict[str, list[str]]:

@@ -12,8 +12,8 @@ from psycopg.types.json import Jsonb
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, RackwrightError, Rule
 from rackwright.domain.install import LOCAL, SLEDGEHAMMER
+from rackwright.domain.machine_names import DEFAULT, machine_names
 from rackwright.domain.members import MARK
-from rackwright.domain.names import check_mac
 from rackwright.store import powersave
 from rackwright.store.allocations import fits_allocation
 from rackwright.store.attempts import boot_during_install
@@ -64,6 +64,8 @@ class Registration:
     bootenv: str
     inventory: JsonObject = field(default_factory=dict)
     name: str | None = None
+    pattern: str = DEFAULT
+    """How it is named if it is new."""
     source: str = ""
     """Where it asks from."""
     has_network: bool = True
@@ -110,7 +112,7 @@ async def register(session: Session, machine: Registration) -> Registered | Held
 
 async def _quarantine(session: Session, machine: Registration) -> int:
     await _check_room(session, machine.source)
-    name = machine.name or f"d{check_mac(machine.macs[0]).replace(':', '')}.discovered.internal"
+    name = machine.name or await _free_name(session, machine)
     node_id = await create_node(
         session,
         NewNode(
@@ -129,6 +131,14 @@ async def _quarantine(session: Session, machine: Registration) -> int:
     await _found_again(session, node_id, machine)
     await emit(session, "node.waiting", node_id, node_id=node_id, data={"name": name})
     return node_id
+
+
+async def _free_name(session: Session, machine: Registration) -> str:
+    """The first of the names that it could have which no node has. One with its MAC in it is the last."""
+    names = machine_names(machine.pattern, machine.macs[0], machine.uuid, machine.inventory)
+    rows = await session.rows("SELECT name FROM nodes WHERE name = ANY (:names)", names=names)
+    taken = {row.name for row in rows}
+    return next((name for name in names if name not in taken), names[-1])
 
 
 async def _check_room(session: Session, source: str) -> None:

@@ -286,6 +286,28 @@ def _address(node: NodeRecord) -> Json:
     return merge(node.discovery, node.hint).get("address")
 
 
+async def rename_node(session: Session, node: NodeRecord, name: str) -> NodeRecord:
+    """Give a node another name. What is served of it, by DNS and DHCP, and what its cluster peers are told follows."""
+    wanted = check_node_name(name)
+    if wanted == node.name:
+        return node
+    if node.system:
+        raise Conflict(Rule.PHANTOM, f"{node.name} is a phantom node; it is named after its deployment.")
+    if node.admin:
+        raise Conflict(
+            Rule.ADMIN_NAME,
+            f"{node.name} is a server, which finds its node by the name of its host: it stays so.",
+        )
+    if await session.value("SELECT 1 FROM nodes WHERE name = :name", name=wanted):
+        raise Conflict(Rule.EXISTS, f"There is a node {wanted!r} already. Choose another name.")
+    await session.run("UPDATE nodes SET name = :name WHERE id = :id", name=wanted, id=node.id)
+    data: JsonObject = {"changed": ["name"], "before": node.name, "name": wanted}
+    await emit(session, "node.updated", node.id, node_id=node.id, data=data)
+    await queue_node_updated(session, {node.id: {"name": node.name}})
+    await dirty_peers(session, node.id)
+    return await get_node(session, node.id)
+
+
 async def confirm_identity(session: Session, node: NodeRecord, *, confirmed: bool) -> None:
     """Note whether the machine with this node's MACs and UUID is agreed to be this node.
 

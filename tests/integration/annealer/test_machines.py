@@ -1,10 +1,13 @@
 """What machines say of themselves: registration, quarantine, keys, heartbeats and silence."""
 
+from dataclasses import replace
+
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.support.registration import public_key, registration, signed
 from tests.support.site import DISCOVERED, HandMachine, Site
 
+from rackwright.api.app import create_machine_app
 from rackwright.domain.install import Stage
 from rackwright.domain.states import ACTIVE, TODO
 from rackwright.domain.why import Cause
@@ -137,3 +140,14 @@ async def test_machines_that_nobody_accepted_and_that_are_gone_are_forgotten(sit
     names = [name for (name,) in await site.rack.rows("SELECT name FROM nodes")]
     assert machine.name not in names
     assert accepted.name in names
+
+
+async def test_new_machines_are_named_by_the_pattern_and_never_alike(site: Site) -> None:
+    site.server = replace(site.server, discovered_names="{serial}.rack.example")
+    site.machine_app = create_machine_app(site.server)
+    for number in (1, 2):
+        machine = HandMachine(site, number)
+        machine.new_boot()
+        assert (await machine.register(inventory={"serial": "SN/7"})).status_code == 201
+    found = await site.rack.rows("SELECT name FROM nodes WHERE NOT admin AND NOT system ORDER BY id")
+    assert found == [("sn-7.rack.example",), ("sn-7-525400000002.rack.example",)]

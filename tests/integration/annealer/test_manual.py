@@ -10,6 +10,7 @@ import httpx
 from tests.support.clock import pass_time
 from tests.support.hooked import Hooked
 from tests.support.rack import Rack
+from tests.support.reach import all_reached
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.annealer.hooks import HookPace
@@ -36,7 +37,8 @@ ROLES = """
 
 @asynccontextmanager
 async def _api(url: str, home: Path, *, manual: bool) -> AsyncIterator[tuple[httpx.AsyncClient, Hooked]]:
-    async with running(Options(home, url, manual=manual)) as server:
+    async with running(Options(home, url, manual=manual)) as running_server:
+        server = all_reached(running_server)
         hooked = Hooked(Rack(server.store), home, HookPace())
         await hooked.load(ROLES, CODE)
         headers = {"Authorization": f"Bearer {(home / TOKEN_FILE).read_text().strip()}"}

@@ -472,6 +472,23 @@ async def test_a_jig_that_is_not_active_takes_no_work(site: Site, api: Api) -> N
     assert ok(await api.get("/anneal"))["noderoles"].keys() == {"active"}
 
 
+async def test_a_node_is_renamed_and_what_has_its_name_follows(site: Site, api: Api) -> None:
+    await _deployed(site, api)
+    before = ok(await api.get(f"/nodes/{NODE}"))
+    ok(await api.post("/nodes", json={"name": "taken.rack.example"}), 201)
+    for wrong in ("taken.rack.example", ADMIN):
+        refused(await api.patch(f"/nodes/{NODE}", json={"name": wrong}), 409, "already-exists")
+    refused(await api.patch(f"/nodes/{NODE}", json={"name": "no name"}), 422, "invalid")
+    refused(await api.patch(f"/nodes/{ADMIN}", json={"name": "other.rack.example"}), 409, "admin-name")
+    renamed = ok(await api.patch(f"/nodes/{NODE}", json={"name": "DB1.rack.example"}))
+    assert (renamed["id"], renamed["name"]) == (before["id"], "db1.rack.example")
+    refused(await api.get(f"/nodes/{NODE}"), 404, "not-found")
+    bound = ok(await api.get("/node_roles?node=db1.rack.example"))["items"]
+    assert "test-child" in {one["role"] for one in bound}
+    told = ok(await api.get("/events?kind=node.updated"))["items"]
+    assert NODE in {event["data"].get("before") for event in told}
+
+
 async def test_the_cap_is_read_and_set(site: Site, api: Api) -> None:
     answer = await api.get("/anneal/cap")
     assert ok(answer)["cap"] == 10
@@ -486,11 +503,12 @@ async def test_the_cap_is_read_and_set(site: Site, api: Api) -> None:
 
 async def test_ansible_gets_hosts_in_groups(site: Site, api: Api) -> None:
     await _deployed(site, api)
-    ok(await api.patch(f"/nodes/{NODE}", json={"hint": {"address": "192.0.2.7"}}))
+    ok(await api.patch(f"/nodes/{NODE}", json={"hint": {"address": "192.0.2.7", "ssh": {"port": 2222}}}))
     ok(await api.post("/groups", json={"category": "rack", "name": "r-1"}), 201)
     ok(await api.put(f"/groups/rack:r-1/nodes/{NODE}"))
     found = ok(await api.get("/inventory"))
     assert found["_meta"]["hostvars"][NODE]["ansible_host"] == "192.0.2.7"
+    assert found["_meta"]["hostvars"][NODE]["ansible_port"] == 2222
     assert NODE in found["deployment_web"]["hosts"]
     assert NODE in found["role_test_child"]["hosts"]
     assert NODE in found["group_rack_r_1"]["hosts"]

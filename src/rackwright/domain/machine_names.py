@@ -1,0 +1,70 @@
+"""Names of machines that come by themselves, by a pattern that an administrator sets: `{serial}.rack.example`.
+
+What fills the pattern the machine says itself, or its switch, so all of it is cleaned to what a DNS label can hold.
+"""
+
+import re
+from string import Formatter
+
+from rackwright.domain.catalogue import Json, JsonObject
+from rackwright.domain.errors import Invalid
+from rackwright.domain.names import check_mac, check_node_name
+
+DEFAULT = "d{mac}.discovered.internal"
+FIELDS = ("mac", "uuid", "serial", "rack", "port")
+LONGEST_VALUE = 32
+"""Characters of a field: a label has 63, and a pattern may put several into one."""
+
+_NOT_IN_LABELS = re.compile(r"[^a-z0-9]+")
+
+
+def check_pattern(pattern: str) -> str:
+    """Refuse a pattern that names no field, another one than there are, or that makes no names of nodes."""
+    try:
+        parts = list(Formatter().parse(pattern))
+    except ValueError as error:
+        raise Invalid(f"{pattern[:80]!r} is no pattern of names: {error}.") from None
+    named = [field for _, field, _, _ in parts if field is not None]
+    if not named or any(field not in FIELDS for field in named) or any(spec or how for _, _, spec, how in parts):
+        listed = ", ".join(f"{{{field}}}" for field in FIELDS)
+        raise Invalid(f"A pattern of names has at least one of {listed}, as they stand here; {pattern[:80]!r} has not.")
+    check_node_name(pattern.format_map(dict.fromkeys(FIELDS, "x")))
+    return pattern
+
+
+def machine_names(pattern: str, mac: str, uuid: str | None, inventory: JsonObject) -> list[str]:
+    """Return the names that a new machine could have, the best first: the last is free unless its MAC is known.
+
+    A machine that does not say what the pattern asks for is named by its MAC.
+    """
+    bare = check_mac(mac).replace(":", "")
+    plain = DEFAULT.format(mac=bare)
+    values = {"mac": bare, "uuid": _cleaned(uuid), "serial": _cleaned(inventory.get("serial")), **_place(inventory)}
+    asked = [field for _, field, _, _ in Formatter().parse(pattern) if field is not None]
+    if not all(values[field] for field in asked):
+        return [plain]
+    first, _, rest = pattern.format_map(values).partition(".")
+    found = []
+    for name in (f"{first}.{rest}", f"{first}-{bare}.{rest}"):
+        try:
+            found.append(check_node_name(name))
+        except Invalid:  # too long, or what the pattern's own words make of it: the name by its MAC always does
+            continue
+    return [*dict.fromkeys([*found, plain])]
+
+
+def _place(inventory: JsonObject) -> dict[str, str]:
+    """The switch and its port that the first link with a neighbour is plugged in to."""
+    neighbours = inventory.get("lldp")
+    for link in sorted(neighbours) if isinstance(neighbours, dict) else ():
+        neighbour = neighbours[link]  # type: ignore[index, call-overload]  # it is a map
+        if isinstance(neighbour, dict):
+            switch = neighbour.get("name") or neighbour.get("chassis")
+            return {"rack": _cleaned(switch), "port": _cleaned(neighbour.get("port"))}
+    return {"rack": "", "port": ""}
+
+
+def _cleaned(value: Json) -> str:
+    if not isinstance(value, str):
+        return ""
+    return _NOT_IN_LABELS.sub("-", value[:256].lower()).strip("-")[:LONGEST_VALUE].strip("-")
