@@ -21,6 +21,7 @@ from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.planned_installs import missing
 from rackwright.domain.snapshots import CommitPlan, Difference
 from rackwright.store import commits, snapshots
+from rackwright.store import deployment_places as places
 from rackwright.store import deployments as stored
 from rackwright.store.deployments import DEPLOYMENTS, SYSTEM, DeploymentRecord, lock_deployment, select_deployments
 from rackwright.store.planned_installs import planned_installs
@@ -46,6 +47,8 @@ class DeploymentEdit(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
+    name: Name
+    parent: str | None = Field(max_length=63, description="The one it is below; null for the system deployment alone.")
     description: Line
 
 
@@ -266,16 +269,24 @@ async def _locked(session: Session, caller: Caller, terms: Terms, key: str) -> D
     openapi_extra=patch_body(DeploymentEdit, {"description": "The shop's front ends"}),
 )
 async def update_deployment(caller: Writer, terms: Editing, deployment: Key, request: Request) -> Response:
-    """Change its description."""
+    """Change its name, its description, or its place in the tree. Moving it takes the permission where it is and where
+    it goes, and is refused while something in it depends on what it leaves."""
     patch = await read_patch(request)
 
     async def work(session: Session) -> DeploymentOut:
         found = await _locked(session, caller, terms, deployment)
-        wanted = patch.apply(DeploymentEdit(description=found.description))
+        before = DeploymentEdit(name=found.name, parent=found.parent, description=found.description)
+        wanted = patch.apply(before)
         await stored.describe_deployment(session, found, wanted.description)
+        if wanted.parent != found.parent:
+            target = await stored.get_deployment(session, wanted.parent or SYSTEM)
+            for place in (found.parent_id, target.id):
+                await caller.authorize(session, place)
+            await places.move_deployment(session, found, target)
+        await places.rename_deployment(session, found, wanted.name)
         return DeploymentOut.of(await stored.get_deployment(session, found.id))
 
-    return await write(caller, terms, work)
+    return await write(caller, terms, work, graph=True)
 
 
 @router.delete("/{deployment}", status_code=204)

@@ -50,6 +50,20 @@ def update(deployment: Deployment, set: Settings = None) -> Any:
 
 
 @app.command()
+@prints(*COLUMNS)
+def rename(deployment: Deployment, name: Annotated[str, typer.Argument(help="The new name.")]) -> Any:
+    """Give a deployment another name."""
+    return [Client().merge(f"/deployments/{deployment}", {"name": name})]
+
+
+@app.command()
+@prints(*COLUMNS)
+def move(deployment: Deployment, parent: Deployment) -> Any:
+    """Put a deployment, with all below it, under another one."""
+    return [Client().merge(f"/deployments/{deployment}", {"parent": parent})]
+
+
+@app.command()
 def delete(deployment: Deployment, yes: Yes = False) -> None:
     """Remove a deployment. Its nodes go to its parent."""
     confirm(f"Remove deployment {deployment} with all its noderoles?", yes)

@@ -101,6 +101,42 @@ async def test_deployments_form_a_tree(api: Api) -> None:
     ok(await api.delete("/deployments/web"), 204)
 
 
+async def test_a_deployment_is_renamed_and_moved_where_nothing_is_left_behind(site: Site, api: Api) -> None:
+    await _deployed(site, api, "test-parent")  # in web
+    for name, parent in (("shop", "web"), ("till", "shop"), ("mail", "system")):
+        ok(await api.post("/deployments", json={"name": name, "parent": parent}), 201)
+    assert ok(await api.patch("/deployments/shop", json={"name": "store"}))["name"] == "store"
+    assert (await api.get("/deployments/shop")).status_code == 404
+    assert ok(await api.get("/deployments/till"))["parent"] == "store"
+    phantom = ok(await api.get("/deployments/store"))["phantom_id"]
+    assert ok(await api.get(f"/nodes/{phantom}"))["name"].startswith("store")
+    refused(await api.patch("/deployments/store", json={"name": "mail"}), 409, "already-exists")
+    refused(await api.patch("/deployments/store", json={"parent": "till"}), 409, "cycle")
+    refused(await api.patch("/deployments/system", json={"name": "root"}), 409, "system-deployment")
+    refused(await api.patch("/deployments/system", json={"parent": "mail"}), 409, "system-deployment")
+    assert ok(await api.patch("/deployments/store", json={"parent": "mail"}))["parent"] == "mail"
+    assert ok(await api.patch("/deployments/store", json={"parent": "web"}))["parent"] == "web"
+
+    ok(await api.post("/nodes", json={"name": "n2.rack.example", "alive": True}), 201)
+    binding = {"node": "n2.rack.example", "role": "test-child", "deployment": "till"}
+    ok(await api.post("/node_roles", json=binding), 201)  # it stands on test-parent in web
+    told = refused(await api.patch("/deployments/store", json={"parent": "mail"}), 409, "orphans-dependant")
+    assert "test-child on n2.rack.example" in told["detail"]
+    assert f"test-parent on {NODE}" in told["detail"]
+    assert ok(await api.get("/deployments/store"))["parent"] == "web"
+    ok(await api.post("/deployments/till/discard"))
+    ok(await api.post("/domains", json={"name": "rack.example", "deployment": "web"}), 201)
+    ok(await api.post("/nodes", json={"name": "n3.rack.example", "deployment": "till"}), 201)
+    told = refused(await api.patch("/deployments/store", json={"parent": "mail"}), 409, "still-bound")
+    assert "n3.rack.example" in told["detail"]
+    parent = "mail"
+    for level in range(DEEPEST - 3):
+        made = {"name": f"level-{level}", "parent": parent}
+        parent = ok(await api.post("/deployments", json=made), 201)["name"]
+    ok(await api.delete("/nodes/n3.rack.example"), 204)
+    refused(await api.patch("/deployments/store", json={"parent": parent}), 422, "invalid")
+
+
 async def test_a_tree_from_before_its_depth_was_bounded_is_shown_level_by_level(site: Site, api: Api) -> None:
     async def grow(session: Session) -> None:
         parent = await root_id(session)

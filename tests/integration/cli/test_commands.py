@@ -393,6 +393,15 @@ def test_what_a_change_of_the_system_deployment_makes_run_again_is_said_and_aske
     assert cli("attrib", "set", f"node/{NODE}", "hint", "1", "--plan").code == Exit.USAGE
 
 
+def test_a_deployment_is_renamed_and_moved(cli: Cli) -> None:
+    cli.ok("deployment", "create", "first")
+    cli.ok("deployment", "create", "second")
+    cli.ok("deployment", "rename", "second", "other")
+    assert "first" in cli.ok("deployment", "move", "other", "first").out
+    assert cli.json("deployment", "show", "other")["parent"] == "first"
+    assert cli("deployment", "move", "first", "other").code == Exit.CONFLICT
+
+
 def test_who_logs_in_is_known_until_they_log_out(cli: Cli) -> None:
     password = (cli.home / "admin-password").read_text()
     assert "You are admin" in cli.ok("login", cli.url, "--password-stdin", stdin=password).out
