@@ -10,6 +10,7 @@ import httpx
 import pytest
 from tests.support.hooked import Hooked
 from tests.support.rack import Rack
+from tests.support.reach import looks_up
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.annealer.annealer import Annealer, Pace
@@ -80,7 +81,7 @@ async def server(rack: Rack, node: str, home: Path) -> AsyncIterator[None]:
     node_id = await rack.node_id(node)
     workers = RoleWorkers(start_time=PATIENCE)
     means = Means(rack.store, home, node_id)
-    jigs = all_jigs(means.equipment(RoleTransitions(rack.store, workers, means.files), None))
+    jigs = all_jigs(means.equipment(RoleTransitions(rack.store, workers, means.files), None, looks_up))
     annealer = Annealer(rack.store, jigs, Claimant(node, node_id, lease=PATIENCE), Pace(tick=0.5))
     task = asyncio.create_task(annealer.run())
     try:
@@ -164,7 +165,7 @@ async def test_runs_of_a_barclamp_that_an_older_version_imported_end_in_error(
     await rack.deployment("web")
     await rack.deploy("web", ("n1", "web-server"), ("n1", "web-farm"), ("n1", "web-pages"))
     means = Means(rack.store, tmp_path / "means", own_node=await rack.node_id("n1"))
-    jigs = all_jigs(means.equipment(RoleTransitions(rack.store, hooked.workers, means.files), None))
+    jigs = all_jigs(means.equipment(RoleTransitions(rack.store, hooked.workers, means.files), None, looks_up))
     seen = []
     while runs := await rack.claim():
         for run in runs:
@@ -206,7 +207,7 @@ async def test_content_goes_when_no_barclamp_and_no_run_under_way_has_it(rack: R
 async def test_the_kinds_that_a_barclamp_may_name_are_those_that_there_are(rack: Rack, tmp_path: Path) -> None:
     means = Means(rack.store, tmp_path / "means", own_node=None)
     async with httpx.AsyncClient() as lab:
-        jigs = all_jigs(means.equipment(RoleTransitions(rack.store, RoleWorkers(), means.files), lab))
+        jigs = all_jigs(means.equipment(RoleTransitions(rack.store, RoleWorkers(), means.files), lab, looks_up))
     assert sorted(jigs) == sorted(JIG_KINDS)
 
 
