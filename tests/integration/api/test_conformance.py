@@ -275,6 +275,8 @@ def _intent(client: Client) -> None:
     client.do("updateNode", {"description": "x"}, node=NODE)
     key = Ed25519PrivateKey.generate().public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     client.do("setNodeHostKey", {"host_key": key.decode()}, node=NODE)
+    client.do("listServerKeys")
+    client.do("reachNode", node=NODE)
     client.do("listNodeAttribs", node=NODE)
     attribs = client.do("listAttribs", query={"of_node": "true", "writable": "true", "secret": "false"})["items"]
     for name in ("getNodeAttrib", "unsetNodeAttrib"):
