@@ -189,6 +189,18 @@ async def test_a_node_of_another_subtree_is_not_bound_into_ones_own(estate: Site
         ok(await grace.post("/node_roles", json={**binding, "node": NODES_OF["web"]}), 201)
 
 
+async def test_a_deployment_is_moved_by_whoever_may_change_where_it_is_and_where_it_goes(
+    estate: Site, api: Api
+) -> None:
+    ok(await api.post("/deployments", json={"name": "moving", "parent": "web"}), 201)
+    token = await _granted(estate, "grace", "operator", "web", UserRole.VIEWER)
+    async with estate.client(token) as grace:
+        refused(await grace.patch("/deployments/moving", json={"parent": "mail"}), 403, "forbidden")
+        refused(await grace.patch("/deployments/web", json={"parent": "mail"}), 403, "forbidden")
+        assert ok(await grace.patch("/deployments/moving", json={"name": "moved"}))["name"] == "moved"
+    assert ok(await api.get("/deployments/moved"))["parent"] == "web"
+
+
 async def test_a_commit_takes_no_node_from_a_deployment_that_one_may_not_change(estate: Site, api: Api) -> None:
     ok(await api.post("/nodes", json={"name": "free.rack.example", "alive": True}), 201)
     binding = {"node": "free.rack.example", "role": "test-milestone", "deployment": "web"}
