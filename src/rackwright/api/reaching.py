@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 from rackwright.annealer.installs import hammer_node
 from rackwright.annealer.sight import ACTOR, look_at
 from rackwright.api.answers import answer
-from rackwright.api.context import ScopedReader, Writer
+from rackwright.api.context import Person, Writer
 from rackwright.api.nodes import NodeOut
 from rackwright.api.types import Key
 from rackwright.api.writing import Posting
@@ -96,9 +96,9 @@ async def _look(caller: Writer, node_id: int) -> tuple[str, bool]:
 
 
 @router.get("/server_keys", response_model=ServerKeys)
-async def list_server_keys(caller: ScopedReader) -> Response:
+async def list_server_keys(caller: Person) -> Response:
     """The public keys by which machines let the servers in: authorize all of them on a machine to be added."""
-    async with caller.read() as session:
+    async with caller.server.store.read() as session:
         lines = await server_key_lines(session)
     found = [ServerKeyOut(server=server, key=key, fingerprint=line_fingerprint(key)) for server, key in lines]
     return answer(ServerKeys(items=found))
