@@ -54,9 +54,9 @@ def update(deployment: Deployment, role: Role, set: Settings = None, plan: Plan 
 @prints("role", "node", empty="It was bound to no node.")
 def remove(deployment: Deployment, role: Role, yes: Yes = False) -> Any:
     """Take a role out of a deployment's proposal, with its noderoles there and what stands on those."""
+    confirm(f"Take role {role} with all its noderoles out of {deployment}?", yes)
     client = Client()
     found = _found(client, deployment, role)
-    confirm(f"Take role {role} with all its noderoles out of {deployment}?", yes)
     return client.delete(f"/deployment_roles/{found['id']}")["noderoles"]
 
 
