@@ -16,6 +16,7 @@ from rackwright.hammers.base import HammerFailed
 from rackwright.store.events import emit
 from rackwright.store.keys import line_fingerprint, server_key_lines
 from rackwright.store.machines import answered, first_look, heartbeat
+from rackwright.store.node_address import retry_access
 from rackwright.store.nodes import get_node, lock_node
 from rackwright.store.session import Session
 
@@ -90,6 +91,7 @@ async def _look(caller: Writer, node_id: int) -> tuple[str, bool]:
         await first_look(session, node_id, seen.boot_id)
         if (await get_node(session, node_id)).observed_bootenv == LOCAL:
             await heartbeat(session, node_id, seen.boot_id, LOCAL)
+        await retry_access(session, node_id)
 
     await server.store.change(work, actor=ACTOR)
     return "", False

@@ -261,6 +261,11 @@ def host_key(
     elif pin is not None:
         body = {"fingerprint": pin}
     Client().put(f"/nodes/{node}/host_key", body, tagged=False)
+    if trust_on_first_use:
+        say(f"The next host key that {node} shows is trusted.")
+    else:
+        say(f"The server logs in to {node} only where this host key is shown. See whether it is let in: ", end="")
+        say(f"rackwright node reach {node}")
 
 
 def _read_key(file: Path) -> str:

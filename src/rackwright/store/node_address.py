@@ -107,7 +107,7 @@ async def approve_address(session: Session, node_id: int, *, trust_first_key: bo
     )
     if trust_first_key:
         await emit(session, "node.first_host_key_trusted", node_id, node_id=node_id, data={"address": where.place})
-        await _try_again(session, node_id)
+        await retry_access(session, node_id)
 
 
 async def give_host_key(session: Session, node: NodeRecord, key: str) -> None:
@@ -122,7 +122,7 @@ async def give_host_key(session: Session, node: NodeRecord, key: str) -> None:
     await emit(session, "node.host_key_pinned", node.id, node_id=node.id, data={"fingerprint": line_fingerprint(bare)})
     if node.offered_host_key == bare and not node.available and not node.waiting:
         await update_node(session, node.id, {"available": True})
-    await _try_again(session, node.id)
+    await retry_access(session, node.id)
 
 
 async def forget_host_key(session: Session, node: NodeRecord) -> None:
@@ -167,8 +167,8 @@ async def note_refused_key(session: Session, node_id: int, offered: str) -> None
     await emit(session, "node.host_key_differs", node_id, node_id=node_id, data={**data})
 
 
-async def _try_again(session: Session, node_id: int) -> None:
-    """Have the server reach a node anew that it could not reach."""
+async def retry_access(session: Session, node_id: int) -> None:
+    """Have `ssh-access` run again on a node where it failed: what it failed for may be gone."""
     rows = await session.rows(
         "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id AND r.name = :role"
         " WHERE nr.node_id = :id AND nr.state = :error AND NOT nr.doomed",

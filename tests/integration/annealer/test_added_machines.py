@@ -82,7 +82,14 @@ async def test_an_added_machine_is_reached_watched_and_pinned_anew(migrated_url:
                 # Pinned by its fingerprint, and by no other.
                 other = asyncssh.generate_private_key("ssh-ed25519").get_fingerprint()
                 await person.call("PUT", f"/nodes/{NODE}/host_key", {"fingerprint": other}, status=409)
+                machine.authorize(asyncssh.generate_private_key("ssh-ed25519"))
                 await person.call("PUT", f"/nodes/{NODE}/host_key", {"fingerprint": fingerprint})
+                state, error = await person.access()
+                assert (state, "rackwright key show" in error) == ("error", True)
+
+                # Once the machine lets the server in, a look is enough for the work to go on.
+                machine.authorize(key)
+                assert (await person.call("POST", f"/nodes/{NODE}/reach"))["reached"]
                 assert (await person.access())[0] == "active"
                 found = await person.node()
                 assert (found["host_key"], found["observed_bootenv"]) == (fingerprint, LOCAL)
