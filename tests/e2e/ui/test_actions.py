@@ -4,9 +4,11 @@ once: nobody overwrites what somebody else did without being told."""
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import asyncssh
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 from tests.support.page import Database, Floor, Person, serving
+from tests.support.ssh_node import ssh_node
 from tests.support.waiting import wait_until
 
 from rackwright.lab.machine import PowerState
@@ -243,3 +245,36 @@ def test_inputs_are_shown_with_the_noderole_and_the_node_they_come_from_and_foll
     taken = page.get_by_role("region", name="From other nodes").get_by_role("listitem")
     expect(taken).to_contain_text(f"test-wanting takes from test-parent on {there}")
     expect(taken).to_contain_text("by a person")
+
+
+# --- nodes
+
+
+def test_a_machine_that_runs_is_added_its_host_key_pinned_and_the_node_renamed(
+    person: NewPerson, floor: Floor, tmp_path: Path
+) -> None:
+    somebody = person()
+    somebody.log_in("/nodes")
+    page = somebody.page
+    [server_key] = floor.call("GET", "/server_keys")["items"]
+    with ssh_node(tmp_path / "machine", asyncssh.import_public_key(server_key["key"])) as machine:
+        page.get_by_role("button", name="Add a node").click()
+        page.get_by_label("Full name").fill("runs.rack.example")
+        page.get_by_label("It runs already").check()
+        expect(page.locator("[data-server-key]")).to_have_text(server_key["key"])
+        page.get_by_label("Address", exact=True).fill(machine.address)
+        page.get_by_role("button", name="Add", exact=True).click()
+
+        reached = page.get_by_role("region", name="Reached by")
+        shown = asyncssh.import_public_key(machine.host_key).get_fingerprint()
+        expect(reached.get_by_role("status")).to_contain_text(shown)
+        reached.get_by_role("button", name="Pin this host key").click()
+        expect(reached.get_by_role("status")).to_have_text("The server is let in.")
+        assert floor.call("GET", "/nodes/runs.rack.example")["host_key"] == shown
+
+        page.get_by_role("button", name="Rename…").click()
+        page.get_by_label("New full name").fill("store.rack.example")
+        page.get_by_role("button", name="Rename", exact=True).click()
+        expect(page.get_by_role("heading", name="store.rack.example")).to_be_visible()
+        expect(page.get_by_role("region", name="Noderoles").get_by_role("link", name="ssh-access")).to_be_visible()
+        floor.call("DELETE", "/nodes/store.rack.example")

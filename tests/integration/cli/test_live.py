@@ -118,7 +118,7 @@ def test_the_shell_completes_nouns_verbs_and_live_names(cli: Cli) -> None:
         return subprocess.run([RACKWRIGHT], env=environment, capture_output=True, text=True, check=False).stdout
 
     assert complete("no").split() == ["node", "noderole"]
-    assert complete("node", "re").split() == ["reinstall"]
+    assert complete("node", "re").split() == ["reach", "rename", "reinstall"]
     # It waits two seconds for the server and then is silent; a person presses the key again.
     wait_until(lambda: complete("node", "show", "n1").split() == ["n1.rack.example"], "the name is completed")
 

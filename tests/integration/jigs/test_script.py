@@ -353,7 +353,8 @@ async def test_a_server_that_is_not_let_in_says_what_to_do(own_node: SshNode, tm
     stranger = asyncssh.generate_private_key("ssh-ed25519")
     async with trial(tmp_path / "scripts", stranger, own_node.target()) as made:
         made.scripts(a="echo ran")
-        assert "Put the server's public key into the authorized keys of that user" in (await made.run()).error
+        error = (await made.run()).error
+        assert "Put the server's public key (rackwright key show) into the authorized keys of that user" in error
 
 
 async def test_here_scripts_run_without_ssh(here: Trial, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,11 @@ const SOON = 60;
 const PAUSE = 500; // between two readings, however much happens
 const FIELDS = 'id,node,role,deployment,state,cohort,error';
 
+function isRenamed(event: LiveEvent): boolean {
+  const data = event.data as { changed?: string[] } | null;
+  return data?.changed?.includes('name') ?? false;
+}
+
 class World {
   ready = $state(false);
   nodes = $state.raw<Node[]>([]);
@@ -170,7 +175,12 @@ class World {
     let changed = false;
     for (const one of found) {
       gone.delete(one.id);
-      const known = this.noderoles.get(one.id);
+      let known = this.noderoles.get(one.id);
+      if (known && (known.node !== one.node || known.deployment !== one.deployment)) {
+        // Its node or its deployment was renamed: it counts under the new name.
+        this.#count(known, known.state, -1);
+        known = undefined;
+      }
       if (known) {
         // An event that came while the list was on its way is newer than the list, or will be followed by another.
         if (isState(one.state) && !this.#heardOf.has(one.id)) this.#moved(known, one.state);
@@ -215,13 +225,13 @@ class World {
         case 'node':
         case 'install':
           if (what !== 'progress') this.outdated('nodes');
-          if (what === 'deleted') this.outdated('noderoles');
+          if (what === 'deleted' || (what === 'updated' && isRenamed(event))) this.outdated('noderoles');
           break;
         case 'snapshot':
         case 'deployment':
         case 'deployment_role':
           this.outdated('deployments');
-          if (what === 'committed' || what === 'discarded' || what === 'deleted' || what === 'proposed') this.outdated('noderoles');
+          if (what === 'committed' || what === 'discarded' || what === 'deleted' || what === 'proposed' || what === 'updated') this.outdated('noderoles');
           break;
         case 'barclamp':
         case 'jig':
