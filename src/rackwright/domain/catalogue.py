@@ -43,7 +43,7 @@ system deployment, where people cannot bind."""
 
 JIG_KINDS = (
     *("noop", "script", "state", "role-provided", "simulate", "lab", "mesh", "network", "boot-server", "os-install"),
-    *("dhcp-server", "dhcp-database", "dns-server", "dns-database"),
+    *("dhcp-server", "dhcp-database", "dns-server", "dns-database", "ssh-access"),
 )
 """The implementations of jigs that there are; `jigs/registry.py` has them."""
 HAMMER_KINDS = ("redfish", "ipmi", "ssh", "qemu")
