@@ -24,8 +24,8 @@ MEETS_OUTSIDE = {
     "api/etags.py": ("_TAG",),
     "api/events.py": ("KIND",),
     "api/machines.py": (
+        "NAME",
         "^[A-Za-z0-9-]+$",
-        "^[a-z0-9][a-z0-9.-]*$",
     ),
     "api/power.py": (
         "^[!-~]*$",

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rackwright.domain.foreign import storable_text
-from rackwright.store.run_life import LOG_LIMIT, append_logs
+from rackwright.store.run_logs import LOG_LIMIT, append_logs
 from rackwright.store.session import DATABASE_TROUBLE, Store, first_line
 
 log = logging.getLogger(__name__)

@@ -112,6 +112,11 @@ def is_instant(jig: Jig | None) -> bool:
     return getattr(jig, "instant", False) is True
 
 
+def has_own_log(jig: Jig) -> bool:
+    """Whether something else writes the log of its runs: a log has one writer, see `store/run_logs.py`."""
+    return getattr(jig, "own_log", False) is True
+
+
 async def outcome_of(store: Store, jigs: Mapping[str, Jig], run: Run, write: Log) -> Outcome:
     """What the jig says, fit to be stored; a jig that breaks has failed, and never takes the annealer with it."""
     jig = jigs.get(run.kind)
@@ -168,7 +173,7 @@ async def _with_secrets(store: Store, run: Run) -> Run:
 async def _run_jig(jig: Jig, run: Run, write: Log) -> Outcome:
     if is_instant(jig):
         return await jig.run(run, write)
-    if run.trace:  # so that a log says by itself which request it is part of
+    if run.trace and not has_own_log(jig):  # so that a log says by itself which request it is part of
         write(f"[trace {run.trace}]\n")
     async with asyncio.timeout(run.deadline):
         return await jig.run(run, write)

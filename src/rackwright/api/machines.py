@@ -6,20 +6,21 @@ but this, or the one-time secret of an install. What machines boot is in `boot.p
 
 import base64
 import hashlib
-from typing import Annotated
+from typing import Annotated, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from rackwright.api.context import Server, Unauthenticated
 from rackwright.api.limits import Source, check_machine
 from rackwright.api.problems import TooLarge
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, Invalid, Rule
+from rackwright.domain.install_log import Report
 from rackwright.domain.lldp import read_neighbours
 from rackwright.domain.members import MARK
 from rackwright.domain.ssh_login import SSH
@@ -33,7 +34,9 @@ router = APIRouter(tags=["machines"])
 
 INVENTORY_LIMIT = 64 * 1024
 BOOT_ID = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9-]+$")
-BOOTENV = Field(min_length=1, max_length=64, pattern=r"^[a-z0-9][a-z0-9.-]*$")
+NAME = r"^[a-z0-9][a-z0-9.-]*$"
+BOOTENV = Field(min_length=1, max_length=64, pattern=NAME)
+MOST_BYTES = 2**50
 
 
 SIGNATURE = "X-Rackwright-Signature"
@@ -78,8 +81,17 @@ class HeartbeatIn(BaseModel):
 class ProgressIn(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    stage: str = Field(max_length=64)
-    percent: int = Field(0, ge=0, le=100)
+    stage: str = Field(min_length=1, max_length=64, pattern=NAME)
+    percent: int = Field(0, ge=0, le=100, description="Of the whole install")
+    bytes: int | None = Field(None, ge=0, le=MOST_BYTES, description="How much of this stage is done")
+    bytes_total: int | None = Field(None, ge=1, le=MOST_BYTES, description="How much the stage has in all")
+    round: int = Field(1, ge=1, le=100, description="How often the stage has begun: it may be cut off")
+
+    @model_validator(mode="after")
+    def _fits_the_whole(self) -> Self:
+        if self.bytes_total is not None and (self.bytes or 0) > self.bytes_total:
+            raise ValueError("bytes must be at most bytes_total")
+        return self
 
 
 class ResultIn(BaseModel):
@@ -233,10 +245,10 @@ async def get_install_config(
 
 @router.post("/install/progress", status_code=204)
 async def report_install_progress(request: Request, source: Source, secret: Secret, body: ProgressIn) -> None:
-    """How far the installer is."""
-    progress: JsonObject = {"stage": body.stage, "percent": body.percent}
+    """How far the installer is. It is shown, and told in the log of the run; what was told already changes nothing."""
+    report = Report(**body.model_dump())
     await _server(request).store.change(
-        lambda session: attempts.install_progress(session, secret, source, progress), actor="installer"
+        lambda session: attempts.install_progress(session, secret, source, report), actor="installer"
     )
 
 

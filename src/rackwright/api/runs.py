@@ -25,6 +25,7 @@ from rackwright.domain.runs import ENDED
 from rackwright.store import run_life
 from rackwright.store.deployments import root_id
 from rackwright.store.run_life import RUNS, RunRecord, select_runs
+from rackwright.store.run_logs import read_log
 from rackwright.store.session import Session
 
 router = APIRouter(prefix="/runs", tags=["runs"])
@@ -106,7 +107,7 @@ async def get_run_log(caller: ScopedReader, id: Id, after: After = 0) -> Respons
     """The log of a run as text, as far as it is written. The header Log-Position says where it ends."""
     async with caller.read() as session:
         await run_life.get_run(session, id)
-        pieces = await run_life.read_log(session, id, after)
+        pieces = await read_log(session, id, after)
     position = pieces[-1][0] if pieces else after
     text = "".join(text for _, text in pieces)
     return Response(text, media_type="text/plain; charset=utf-8", headers={"Log-Position": str(position)})
@@ -173,7 +174,7 @@ async def _tail(request: Request, id: int, position: int) -> AsyncIterator[str]:
         async with store.read() as session:
             # In this order: what is written before the end of the run is seen, it ends in the same look.
             state = await session.value("SELECT state FROM runs WHERE id = :id", id=id)
-            pieces = await run_life.read_log(session, id, position)
+            pieces = await read_log(session, id, position)
         if state is not None and time.monotonic() - checked > RECHECK:
             checked = time.monotonic()
             if not await _may_still_read(request, id):

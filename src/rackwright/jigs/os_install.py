@@ -29,6 +29,9 @@ def frozen(run: Run) -> JsonObject:
 
 
 class OsInstallJig:
+    own_log = True
+    """The log of its runs is written with the steps of their attempts."""
+
     def __init__(self, open_attempt: OpenAttempt) -> None:
         self._open_attempt = open_attempt
 
@@ -49,5 +52,4 @@ class OsInstallJig:
             await self._open_attempt(run, target_os, frozen(run))
         except BadInstall as error:
             return Outcome.failure(str(error))
-        log(f"install of {target_os} begun\n")
         return Outcome.accepted()

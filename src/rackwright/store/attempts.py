@@ -2,16 +2,17 @@
 
 import hashlib
 import secrets
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from psycopg.types.json import Jsonb
 from sqlalchemy import Row
 
-from rackwright.domain import install
+from rackwright.domain import install, install_log
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.install import LOCAL, SLEDGEHAMMER, Act, Attempt, Stage, Step
+from rackwright.domain.install_log import InstallerStage, InstallLog, Lines, Report
 from rackwright.domain.runs import Run
 from rackwright.domain.states import COMMITTED, Trigger
 from rackwright.store.allocations import fits_allocation
@@ -19,6 +20,7 @@ from rackwright.store.boot import INSTALL_CHANNEL, lagging_providers, set_booten
 from rackwright.store.events import emit
 from rackwright.store.keys import pin_key
 from rackwright.store.nodes import noderoles_of, update_node
+from rackwright.store.run_logs import append_logs
 from rackwright.store.runs import Finished, settle
 from rackwright.store.session import Session
 from rackwright.store.transitions import move
@@ -40,6 +42,11 @@ class AttemptRecord:
     resetting: bool
     """A server is at resetting the machine now, or died at it: what it has booted may be reset any moment."""
     state: Attempt
+    progress: JsonObject
+    """What the installer said last."""
+    log: InstallLog
+    now: float
+    """The database's clock, in seconds."""
 
 
 async def open_attempt(session: Session, run: Run, target_os: str, frozen: JsonObject) -> None:
@@ -55,12 +62,13 @@ async def open_attempt(session: Session, run: Run, target_os: str, frozen: JsonO
     earlier = await _locked(session, "node_id = :id AND ended_at IS NULL", id=run.node_id)
     if earlier is not None:
         await take(session, earlier, install.expired(earlier.state, "A newer install took its place"))
-    node = await session.row("SELECT boot_id FROM nodes WHERE id = :id", id=run.node_id)
+    node = await session.row(f"SELECT boot_id, {_NOW} AS now FROM nodes WHERE id = :id", id=run.node_id)
     if node is None:
         raise NotFound("node", run.node_id)
+    log, lines = install_log.begin(target_os, node.now)
     await session.run(
-        "INSERT INTO install_attempts (node_id, node_role_id, run_id, stage, target_os, frozen, boot_id)"
-        " VALUES (:node_id, :node_role_id, :run_id, :stage, :target_os, :frozen, :boot_id)",
+        "INSERT INTO install_attempts (node_id, node_role_id, run_id, stage, target_os, frozen, boot_id, progress)"
+        " VALUES (:node_id, :node_role_id, :run_id, :stage, :target_os, :frozen, :boot_id, :progress)",
         node_id=run.node_id,
         node_role_id=run.node_role_id,
         run_id=run.id,
@@ -68,7 +76,9 @@ async def open_attempt(session: Session, run: Run, target_os: str, frozen: JsonO
         target_os=target_os,
         frozen=Jsonb(frozen),
         boot_id=node.boot_id,
+        progress=Jsonb({"log": asdict(log)}),
     )
+    await _write(session, run.id, [*([f"[trace {run.trace}]"] if run.trace else []), *lines])
     await _wake(session)
 
 
@@ -85,19 +95,39 @@ async def _wake(session: Session) -> None:
 
 # --- reading and writing one
 
-_SELECT = """
+_NOW = "extract(epoch FROM now())::float8"
+
+_SELECT = f"""
 SELECT id, node_id, node_role_id, run_id, stage, target_os, frozen, generation, source, boot_id, installer_boot_id,
-       error, coalesce(resetting_until > now(), false) AS resetting
+       error, progress, coalesce(resetting_until > now(), false) AS resetting, {_NOW} AS now
 FROM install_attempts
 """
 
 
 def _record(row: Row[Any]) -> AttemptRecord:
     state = Attempt(Stage(row.stage), row.boot_id, row.installer_boot_id, row.source, row.error)
-    frozen = row.frozen
     return AttemptRecord(
-        row.id, row.node_id, row.node_role_id, row.run_id, row.target_os, frozen, row.generation, row.resetting, state
+        id=row.id,
+        node_id=row.node_id,
+        node_role_id=row.node_role_id,
+        run_id=row.run_id,
+        target_os=row.target_os,
+        frozen=row.frozen,
+        generation=row.generation,
+        resetting=row.resetting,
+        state=state,
+        progress=row.progress,
+        log=_read_log(row.progress.get("log")),
+        now=row.now,
     )
+
+
+def _read_log(stored: dict[str, Any] | None) -> InstallLog:
+    """How far the log of an attempt has come, as `_tell` stored it; None: it began before such logs were kept."""
+    if stored is None:
+        return InstallLog()
+    at = stored["at"] and InstallerStage(**stored["at"])
+    return InstallLog(**{**stored, "at": at, "earlier": tuple(stored["earlier"])})
 
 
 async def _locked(session: Session, where: str, **values: object) -> AttemptRecord | None:
@@ -129,10 +159,28 @@ async def take(session: Session, attempt: AttemptRecord, step: Step) -> Step:
     )
     if after.stage is not attempt.state.stage:
         await emit(session, f"install.{after.stage}", attempt.id, node_id=attempt.node_id, data={"error": after.error})
+        moved = install_log.moved(attempt.log, attempt.state.stage, after, attempt.target_os, attempt.now)
+        await _tell(session, attempt, attempt.progress, *moved)
     for act in step.acts:
         await _do(session, attempt, after, act)
-    await _wake(session)
+    if after != attempt.state:
+        await _wake(session)
     return step
+
+
+async def _tell(session: Session, attempt: AttemptRecord, progress: JsonObject, log: InstallLog, lines: Lines) -> None:
+    """Store how far an attempt is, and write about it into the log of its run, while the attempt is locked."""
+    await session.run(
+        "UPDATE install_attempts SET progress = :progress WHERE id = :id",
+        progress=Jsonb({**progress, "log": asdict(log)}),
+        id=attempt.id,
+    )
+    await _write(session, attempt.run_id, lines)
+
+
+async def _write(session: Session, run_id: int, lines: Lines) -> None:
+    if lines:
+        await append_logs(session, [(run_id, "".join(f"{line}\n" for line in lines))])
 
 
 async def _do(session: Session, attempt: AttemptRecord, after: Attempt, act: Act) -> None:
@@ -305,13 +353,17 @@ async def install_config(session: Session, secret: str, source: str) -> JsonObje
     return {"os": attempt.target_os, **attempt.frozen}
 
 
-async def install_progress(session: Session, secret: str, source: str, progress: JsonObject) -> None:
+async def install_progress(session: Session, secret: str, source: str, report: Report) -> None:
+    """Show how far an installer is. A report that was sent twice, or comes too late, changes nothing."""
     attempt = await _by_secret(session, secret)
     _check_taken(await take(session, attempt, install.progressing(attempt.state, source)))
-    await session.run(
-        "UPDATE install_attempts SET progress = :progress WHERE id = :id", progress=Jsonb(progress), id=attempt.id
-    )
-    await emit(session, "install.progress", attempt.id, node_id=attempt.node_id, data=progress)
+    after = install_log.reported(attempt.log, report, attempt.now)
+    if after is None:
+        return
+    shown = {name: value for name, value in asdict(report).items() if value is not None}
+    await _tell(session, attempt, shown, *after)
+    if (report.stage, report.percent) != (attempt.progress.get("stage"), attempt.progress.get("percent")):
+        await emit(session, "install.progress", attempt.id, node_id=attempt.node_id, data=shown)
 
 
 async def install_result(

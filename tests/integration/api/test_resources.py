@@ -12,7 +12,7 @@ from tests.support.rack import ADMIN
 
 from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power
 from rackwright.store.deployments import DEEPEST, insert_deployment, root_id
-from rackwright.store.run_life import append_logs
+from rackwright.store.run_logs import append_logs
 from rackwright.store.session import Session
 
 NODE = "n1.rack.example"
