@@ -137,6 +137,9 @@ class PlanOut(BaseModel):
     rerun: list[PlannedOut] = Field(description="What runs again, and because of which input.")
     held_back: list[PlannedOut] = Field(description="What waits until a cluster it stands on is whole again.")
     removed: list[PlannedOut]
+    relinked: list[PlannedOut] = Field(
+        description="What comes to stand on others because a barclamp was imported anew, and on which."
+    )
     roles_removed: list[str] = Field(description="Roles that the deployment no longer has.")
     moved: list[str] = Field(description="Nodes that come into the deployment.")
     wiped: list[str] = Field(description="Nodes whose disks would be wiped.")

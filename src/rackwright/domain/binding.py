@@ -52,13 +52,15 @@ def bind(
     `graph` is used up: the new noderoles are in it afterwards. `known` gives ids that places had before, for working
     a proposal out again.
     """
-    binder = _Binder(graph, catalogue, deployment_id, state, known or {})
+    binder = Binder(graph, catalogue, deployment_id, state, known or {})
     for node_id, role in requests:
         binder.plan.bound.append(binder.bind(node_id, role))
     return binder.finish()
 
 
-class _Binder:
+class Binder:
+    """Binds one request after the other in a graph; `domain/upgrades.py` adds what is bound already."""
+
     def __init__(
         self,
         graph: Graph,

@@ -20,7 +20,6 @@ from tests.integration.store.naive_graph import (
     Deployment,
     Json,
     Key,
-    NaiveGraph,
     Node,
     NodeRole,
     Refused,
@@ -29,6 +28,7 @@ from tests.integration.store.naive_graph import (
     atomic,
 )
 from tests.integration.store.naive_inputs import address_of, staged
+from tests.integration.store.naive_upgrades import NaiveUpgrades, Relink
 
 
 @dataclass
@@ -37,12 +37,13 @@ class Plan:
     rerun: set[Key]
     held_back: set[Key]
     removed: set[Key]
+    relinked: dict[Key, tuple[set[Key], set[Key], dict[str, Key]]]
     moved: set[str]
     wiped: set[str]
     edits: int
 
 
-class World(NaiveGraph):
+class World(NaiveUpgrades):
     def __init__(self) -> None:
         super().__init__()
         self._add_deployment("system", None)
@@ -186,11 +187,13 @@ class World(NaiveGraph):
     @atomic
     def plan(self, deployment: str) -> Plan:
         proposal = self.require_proposal(deployment)
-        self._bind_anew(deployment, proposal)
-        return self._plan(deployment, proposal)
+        _, relinks = self._bind_anew(deployment, proposal)
+        return self._plan(deployment, proposal, relinks)
 
-    def _bind_anew(self, deployment: str, proposal: Snapshot) -> set[tuple[Key, Key]]:
-        """Bind all that is proposed again, in the order it was; gives the edges that only a commit makes."""
+    def _bind_anew(self, deployment: str, proposal: Snapshot) -> tuple[set[tuple[Key, Key]], dict[Key, Relink]]:
+        """Bind all that is proposed again, in the order it was, and what is committed if its role needs others now;
+        gives the edges that only a commit makes."""
+        outdated = self.outdated(deployment, proposal.bindings)
         known = {one.key: one.born for one in self.proposed(deployment)}
         stood = {key: (self.noderoles[key].parents, self.cohort(key)) for key in known}
         for key in known:
@@ -198,22 +201,39 @@ class World(NaiveGraph):
         before = set(self.noderoles)
         for node, role in known:
             self._bind(deployment, node, role, PROPOSED, known)
+        relinks = self.find_relinks(deployment, outdated, PROPOSED)
         created = set(self.noderoles) - before
         if stood != {key: (self.noderoles[key].parents, self.cohort(key)) for key in created}:
             self._intend(deployment, proposal, created - known.keys(), set())
-        return self._hide_from_others(deployment)
+        adopted = self._hide_from_others(deployment)
+        dropped = {(parent, key) for key, relink in relinks.items() for parent in relink.lost} & adopted
+        for parent, key in dropped:
+            relinks[key].lost.remove(parent)
+        return adopted - dropped, relinks
 
-    def _plan(self, deployment: str, proposal: Snapshot) -> Plan:
+    def _plan(self, deployment: str, proposal: Snapshot, relinks: dict[Key, Relink]) -> Plan:
+        changed = self._changed(deployment, proposal)
+        taking = {taker for key in changed for taker in self.takers(key)}
+        before = {key: set(self.noderoles[key].parents) for key in relinks}
+        self.stand(relinks)
+        plan = self._plan_standing(deployment, proposal, relinks, changed, taking)
+        for key, parents in before.items():
+            self.noderoles[key].parents = parents
+        return plan
+
+    def _plan_standing(
+        self, deployment: str, proposal: Snapshot, relinks: dict[Key, Relink], changed: set[Key], taking: set[Key]
+    ) -> Plan:
+        """With all that the commit links anew standing where it will."""
         created = {one.key for one in self.proposed(deployment)}
         committed = {key for key in self._keys(deployment) if self._still_bound(key)} - created
         gone = self.removal(committed - proposal.bindings.keys())
         if any(key in proposal.bindings and self.noderoles[key].deployment == deployment for key in gone):
             raise Refused("orphans-dependant")
-        changed = self._changed(deployment, proposal)
         touched = self._touched(deployment, created | gone)
         members = {one.key for one in self.noderoles.values() if (one.deployment, one.role) in touched}
-        again = changed | {key for key in members - created if self._still_bound(key)}
-        taking = {taker for key in changed for taker in self.takers(key)}
+        again = changed | relinks.keys() | {key for key in members - created if self._still_bound(key)}
+        taking |= self.below_relinked(relinks)
         for key in members & (created | gone):
             taking |= {low for one in members for low in self.descendants(one) if low[0] == key[0]}
         again |= {taker for taker in taking if self.noderoles[taker].state == ACTIVE}
@@ -229,6 +249,7 @@ class World(NaiveGraph):
             rerun,
             held_back,
             gone,
+            relinked={key: (one.gained, one.lost, one.links) for key, one in relinks.items()},
             moved={node for node, _ in created if self.nodes[node].deployment != deployment},
             wiped={node for node, role in created | rerun if self.flag(role, "destructive")},
             edits=proposal.edits,
@@ -252,14 +273,15 @@ class World(NaiveGraph):
     @atomic
     def commit(self, deployment: str, seen: Plan | None) -> Plan:
         proposal = self.require_proposal(deployment)
-        adopted = self._bind_anew(deployment, proposal)
-        plan = self._plan(deployment, proposal)
+        adopted, relinks = self._bind_anew(deployment, proposal)
+        plan = self._plan(deployment, proposal, relinks)
         if seen is not None and seen != plan:
             raise Refused("plan-changed")
         changed = self._changed(deployment, proposal) - plan.removed
         taking = {taker for key in changed for taker in self.takers(key)}
         for key in plan.created:
             self.noderoles[key].state = WAITING
+        taking |= self._follow(relinks)
         for parent, child in adopted:
             self.noderoles[child].parents.add(parent)
         home = self.deployments[deployment]
@@ -269,10 +291,17 @@ class World(NaiveGraph):
         home.held = False
         for node in plan.moved:
             self.nodes[node].deployment = deployment
-        self._change(changed)
+        self._change(changed | relinks.keys())
         self.dirty(taking - plan.removed)
         self._regroup_and_remove(plan.created, plan.removed)
         return plan
+
+    def _follow(self, relinks: dict[Key, Relink]) -> set[Key]:
+        """Have each stand on its new parents; gives what has other ancestors on its own node than before."""
+        self.stand(relinks)
+        for key, relink in relinks.items():
+            self.noderoles[key].links = relink.links
+        return self.below_relinked(relinks)
 
     def _change(self, keys: Collection[Key]) -> None:
         for key in keys:
@@ -457,6 +486,15 @@ class World(NaiveGraph):
             if self._own_values(key[1]) != old._own_values(key[1]):
                 self.dirty({key} | self.takers(key))
         self._bind_bootstrap()
+        self._upgrade_system()
+
+    def _upgrade_system(self) -> None:
+        before = set(self.noderoles)
+        relinks = self.find_relinks("system", self.outdated("system", before), WAITING)
+        self._regroup_and_remove(set(self.noderoles) - before, set())
+        below = self._follow(relinks)
+        self._change(relinks)
+        self.dirty(below)
 
     def _bind_bootstrap(self) -> None:
         before = set(self.noderoles)
