@@ -77,6 +77,8 @@ class Binder:
         self.known = known
         self.plan = BindPlan()
         self.fresh: set[int] = set()
+        self.staying: set[int] = set()
+        """Nodes that stay where they are, though something is bound to them here: below this deployment."""
         self.lineages: dict[int, frozenset[str]] = {}
         self._next_placeholder = PLACEHOLDER
 
@@ -226,7 +228,8 @@ class Binder:
             where = self.graph.deployment_name(node.deployment_id)
             raise Conflict(Rule.PHANTOM, f"{title}: it carries the services of {where!r}; bind {role.name!r} there.")
         # What the server binds in the root concerns every node below it, and moves none of them.
-        if node.deployment_id not in self.path and self.deployment.parent_id is not None:
+        at_home = node.deployment_id in self.path or node_id in self.staying
+        if not at_home and self.deployment.parent_id is not None:
             where = self.graph.deployment_name(node.deployment_id)
             raise Conflict(
                 Rule.NODE_ELSEWHERE,

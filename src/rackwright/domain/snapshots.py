@@ -43,6 +43,10 @@ class Proposal:
     relinked: Mapping[int, Relinked] = field(default_factory=dict)
     """Committed noderoles that come to stand on others because a barclamp changed."""
 
+    def staying(self, graph: Graph) -> set[int]:
+        """Return the nodes that an upgrade binds something to: they were here, and may have moved on below."""
+        return {graph.noderoles[id].node_id for id in self.relinked}
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -90,7 +94,7 @@ def plan_commit(catalogue: Catalogue, graph: Graph, proposal: Proposal) -> Commi
     rerun = _reruns(catalogue, graph, proposal, gone, touched)
     held_back = _held_back(catalogue, graph, proposal, gone, touched, rerun)
     created = sorted(proposal.created, key=lambda noderole: noderole.rank)
-    nodes_here = {noderole.node_id for noderole in created}
+    nodes_here = {noderole.node_id for noderole in created} - proposal.staying(graph)
     wiped = {
         noderole.node_id
         for noderole in [*created, *(graph.noderoles[id] for id in rerun)]

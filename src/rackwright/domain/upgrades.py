@@ -85,6 +85,8 @@ def upgrade(
     `graph` is used up: it is as it would be afterwards. It holds all that stands on the outdated ones.
     """
     upgrader = _Upgrader(graph, catalogue, deployment_id, state, known or {})
+    # One that moved on into a deployment below keeps what is bound to it here, and what that needs comes here too.
+    upgrader.staying = {graph.noderoles[id].node_id for id in outdated}
     for node_id, role in requests:
         upgrader.plan.bound.append(upgrader.bind(node_id, role))
     found = {id: upgrader.find_missing(id) for id in sorted(outdated)}
@@ -177,8 +179,9 @@ class _Upgrader(Binder):
         if parent == id or id in self.graph.ancestors([parent]):
             raise Conflict(
                 Rule.CYCLE,
-                f"{self.graph.title(id)} now needs what {self.graph.title(parent)} is, which stands on it. "
-                f"Unbind {self.graph.title(parent)} first.",
+                f"{self.graph.title(id)} would now have to stand on {self.graph.title(parent)}, which stands on it "
+                f"itself. Bind another role that answers for what {self.graph.noderoles[id].role} needs, or unbind "
+                "one of the two.",
             )
 
     def _check_lineages(self, ids: Collection[int]) -> None:

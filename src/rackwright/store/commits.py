@@ -281,10 +281,15 @@ async def _apply(
         "UPDATE nodes n SET deployment_id = :deployment FROM nodes old JOIN deployments d ON d.id = old.deployment_id"
         " WHERE n.id = ANY (:ids) AND n.deployment_id <> :deployment AND old.id = n.id RETURNING n.id, d.name",
         deployment=deployment.id,
-        ids=list({noderole.node_id for noderole in proposal.created}),
+        ids=list({noderole.node_id for noderole in proposal.created} - await _nodes_of(session, proposal.relinked)),
     )
     await queue_node_updated(session, {row.id: {"deployment": row.name} for row in moved})
     await remove(session, removed)
+
+
+async def _nodes_of(session: Session, ids: Collection[int]) -> set[int]:
+    rows = await session.rows("SELECT DISTINCT node_id FROM node_roles WHERE id = ANY (:ids)", ids=list(ids))
+    return {row.node_id for row in rows}
 
 
 async def _of_changed_roles(session: Session, stored: StoredCatalogue, proposal: Proposal) -> set[int]:

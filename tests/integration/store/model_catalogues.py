@@ -117,7 +117,8 @@ def amended(dice: Dice, before: Declared) -> Declared:
         case "flags":
             role.flags = set(dice.draw(sampled_from(FLAGS)))
         case "drop":
-            if not any(attrib.role == role.name for attrib in after.attribs) and role.name != "r0":
+            owns = any(attrib.role == role.name for attrib in after.attribs)
+            if not owns and role.name != "r0" and len(names) > 1:
                 after.roles.remove(role)
         case "less":
             role.requires = role.requires[:-1]

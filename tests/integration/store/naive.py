@@ -194,6 +194,7 @@ class World(NaiveUpgrades):
         """Bind all that is proposed again, in the order it was, and what is committed if its role needs others now;
         gives the edges that only a commit makes."""
         outdated = self.outdated(deployment, proposal.bindings)
+        self.staying = {node for node, _ in outdated}
         known = {one.key: one.born for one in self.proposed(deployment)}
         stood = {key: (self.noderoles[key].parents, self.cohort(key)) for key in known}
         for key in known:
@@ -202,6 +203,7 @@ class World(NaiveUpgrades):
         for node, role in known:
             self._bind(deployment, node, role, PROPOSED, known)
         relinks = self.find_relinks(deployment, outdated, PROPOSED)
+        self.staying = set()
         created = set(self.noderoles) - before
         if stood != {key: (self.noderoles[key].parents, self.cohort(key)) for key in created}:
             self._intend(deployment, proposal, created - known.keys(), set())
@@ -250,7 +252,8 @@ class World(NaiveUpgrades):
             held_back,
             gone,
             relinked={key: (one.gained, one.lost, one.links) for key, one in relinks.items()},
-            moved={node for node, _ in created if self.nodes[node].deployment != deployment},
+            moved={node for node, _ in created if self.nodes[node].deployment != deployment}
+            - {node for node, _ in relinks},
             wiped={node for node, role in created | rerun if self.flag(role, "destructive")},
             edits=proposal.edits,
         )
@@ -281,7 +284,7 @@ class World(NaiveUpgrades):
         taking = {taker for key in changed for taker in self.takers(key)}
         for key in plan.created:
             self.noderoles[key].state = WAITING
-        taking |= self._follow(relinks)
+        taking |= self.follow(relinks)
         for parent, child in adopted:
             self.noderoles[child].parents.add(parent)
         home = self.deployments[deployment]
@@ -295,13 +298,6 @@ class World(NaiveUpgrades):
         self.dirty(taking - plan.removed)
         self._regroup_and_remove(plan.created, plan.removed)
         return plan
-
-    def _follow(self, relinks: dict[Key, Relink]) -> set[Key]:
-        """Have each stand on its new parents; gives what has other ancestors on its own node than before."""
-        self.stand(relinks)
-        for key, relink in relinks.items():
-            self.noderoles[key].links = relink.links
-        return self.below_relinked(relinks)
 
     def _change(self, keys: Collection[Key]) -> None:
         for key in keys:
@@ -481,9 +477,9 @@ class World(NaiveUpgrades):
         for name in bound:
             if (old.roles[name].flags ^ self.roles[name].flags) & STRUCTURE:
                 raise Refused("still-bound")
-        self._check_new_pairs(old)
+        self.check_new_pairs(old)
         for key in self.noderoles:
-            if self._own_values(key[1]) != old._own_values(key[1]):
+            if self.own_values(key[1]) != old.own_values(key[1]):
                 self.dirty({key} | self.takers(key))
         self._bind_bootstrap()
         self._upgrade_system()
@@ -492,7 +488,7 @@ class World(NaiveUpgrades):
         before = set(self.noderoles)
         relinks = self.find_relinks("system", self.outdated("system", before), WAITING)
         self._regroup_and_remove(set(self.noderoles) - before, set())
-        below = self._follow(relinks)
+        below = self.follow(relinks)
         self._change(relinks)
         self.dirty(below)
 
@@ -500,33 +496,6 @@ class World(NaiveUpgrades):
         before = set(self.noderoles)
         for node in [node.name for node in self.nodes.values() if node.admin]:
             for role in sorted(role for role in self.roles if self.flag(role, "bootstrap")):
-                if self._all_declared(role, set()):
+                if self.all_declared(role, set()):
                     self._bind("system", node, role, WAITING, {})
         self._regroup_and_remove(set(self.noderoles) - before, set())
-
-    def _all_declared(self, name: str, seen: set[str]) -> bool:
-        """Whether everything that the role may pull in, or that may stand in for it, is there."""
-        if name in seen:
-            return True
-        seen.add(name)
-        standing_in = [other.name for other in self.roles.values() if name in other.provides]
-        return (
-            name in self.roles
-            and all(want in self.attribs for want in self.roles[name].wants)
-            and all(self._all_declared(other, seen) for other in [*self.needed(name), *standing_in])
-        )
-
-    def _check_new_pairs(self, old: "World") -> None:
-        for one in self.noderoles:
-            for other in self.noderoles:
-                if self.provides_each_other(one[1], other[1]) and not old.provides_each_other(one[1], other[1]):
-                    raise Refused("still-bound")
-                rivals = self.conflict(one[1], other[1]) and not old.conflict(one[1], other[1])
-                if one[0] == other[0] and rivals:
-                    raise Refused("still-bound")
-
-    def _own_values(self, name: str) -> object:
-        role = self.roles[name]
-        answered = [a for a in self.attribs.values() if a.role in {name, *role.provides}]
-        wanted = [self.attribs[want] for want in role.wants if want in self.attribs]
-        return (role.template, role.wants, role.jig, [(a.map, a.default, a.has_default) for a in answered + wanted])

@@ -100,3 +100,39 @@ class NaiveUpgrades(NaiveGraph):
     def below_relinked(self, relinks: dict[Key, Relink]) -> set[Key]:
         """What has other ancestors on its own node than before."""
         return {low for key, relink in relinks.items() for low in self.descendants(key) if low[0] in relink.nodes}
+
+    def follow(self, relinks: dict[Key, Relink]) -> set[Key]:
+        """Have each stand on its new parents; gives what has other ancestors on its own node than before."""
+        self.stand(relinks)
+        for key, relink in relinks.items():
+            self.noderoles[key].links = relink.links
+        return self.below_relinked(relinks)
+
+    # --- what an import looks at
+
+    def all_declared(self, name: str, seen: set[str]) -> bool:
+        """Whether everything that the role may pull in, or that may stand in for it, is there."""
+        if name in seen:
+            return True
+        seen.add(name)
+        standing_in = [other.name for other in self.roles.values() if name in other.provides]
+        return (
+            name in self.roles
+            and all(want in self.attribs for want in self.roles[name].wants)
+            and all(self.all_declared(other, seen) for other in [*self.needed(name), *standing_in])
+        )
+
+    def check_new_pairs(self, old: "NaiveUpgrades") -> None:
+        for one in self.noderoles:
+            for other in self.noderoles:
+                if self.provides_each_other(one[1], other[1]) and not old.provides_each_other(one[1], other[1]):
+                    raise Refused("still-bound")
+                rivals = self.conflict(one[1], other[1]) and not old.conflict(one[1], other[1])
+                if one[0] == other[0] and rivals:
+                    raise Refused("still-bound")
+
+    def own_values(self, name: str) -> object:
+        role = self.roles[name]
+        answered = [a for a in self.attribs.values() if a.role in {name, *role.provides}]
+        wanted = [self.attribs[want] for want in role.wants if want in self.attribs]
+        return (role.template, role.wants, role.jig, [(a.map, a.default, a.has_default) for a in answered + wanted])

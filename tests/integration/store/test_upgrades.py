@@ -134,6 +134,19 @@ async def test_upgrade_that_cannot_be_done_is_refused_with_names_until_it_can(ra
     assert lines((await rack.plan("web")).relinked) == set()
 
 
+async def test_node_that_moved_on_below_is_upgraded_where_it_was_bound_and_stays_there(rack: Rack) -> None:
+    await deployed(rack, roles(), ("n1", "app"))
+    await rack.deployment("shop", "web")
+    await rack.deploy("shop", ("n1", "top"))
+    await rack.import_text(roles("requires: [local]"))
+    await rack.propose("web")
+    assert (await rack.plan("web")).moved == ()
+    assert (await rack.commit("web")).moved == ()
+    assert (await rack.at("n1", "local")).deployment == "web"
+    home = "SELECT d.name FROM nodes n JOIN deployments d ON d.id = n.deployment_id WHERE n.name ~ '^n1'"
+    assert await rack.rows(home) == [("shop",)]
+
+
 async def test_what_the_proposal_takes_out_is_not_upgraded(rack: Rack) -> None:
     await deployed(rack, roles(), ("n1", "app"))
     await rack.import_text(roles("requires: [base]"))
