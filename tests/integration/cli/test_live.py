@@ -117,6 +117,7 @@ def test_import_says_which_deployments_are_behind_and_the_plan_shows_why(cli: Cl
     cli.ok("deployment", "commit", "stacked", "--yes")
     told = cli.ok("barclamp", "import", write(", requires: [below]")).err
     assert "Deployment stacked is behind" in told
+    assert cli.json("deployment", "show", "stacked")["behind"] is True
     for command in ("rackwright deployment propose stacked", "rackwright deployment plan stacked"):
         assert command in told
         shown = cli.ok(*command.split()[1:]).out
@@ -124,6 +125,7 @@ def test_import_says_which_deployments_are_behind_and_the_plan_shows_why(cli: Cl
     assert "& above on n9.rack.example  (stands now on below on n9.rack.example)" in shown
     cli.ok("deployment", "commit", "stacked", "--yes")
     assert cli.json("barclamp", "import", str(tmp_path))["behind"] == []
+    assert cli.json("deployment", "show", "stacked")["behind"] is False
 
 
 def test_the_shell_completes_nouns_verbs_and_live_names(cli: Cli) -> None:
