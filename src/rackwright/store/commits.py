@@ -288,6 +288,8 @@ async def _apply(
 
 
 async def _nodes_of(session: Session, ids: Collection[int]) -> set[int]:
+    if not ids:
+        return set()
     rows = await session.rows("SELECT DISTINCT node_id FROM node_roles WHERE id = ANY (:ids)", ids=list(ids))
     return {row.node_id for row in rows}
 

@@ -49,8 +49,10 @@ async def load_for_upgrade(
     outdated: Collection[int],
 ) -> Graph:
     """Read all that binding these (node, role) and upgrading these noderoles can look at."""
-    rows = await session.rows("SELECT node_id, role_id FROM node_roles WHERE id = ANY (:ids)", ids=list(outdated))
-    everywhere = {*places, *((row.node_id, stored.role_names[row.role_id]) for row in rows)}
+    everywhere = set(places)
+    if outdated:
+        rows = await session.rows("SELECT node_id, role_id FROM node_roles WHERE id = ANY (:ids)", ids=list(outdated))
+        everywhere |= {(row.node_id, stored.role_names[row.role_id]) for row in rows}
     nodes, roles = {node for node, _ in everywhere}, {role for _, role in everywhere}
     return await load_for_binding(session, stored, deployment_id, nodes, roles, changing=outdated)
 
