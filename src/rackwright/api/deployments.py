@@ -82,6 +82,9 @@ class DeploymentOut(Resource):
     proposed_id: int | None = Field(description="The open proposal.")
     state: str = Field(description="empty, proposed, committed, active, error or held.", examples=["active"])
     noderoles: dict[str, int] = Field(description="How many are in which state.", examples=[{"active": 12}])
+    behind: bool = Field(
+        description="A barclamp was imported anew, and its next commit has what is bound stand as the roles say now."
+    )
 
     @classmethod
     def of(cls, deployment: DeploymentRecord) -> "DeploymentOut":
@@ -110,6 +113,7 @@ def _common(one: DeploymentRecord) -> dict[str, object]:
         "proposed_id": one.proposed_id,
         "state": one.state.value,
         "noderoles": {state.label: count for state, count in one.counts.items()},
+        "behind": one.upgrade_due,
     }
 
 
@@ -137,6 +141,9 @@ class PlanOut(BaseModel):
     rerun: list[PlannedOut] = Field(description="What runs again, and because of which input.")
     held_back: list[PlannedOut] = Field(description="What waits until a cluster it stands on is whole again.")
     removed: list[PlannedOut]
+    relinked: list[PlannedOut] = Field(
+        description="What comes to stand on others because a barclamp was imported anew, and on which."
+    )
     roles_removed: list[str] = Field(description="Roles that the deployment no longer has.")
     moved: list[str] = Field(description="Nodes that come into the deployment.")
     wiped: list[str] = Field(description="Nodes whose disks would be wiped.")

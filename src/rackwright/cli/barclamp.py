@@ -1,6 +1,7 @@
 """rackwright barclamp: packages of roles. They hold code that runs with the server's rights, so they are imported from
 this host's own disk, by whoever runs the server."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -79,8 +80,14 @@ def import_folder(
     told = _told(folder)
     flags = {"home": home, "database_url": database_url}
     given = {name: value for name, value in flags.items() if value is not None}
-    asyncio.run(_import(folder, given or _home_of_server()))
-    return told
+    behind = asyncio.run(_import(folder, given or _home_of_server()))
+    for deployment in behind:
+        say(
+            f"Deployment {deployment} is behind: what its roles need has changed. To see what its next commit changes: "
+            f"rackwright deployment propose {deployment}; rackwright deployment plan {deployment}",
+            file=sys.stderr,
+        )
+    return {**told, "behind": behind}
 
 
 def _home_of_server() -> dict[str, Any]:
@@ -109,7 +116,8 @@ def _told(folder: Path) -> dict[str, Any]:
     return {"name": found.name, "version": found.version, "roles": [one.name for one in found.roles]}
 
 
-async def _import(folder: Path, flags: dict[str, Any]) -> None:
+async def _import(folder: Path, flags: dict[str, Any]) -> list[str]:
+    """Import the folder and return the deployments that are behind it."""
     from rackwright.api.settings import load_settings
     from rackwright.barclamps.loader import load_folder
     from rackwright.domain.errors import RackwrightError
@@ -124,7 +132,7 @@ async def _import(folder: Path, flags: dict[str, Any]) -> None:
         async with await open_database(options.database_url, options.home, make=False) as database:
             store = Store(database, await open_vault(Store(database), options.home))
             barclamp = load_folder(folder)
-            await store.change(
+            return await store.change(
                 lambda session: import_barclamps(session, [barclamp]), actor="barclamp import", graph=True
             )
     except DatabaseEmpty as error:

@@ -9,6 +9,7 @@ MARKS = {
     "rerun": ("~", "yellow"),
     "held_back": ("=", "blue"),
     "removed": ("-", "red"),
+    "relinked": ("&", "cyan"),
 }
 """list of the plan -> how its lines look"""
 

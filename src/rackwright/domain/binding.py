@@ -52,13 +52,15 @@ def bind(
     `graph` is used up: the new noderoles are in it afterwards. `known` gives ids that places had before, for working
     a proposal out again.
     """
-    binder = _Binder(graph, catalogue, deployment_id, state, known or {})
+    binder = Binder(graph, catalogue, deployment_id, state, known or {})
     for node_id, role in requests:
         binder.plan.bound.append(binder.bind(node_id, role))
     return binder.finish()
 
 
-class _Binder:
+class Binder:
+    """Binds one request after the other in a graph; `domain/upgrades.py` adds what is bound already."""
+
     def __init__(
         self,
         graph: Graph,
@@ -75,6 +77,8 @@ class _Binder:
         self.known = known
         self.plan = BindPlan()
         self.fresh: set[int] = set()
+        self.staying: set[int] = set()
+        """Nodes that stay where they are, though something is bound to them here: below this deployment."""
         self.lineages: dict[int, frozenset[str]] = {}
         self._next_placeholder = PLACEHOLDER
 
@@ -224,7 +228,8 @@ class _Binder:
             where = self.graph.deployment_name(node.deployment_id)
             raise Conflict(Rule.PHANTOM, f"{title}: it carries the services of {where!r}; bind {role.name!r} there.")
         # What the server binds in the root concerns every node below it, and moves none of them.
-        if node.deployment_id not in self.path and self.deployment.parent_id is not None:
+        at_home = node.deployment_id in self.path or node_id in self.staying
+        if not at_home and self.deployment.parent_id is not None:
             where = self.graph.deployment_name(node.deployment_id)
             raise Conflict(
                 Rule.NODE_ELSEWHERE,

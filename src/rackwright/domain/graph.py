@@ -146,6 +146,10 @@ class Graph:
         self._parents.setdefault(child, []).append(parent)
         self._children.setdefault(parent, []).append(child)
 
+    def unlink(self, parent: int, child: int) -> None:
+        self._parents[child].remove(parent)
+        self._children[parent].remove(child)
+
     def set_cohort(self, id: int, cohort: int) -> None:
         noderole = self.noderoles[id] = replace(self.noderoles[id], cohort=cohort)
         # Looked for when next asked for: a whole role may move, one by one.

@@ -14,6 +14,7 @@ from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.graph import Graph, NodeRole
 from rackwright.domain.removal import removal
 from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState
+from rackwright.domain.upgrades import Relinked
 
 
 class SnapshotState(StrEnum):
@@ -39,6 +40,12 @@ class Proposal:
     """Roles that the deployment has and the proposal does not."""
     takers: Mapping[int, Collection[int]] = field(default_factory=dict)
     """For each changed noderole, those that take inputs from it."""
+    relinked: Mapping[int, Relinked] = field(default_factory=dict)
+    """Committed noderoles that come to stand on others because a barclamp changed."""
+
+    def staying(self, graph: Graph) -> set[int]:
+        """Return the nodes that an upgrade binds something to: they were here, and may have moved on below."""
+        return {graph.noderoles[id].node_id for id in self.relinked}
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,8 @@ class CommitPlan:
     held_back: tuple[Planned, ...]
     """They wait until a cluster they stand on is whole again, then run if their inputs changed."""
     removed: tuple[Planned, ...]
+    relinked: tuple[Planned, ...]
+    """What comes to stand on others because a barclamp changed; but for destructive ones that ran, it runs again."""
     roles_removed: tuple[str, ...]
     """Roles that the deployment no longer has."""
     moved: tuple[str, ...]
@@ -71,7 +80,7 @@ class CommitPlan:
 
     @property
     def empty(self) -> bool:
-        return not (self.created or self.rerun or self.removed or self.roles_removed)
+        return not (self.created or self.rerun or self.removed or self.relinked or self.roles_removed)
 
 
 def plan_commit(catalogue: Catalogue, graph: Graph, proposal: Proposal) -> CommitPlan:
@@ -85,7 +94,7 @@ def plan_commit(catalogue: Catalogue, graph: Graph, proposal: Proposal) -> Commi
     rerun = _reruns(catalogue, graph, proposal, gone, touched)
     held_back = _held_back(catalogue, graph, proposal, gone, touched, rerun)
     created = sorted(proposal.created, key=lambda noderole: noderole.rank)
-    nodes_here = {noderole.node_id for noderole in created}
+    nodes_here = {noderole.node_id for noderole in created} - proposal.staying(graph)
     wiped = {
         noderole.node_id
         for noderole in [*created, *(graph.noderoles[id] for id in rerun)]
@@ -96,6 +105,7 @@ def plan_commit(catalogue: Catalogue, graph: Graph, proposal: Proposal) -> Commi
         "rerun": _listed(graph, rerun),
         "held_back": _listed(graph, held_back),
         "removed": _listed(graph, dict.fromkeys(gone, "")),
+        "relinked": _listed(graph, {id: one.because for id, one in proposal.relinked.items()}),
     }
     moved = tuple(
         sorted(graph.nodes[id].name for id in nodes_here if graph.nodes[id].deployment_id != proposal.deployment_id)
@@ -151,6 +161,8 @@ def _reruns(
             continue
         if id in proposal.changed:
             because[id] = "its own data changed"
+        elif id in proposal.relinked:
+            because[id] = "its barclamp changed what it stands on"
         elif noderole.deployment_id == proposal.deployment_id and noderole.role in proposal.changed_roles:
             because[id] = f"data of deployment-role {noderole.role} changed"
         elif (noderole.deployment_id, noderole.role) in touched:
@@ -214,6 +226,9 @@ def _digest(
 ) -> str:
     seen = hashlib.sha256(f"{proposal.deployment_id} {proposal.revision} {[*moved]} {[*wiped]}".encode())
     seen.update(json.dumps(sorted(proposal.dropped_roles)).encode())
+    for id, one in sorted(proposal.relinked.items()):
+        links = sorted((link.attrib, link.parent) for link in one.links)
+        seen.update(json.dumps([id, sorted(one.gained), sorted(one.lost), links]).encode())
     for name, lines in parts.items():
         seen.update(name.encode())
         seen.update(json.dumps([(line.id, line.because) for line in lines]).encode())

@@ -16,13 +16,17 @@ from rackwright.store.hook_calls import queue_jig_active
 from rackwright.store.hook_queue import drop_orphans
 from rackwright.store.session import Session
 from rackwright.store.transitions import dirty_roles
+from rackwright.store.upgrades import upgrade_after_import
 
 STRUCTURE = frozenset({Flag.IMPLICIT, Flag.CLUSTER, Flag.SERVICE, Flag.ABSTRACT, Flag.DESTRUCTIVE})
 """Flags that the graph was built by, or that keep a noderole from running twice: fixed while the role is bound."""
 
 
-async def import_barclamps(session: Session, barclamps: Sequence[Barclamp]) -> None:
-    """Make the catalogue say what these barclamps say; others stay as they are. Needs the graph lock."""
+async def import_barclamps(session: Session, barclamps: Sequence[Barclamp]) -> list[str]:
+    """Make the catalogue say what these barclamps say; others stay as they are. Needs the graph lock.
+
+    Returns the deployments in which something no longer stands as its role says: their next commit changes that.
+    """
     before = await session.catalogue()
     await keep_contents(session, barclamps)
     for barclamp in barclamps:
@@ -41,6 +45,7 @@ async def import_barclamps(session: Session, barclamps: Sequence[Barclamp]) -> N
     await _check_bound(session, before, after)
     await dirty_roles(session, _with_new_values(before, after))
     await _bind_bootstrap(session, after.catalogue)
+    behind = await upgrade_after_import(session, before, after)
     await drop_orphans(session)
     known = {jig.name for jig in before.catalogue.jigs.values() if jig.active}
     for jig in after.catalogue.jigs.values():
@@ -48,6 +53,7 @@ async def import_barclamps(session: Session, barclamps: Sequence[Barclamp]) -> N
             await queue_jig_active(session, jig.name)
     for barclamp in barclamps:
         await emit(session, "barclamp.imported", data={"name": barclamp.name, "version": barclamp.version})
+    return behind
 
 
 async def _bind_bootstrap(session: Session, catalogue: Catalogue) -> None:

@@ -85,6 +85,13 @@ async def rebind_proposed(
 async def bind_committed(session: Session, deployment_id: int, requests: Sequence[Request]) -> BindPlan:
     """Bind and commit in one: the system deployment's way. Needs the graph lock."""
     plan, graph, stored = await _work_out(session, deployment_id, requests, TODO)
+    return await commit_at_once(session, stored, deployment_id, graph, plan)
+
+
+async def commit_at_once(
+    session: Session, stored: StoredCatalogue, deployment_id: int, graph: Graph, plan: BindPlan
+) -> BindPlan:
+    """Write what was worked out as committed, and return it with the ids that the noderoles got."""
     plan = await _with_ids(session, plan)
     await _write(session, stored, graph, plan)
     await add_deployment_roles(session, stored, deployment_id, {noderole.role for noderole in plan.created})
@@ -226,7 +233,7 @@ async def adopt(session: Session, edges: Sequence[tuple[int, int]]) -> None:
         await step_children(session, ((child, 1) for _, child in edges))
 
 
-async def push_cohorts(session: Session, cohorts: dict[int, int]) -> None:
+async def push_cohorts(session: Session, cohorts: Mapping[int, int]) -> None:
     if cohorts:
         pushed = await session.rows(
             "UPDATE node_roles nr SET cohort = given.cohort"

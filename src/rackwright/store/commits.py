@@ -4,32 +4,35 @@ The plan is worked out by the same code before, for the person to see, and withi
 rule no longer holds, the commit is a conflict and nothing has changed.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from rackwright.domain.binding import BindPlan, bind
+from rackwright.domain.binding import BindPlan
 from rackwright.domain.catalogue import Flag
 from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.graph import Graph, NodeRole
 from rackwright.domain.snapshots import CommitPlan, Proposal, plan_commit
 from rackwright.domain.states import PROPOSED, Trigger
+from rackwright.domain.upgrades import Relinked, upgrade
 from rackwright.store.binding import adopt, mark_worked_out, push_cohorts, rebind_proposed, require_proposal
 from rackwright.store.catalogue import StoredCatalogue
 from rackwright.store.deployments import DeploymentRecord
 from rackwright.store.events import emit
-from rackwright.store.graph import bump_graph, graph_version, load_for_binding, load_nodes, load_with_descendants
+from rackwright.store.graph import bump_graph, graph_version, load_nodes, load_with_descendants
 from rackwright.store.hook_calls import ask_noderoles, queue_node_updated
 from rackwright.store.noderoles import remove
 from rackwright.store.session import Session
 from rackwright.store.snapshots import drop_unused_roles, release
 from rackwright.store.transitions import dirty, move, regroup, takers
+from rackwright.store.upgrades import apply_to, load_for_upgrade, outdated_in, relink, takers_of
 
 
 async def plan(session: Session, deployment: DeploymentRecord) -> CommitPlan:
     """What a commit would do now. Needs the graph lock: bindings are worked out again where the graph moved on."""
     snapshot_id = await require_proposal(session, deployment)
     stored = await session.catalogue()
-    await _work_out_again(session, stored, deployment, snapshot_id)
-    planned, _ = await _plan(session, stored, deployment, snapshot_id)
+    deferred = await _work_out_again(session, stored, deployment, snapshot_id)
+    planned, _ = await _plan(session, stored, deployment, snapshot_id, deferred.relinked)
     return planned
 
 
@@ -39,15 +42,15 @@ async def commit(
     """Make the proposal head. Needs the graph lock. `digest` is that of the plan the person saw."""
     snapshot_id = await require_proposal(session, deployment)
     stored = await session.catalogue()
-    adopted = await _work_out_again(session, stored, deployment, snapshot_id)
-    planned, proposal = await _plan(session, stored, deployment, snapshot_id)
+    deferred = await _work_out_again(session, stored, deployment, snapshot_id)
+    planned, proposal = await _plan(session, stored, deployment, snapshot_id, deferred.relinked)
     if digest is not None and digest != planned.digest:
         raise Conflict(
             Rule.PLAN_CHANGED,
             f"What committing deployment {deployment.name!r} would do has changed since you saw its plan. "
             "Look at the plan again.",
         )
-    await _apply(session, stored, deployment, snapshot_id, proposal, planned, adopted)
+    await _apply(session, stored, deployment, snapshot_id, proposal, planned, deferred)
     await _become_head(session, deployment, snapshot_id, comment)
     return planned
 
@@ -55,13 +58,21 @@ async def commit(
 # --- working bindings out again
 
 
+@dataclass(frozen=True)
+class Deferred:
+    """What only a commit may do, since it concerns noderoles that are committed already."""
+
+    edges: Sequence[tuple[int, int]] = ()
+    """From new members of clusters to what stands on those."""
+    recohorted: Mapping[int, int] = field(default_factory=dict)
+    relinked: Sequence[Relinked] = ()
+
+
 async def _work_out_again(
     session: Session, stored: StoredCatalogue, deployment: DeploymentRecord, snapshot_id: int
-) -> BindPlan:
-    """Bind the proposal anew, in the order it was bound, if the graph it was bound in is no longer the one there is.
-
-    Returns what only a commit may do: edges to, and cohorts of, noderoles that are committed already.
-    """
+) -> Deferred:
+    """Bind the proposal anew, in the order it was bound, if the graph it was bound in is no longer the one there is;
+    and if a barclamp changed, what is committed as well."""
     proposed = await session.rows(
         "SELECT id, node_id, role_id FROM node_roles WHERE deployment_id = :id AND state = :proposed ORDER BY id",
         id=deployment.id,
@@ -70,21 +81,29 @@ async def _work_out_again(
     roles = {stored.role_names[row.role_id] for row in proposed}
     clustered = any(stored.catalogue.role(role).has(Flag.CLUSTER) for role in roles)
     version = await graph_version(session)
-    seen = await session.value("SELECT worked_out_at FROM snapshots WHERE id = :id", id=snapshot_id)
-    if not proposed or (seen == version and not clustered):
-        return BindPlan()
+    last = await session.row(
+        "SELECT s.worked_out_at, d.upgrade_due FROM snapshots s JOIN deployments d ON d.id = s.deployment_id"
+        " WHERE s.id = :id",
+        id=snapshot_id,
+    )
+    assert last is not None
+    outdated = await outdated_in(session, stored, deployment, snapshot_id) if last.upgrade_due else {}
+    if not outdated and (not proposed or (last.worked_out_at == version and not clustered)):
+        return Deferred()
     known = {(row.node_id, stored.role_names[row.role_id]): row.id for row in proposed}
-    graph = await load_for_binding(session, stored, deployment.id, {node for node, _ in known}, roles)
+    graph = await load_for_upgrade(session, stored, deployment.id, known, outdated)
     without = _without(graph, set(known.values()))
-    worked_out = bind(without, stored.catalogue, deployment.id, list(known), state=PROPOSED, known=known)
+    upgraded = upgrade(without, stored.catalogue, deployment.id, list(known), outdated, known=known)
+    worked_out, relinked = upgraded.bound, list(upgraded.relinked)
     if not _same(graph, worked_out, set(known.values())):
+        planned = worked_out.created
         worked_out = await rebind_proposed(session, deployment, snapshot_id, worked_out, without)
+        ids = {before.id: now.id for before, now in zip(planned, worked_out.created, strict=True)}
+        relinked = [one.with_ids(ids) for one in relinked]
     await mark_worked_out(session, snapshot_id)
     new = {noderole.id for noderole in worked_out.created}
-    return BindPlan(
-        edges=[(parent, child) for parent, child in worked_out.edges if child not in new],
-        recohorted=worked_out.recohorted,
-    )
+    edges = [(parent, child) for parent, child in worked_out.edges if child not in new]
+    return Deferred(edges, worked_out.recohorted, relinked)
 
 
 def _without(graph: Graph, ids: set[int]) -> Graph:
@@ -114,7 +133,11 @@ def _same(graph: Graph, worked_out: BindPlan, known: set[int]) -> bool:
 
 
 async def _plan(
-    session: Session, stored: StoredCatalogue, deployment: DeploymentRecord, snapshot_id: int
+    session: Session,
+    stored: StoredCatalogue,
+    deployment: DeploymentRecord,
+    snapshot_id: int,
+    relinked: Sequence[Relinked],
 ) -> tuple[CommitPlan, Proposal]:
     created = await _created(session, stored, deployment)
     dropped = await _ids(session, _DROPPED, deployment, snapshot_id)
@@ -125,11 +148,15 @@ async def _plan(
     clusters = await _touched_members(session, stored, deployment, created, dropped)
     taking = await takers(session, affected)
     involved = {*dropped, *affected, *clusters, *(id for ids in taking.values() for id in ids)}
+    involved |= {one.id for one in relinked}
     graph = await load_with_descendants(session, stored, involved) if involved else Graph()
     await load_nodes(session, graph, {noderole.node_id for noderole in created})
     for noderole in created:
         if noderole.id not in graph.noderoles:
             graph.add(noderole)
+    apply_to(graph, relinked)
+    for id, below in takers_of(graph, relinked).items():
+        taking[id] = [*taking.get(id, ()), *below]
     revision = await session.value("SELECT revision FROM snapshots WHERE id = :id", id=snapshot_id)
     proposal = Proposal(
         deployment_id=deployment.id,
@@ -140,6 +167,7 @@ async def _plan(
         changed_roles=frozenset(stored.role_names[id] for id in role_ids),
         dropped_roles=await _dropped_roles(session, deployment, snapshot_id),
         takers=taking,
+        relinked={one.id: one for one in relinked},
     )
     return plan_commit(stored.catalogue, graph, proposal), proposal
 
@@ -234,16 +262,17 @@ async def _apply(
     snapshot_id: int,
     proposal: Proposal,
     planned: CommitPlan,
-    adopted: BindPlan,
+    deferred: Deferred,
 ) -> None:
     removed = {line.id for line in planned.removed}
     created = [noderole.id for noderole in proposal.created if noderole.id not in removed]
-    changed = {*proposal.changed, *await _of_changed_roles(session, stored, proposal)} - removed
+    changed = {*proposal.changed, *await _of_changed_roles(session, stored, proposal), *proposal.relinked} - removed
     await _take_data(session, deployment, snapshot_id)
     await ask_noderoles(session, "on_commit", {*created, *changed})
     await move(session, Trigger.COMMIT, created)
-    await adopt(session, adopted.edges)
-    await push_cohorts(session, adopted.recohorted)
+    await adopt(session, deferred.edges)
+    await push_cohorts(session, deferred.recohorted)
+    await relink(session, stored, deferred.relinked)
     await dirty(session, changed, Trigger.CHANGE)
     await regroup(session, {*created, *removed})
     taking = {id for ids in proposal.takers.values() for id in ids} - removed - changed
@@ -252,10 +281,17 @@ async def _apply(
         "UPDATE nodes n SET deployment_id = :deployment FROM nodes old JOIN deployments d ON d.id = old.deployment_id"
         " WHERE n.id = ANY (:ids) AND n.deployment_id <> :deployment AND old.id = n.id RETURNING n.id, d.name",
         deployment=deployment.id,
-        ids=list({noderole.node_id for noderole in proposal.created}),
+        ids=list({noderole.node_id for noderole in proposal.created} - await _nodes_of(session, proposal.relinked)),
     )
     await queue_node_updated(session, {row.id: {"deployment": row.name} for row in moved})
     await remove(session, removed)
+
+
+async def _nodes_of(session: Session, ids: Collection[int]) -> set[int]:
+    if not ids:
+        return set()
+    rows = await session.rows("SELECT DISTINCT node_id FROM node_roles WHERE id = ANY (:ids)", ids=list(ids))
+    return {row.node_id for row in rows}
 
 
 async def _of_changed_roles(session: Session, stored: StoredCatalogue, proposal: Proposal) -> set[int]:
@@ -293,6 +329,7 @@ async def _become_head(session: Session, deployment: DeploymentRecord, snapshot_
         id=snapshot_id,
         comment=comment,
     )
+    await session.run("UPDATE deployments SET upgrade_due = false WHERE id = :id AND upgrade_due", id=deployment.id)
     await drop_unused_roles(session, deployment.id)
     await release(session, deployment)
     await bump_graph(session)

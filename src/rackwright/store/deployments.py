@@ -31,6 +31,8 @@ class DeploymentRecord:
     proposed_id: int | None
     counts: dict[NodeRoleState, int]
     parent: str | None = None
+    upgrade_due: bool = False
+    """A barclamp was imported anew since, and what is bound here does not stand as its roles say."""
 
     @property
     def system(self) -> bool:
@@ -43,7 +45,7 @@ class DeploymentRecord:
 
 
 _SELECT = """
-SELECT d.id, d.name, d.description, d.parent_id, d.phantom_id, d.held,
+SELECT d.id, d.name, d.description, d.parent_id, d.phantom_id, d.held, d.upgrade_due,
        (SELECT name FROM deployments p WHERE p.id = d.parent_id) AS parent,
        (SELECT id FROM snapshots s WHERE s.deployment_id = d.id AND s.state = 'head') AS head_id,
        (SELECT id FROM snapshots s WHERE s.deployment_id = d.id AND s.state = 'proposed') AS proposed_id,
@@ -106,6 +108,7 @@ async def select_deployments(session: Session, where: str, **values: object) -> 
             row.proposed_id,
             {NodeRoleState(int(state)): count for state, count in row.counts.items()},
             row.parent,
+            row.upgrade_due,
         )
         for row in await session.rows(f"{_SELECT} {where}", **values)
     ]

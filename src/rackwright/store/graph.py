@@ -36,12 +36,18 @@ def role_closure(catalogue: Catalogue, roles: Collection[str]) -> set[str]:
 
 
 async def load_for_binding(
-    session: Session, stored: StoredCatalogue, deployment_id: int, node_ids: Collection[int], roles: Collection[str]
+    session: Session,
+    stored: StoredCatalogue,
+    deployment_id: int,
+    node_ids: Collection[int],
+    roles: Collection[str],
+    changing: Collection[int] = (),
 ) -> Graph:
     """All that binding `roles` to these nodes in this deployment can look at.
 
     That is: everything on the nodes; of every role that may be needed, the first noderole in each deployment up to the
     root, or all of them where the role is a cluster; what stands on those clusters; and all of their ancestors.
+    Also what stands on noderoles that are bound and `changing` their parents.
     """
     deployments = await load_path(session, deployment_id)
     nodes = {*node_ids, *(deployment.phantom_id for deployment in deployments)}
@@ -73,21 +79,22 @@ async def load_for_binding(
         clusters=[stored.role_ids[name] for name in clusters],
     )
     ids = [row.id for row in found]
-    if clusters:
-        ids = await _with_descendants(session, ids, [stored.role_ids[name] for name in clusters])
+    if clusters or changing:
+        ids = await _with_descendants(session, ids, [stored.role_ids[name] for name in clusters], changing)
     return await load_with_ancestors(session, stored, ids, deployments, nodes)
 
 
-async def _with_descendants(session: Session, ids: list[int], roles: list[int]) -> list[int]:
+async def _with_descendants(session: Session, ids: list[int], roles: list[int], changing: Collection[int]) -> list[int]:
     found = await session.rows(
         """
         WITH RECURSIVE below (id) AS (
-            SELECT id FROM node_roles WHERE id = ANY (:ids) AND role_id = ANY (:roles)
+            SELECT id FROM node_roles WHERE id = ANY (:ids) AND role_id = ANY (:roles) OR id = ANY (:changing)
             UNION SELECT e.child_id FROM below JOIN node_role_edges e ON e.parent_id = below.id
         ) SELECT id FROM below
         """,
         ids=ids,
         roles=roles,
+        changing=list(changing),
     )
     return sorted({*ids, *(row.id for row in found)})
 

@@ -188,7 +188,8 @@ async def _links(
     session: Session, stored: StoredCatalogue, rows: Sequence[Row[Any]]
 ) -> dict[int, list[tuple[str, int]]]:
     """For each noderole the attribs it wants of a parent, and that parent."""
-    wanting = [row.id for row in rows if stored.catalogue.role(stored.name_of(row.role_id)).wants]
+    roles = {row.id: stored.catalogue.role(stored.name_of(row.role_id)) for row in rows}
+    wanting = [id for id, role in roles.items() if role.wants]
     if not wanting:
         return {}
     found = await session.rows(
@@ -198,7 +199,9 @@ async def _links(
     )
     links: dict[int, list[tuple[str, int]]] = {}
     for row in found:
-        links.setdefault(row.child_id, []).append((row.attrib, row.parent_id))
+        # One that an import has it no longer want stays until the next commit.
+        if row.attrib in roles[row.child_id].wants:
+            links.setdefault(row.child_id, []).append((row.attrib, row.parent_id))
     return links
 
 

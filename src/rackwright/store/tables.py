@@ -291,6 +291,7 @@ deployments = Table(
         unique=True,
     ),
     _flag("held"),
+    _flag("upgrade_due"),
     _now("created_at"),
     Index("deployments_one_root", text("(true)"), unique=True, postgresql_where=text("parent_id IS NULL")),
     CheckConstraint("parent_id <> id", name="not_its_own_parent"),

@@ -104,6 +104,30 @@ def test_a_new_barclamp_is_right_imported_and_runs_to_active(cli: Cli, tmp_path:
     assert again.code == 4
 
 
+def test_import_says_which_deployments_are_behind_and_the_plan_shows_why(cli: Cli, tmp_path: Path) -> None:
+    def write(app: str) -> str:
+        roles = f"[{{name: below, jig: noop}}, {{name: above, jig: noop{app}}}]"
+        (tmp_path / "barclamp.yml").write_text(f"name: stack\nroles: {roles}\n")
+        return str(tmp_path)
+
+    assert cli.json("barclamp", "import", write(""))["behind"] == []
+    cli.ok("node", "create", "n9.rack.example", "--alive")
+    cli.ok("deployment", "create", "stacked")
+    cli.ok("node", "bind", "n9.rack.example", "above", "stacked")
+    cli.ok("deployment", "commit", "stacked", "--yes")
+    told = cli.ok("barclamp", "import", write(", requires: [below]")).err
+    assert "Deployment stacked is behind" in told
+    assert cli.json("deployment", "show", "stacked")["behind"] is True
+    for command in ("rackwright deployment propose stacked", "rackwright deployment plan stacked"):
+        assert command in told
+        shown = cli.ok(*command.split()[1:]).out
+    assert "+ below on n9.rack.example" in shown
+    assert "& above on n9.rack.example  (stands now on below on n9.rack.example)" in shown
+    cli.ok("deployment", "commit", "stacked", "--yes")
+    assert cli.json("barclamp", "import", str(tmp_path))["behind"] == []
+    assert cli.json("deployment", "show", "stacked")["behind"] is False
+
+
 def test_the_shell_completes_nouns_verbs_and_live_names(cli: Cli) -> None:
     def complete(*words: str) -> str:
         environment = (

@@ -106,7 +106,8 @@ def amended(dice: Dice, before: Declared) -> Declared:
     after = copy.deepcopy(before)
     role = dice.draw(sampled_from(after.roles))
     names = [other.name for other in after.roles if other is not role]
-    match dice.draw(sampled_from(("template", "template", "conflicts", "provides", "flags", "drop", "cycle"))):
+    kinds = ("template", "template", "conflicts", "provides", "flags", "drop", "more", "more", "less", "wants")
+    match dice.draw(sampled_from(kinds)):
         case "template":
             role.template = dice.draw(layers())
         case "conflicts":
@@ -116,9 +117,14 @@ def amended(dice: Dice, before: Declared) -> Declared:
         case "flags":
             role.flags = set(dice.draw(sampled_from(FLAGS)))
         case "drop":
-            if not any(attrib.role == role.name for attrib in after.attribs) and role.name != "r0":
+            owns = any(attrib.role == role.name for attrib in after.attribs)
+            if not owns and role.name != "r0" and len(names) > 1:
                 after.roles.remove(role)
-        case "cycle":
+        case "less":
+            role.requires = role.requires[:-1]
+        case "wants":
+            role.wants = dice.draw(lists(sampled_from([attrib.name for attrib in after.attribs]), 0, 2))
+        case "more":
             role.requires = [*dict.fromkeys([*role.requires, dice.draw(sampled_from(names))])]
             role.requires = [name for name in role.requires if name not in role.provides]
     if "implicit" not in after.roles[0].flags:

@@ -20,7 +20,6 @@ from tests.integration.store.naive_graph import (
     Deployment,
     Json,
     Key,
-    NaiveGraph,
     Node,
     NodeRole,
     Refused,
@@ -29,6 +28,7 @@ from tests.integration.store.naive_graph import (
     atomic,
 )
 from tests.integration.store.naive_inputs import address_of, staged
+from tests.integration.store.naive_upgrades import NaiveUpgrades, Relink
 
 
 @dataclass
@@ -37,12 +37,13 @@ class Plan:
     rerun: set[Key]
     held_back: set[Key]
     removed: set[Key]
+    relinked: dict[Key, tuple[set[Key], set[Key], dict[str, Key]]]
     moved: set[str]
     wiped: set[str]
     edits: int
 
 
-class World(NaiveGraph):
+class World(NaiveUpgrades):
     def __init__(self) -> None:
         super().__init__()
         self._add_deployment("system", None)
@@ -186,11 +187,14 @@ class World(NaiveGraph):
     @atomic
     def plan(self, deployment: str) -> Plan:
         proposal = self.require_proposal(deployment)
-        self._bind_anew(deployment, proposal)
-        return self._plan(deployment, proposal)
+        _, relinks = self._bind_anew(deployment, proposal)
+        return self._plan(deployment, proposal, relinks)
 
-    def _bind_anew(self, deployment: str, proposal: Snapshot) -> set[tuple[Key, Key]]:
-        """Bind all that is proposed again, in the order it was; gives the edges that only a commit makes."""
+    def _bind_anew(self, deployment: str, proposal: Snapshot) -> tuple[set[tuple[Key, Key]], dict[Key, Relink]]:
+        """Bind all that is proposed again, in the order it was, and what is committed if its role needs others now;
+        gives the edges that only a commit makes."""
+        outdated = self.outdated(deployment, proposal.bindings)
+        self.staying = {node for node, _ in outdated}
         known = {one.key: one.born for one in self.proposed(deployment)}
         stood = {key: (self.noderoles[key].parents, self.cohort(key)) for key in known}
         for key in known:
@@ -198,22 +202,40 @@ class World(NaiveGraph):
         before = set(self.noderoles)
         for node, role in known:
             self._bind(deployment, node, role, PROPOSED, known)
+        relinks = self.find_relinks(deployment, outdated, PROPOSED)
+        self.staying = set()
         created = set(self.noderoles) - before
         if stood != {key: (self.noderoles[key].parents, self.cohort(key)) for key in created}:
             self._intend(deployment, proposal, created - known.keys(), set())
-        return self._hide_from_others(deployment)
+        adopted = self._hide_from_others(deployment)
+        dropped = {(parent, key) for key, relink in relinks.items() for parent in relink.lost} & adopted
+        for parent, key in dropped:
+            relinks[key].lost.remove(parent)
+        return adopted - dropped, relinks
 
-    def _plan(self, deployment: str, proposal: Snapshot) -> Plan:
+    def _plan(self, deployment: str, proposal: Snapshot, relinks: dict[Key, Relink]) -> Plan:
+        changed = self._changed(deployment, proposal)
+        taking = {taker for key in changed for taker in self.takers(key)}
+        before = {key: set(self.noderoles[key].parents) for key in relinks}
+        self.stand(relinks)
+        plan = self._plan_standing(deployment, proposal, relinks, changed, taking)
+        for key, parents in before.items():
+            self.noderoles[key].parents = parents
+        return plan
+
+    def _plan_standing(
+        self, deployment: str, proposal: Snapshot, relinks: dict[Key, Relink], changed: set[Key], taking: set[Key]
+    ) -> Plan:
+        """With all that the commit links anew standing where it will."""
         created = {one.key for one in self.proposed(deployment)}
         committed = {key for key in self._keys(deployment) if self._still_bound(key)} - created
         gone = self.removal(committed - proposal.bindings.keys())
         if any(key in proposal.bindings and self.noderoles[key].deployment == deployment for key in gone):
             raise Refused("orphans-dependant")
-        changed = self._changed(deployment, proposal)
         touched = self._touched(deployment, created | gone)
         members = {one.key for one in self.noderoles.values() if (one.deployment, one.role) in touched}
-        again = changed | {key for key in members - created if self._still_bound(key)}
-        taking = {taker for key in changed for taker in self.takers(key)}
+        again = changed | relinks.keys() | {key for key in members - created if self._still_bound(key)}
+        taking |= self.below_relinked(relinks)
         for key in members & (created | gone):
             taking |= {low for one in members for low in self.descendants(one) if low[0] == key[0]}
         again |= {taker for taker in taking if self.noderoles[taker].state == ACTIVE}
@@ -229,7 +251,9 @@ class World(NaiveGraph):
             rerun,
             held_back,
             gone,
-            moved={node for node, _ in created if self.nodes[node].deployment != deployment},
+            relinked={key: (one.gained, one.lost, one.links) for key, one in relinks.items()},
+            moved={node for node, _ in created if self.nodes[node].deployment != deployment}
+            - {node for node, _ in relinks},
             wiped={node for node, role in created | rerun if self.flag(role, "destructive")},
             edits=proposal.edits,
         )
@@ -252,14 +276,15 @@ class World(NaiveGraph):
     @atomic
     def commit(self, deployment: str, seen: Plan | None) -> Plan:
         proposal = self.require_proposal(deployment)
-        adopted = self._bind_anew(deployment, proposal)
-        plan = self._plan(deployment, proposal)
+        adopted, relinks = self._bind_anew(deployment, proposal)
+        plan = self._plan(deployment, proposal, relinks)
         if seen is not None and seen != plan:
             raise Refused("plan-changed")
         changed = self._changed(deployment, proposal) - plan.removed
         taking = {taker for key in changed for taker in self.takers(key)}
         for key in plan.created:
             self.noderoles[key].state = WAITING
+        taking |= self.follow(relinks)
         for parent, child in adopted:
             self.noderoles[child].parents.add(parent)
         home = self.deployments[deployment]
@@ -269,7 +294,7 @@ class World(NaiveGraph):
         home.held = False
         for node in plan.moved:
             self.nodes[node].deployment = deployment
-        self._change(changed)
+        self._change(changed | relinks.keys())
         self.dirty(taking - plan.removed)
         self._regroup_and_remove(plan.created, plan.removed)
         return plan
@@ -452,43 +477,25 @@ class World(NaiveGraph):
         for name in bound:
             if (old.roles[name].flags ^ self.roles[name].flags) & STRUCTURE:
                 raise Refused("still-bound")
-        self._check_new_pairs(old)
+        self.check_new_pairs(old)
         for key in self.noderoles:
-            if self._own_values(key[1]) != old._own_values(key[1]):
+            if self.own_values(key[1]) != old.own_values(key[1]):
                 self.dirty({key} | self.takers(key))
         self._bind_bootstrap()
+        self._upgrade_system()
+
+    def _upgrade_system(self) -> None:
+        before = set(self.noderoles)
+        relinks = self.find_relinks("system", self.outdated("system", before), WAITING)
+        self._regroup_and_remove(set(self.noderoles) - before, set())
+        below = self.follow(relinks)
+        self._change(relinks)
+        self.dirty(below)
 
     def _bind_bootstrap(self) -> None:
         before = set(self.noderoles)
         for node in [node.name for node in self.nodes.values() if node.admin]:
             for role in sorted(role for role in self.roles if self.flag(role, "bootstrap")):
-                if self._all_declared(role, set()):
+                if self.all_declared(role, set()):
                     self._bind("system", node, role, WAITING, {})
         self._regroup_and_remove(set(self.noderoles) - before, set())
-
-    def _all_declared(self, name: str, seen: set[str]) -> bool:
-        """Whether everything that the role may pull in, or that may stand in for it, is there."""
-        if name in seen:
-            return True
-        seen.add(name)
-        standing_in = [other.name for other in self.roles.values() if name in other.provides]
-        return (
-            name in self.roles
-            and all(want in self.attribs for want in self.roles[name].wants)
-            and all(self._all_declared(other, seen) for other in [*self.needed(name), *standing_in])
-        )
-
-    def _check_new_pairs(self, old: "World") -> None:
-        for one in self.noderoles:
-            for other in self.noderoles:
-                if self.provides_each_other(one[1], other[1]) and not old.provides_each_other(one[1], other[1]):
-                    raise Refused("still-bound")
-                rivals = self.conflict(one[1], other[1]) and not old.conflict(one[1], other[1])
-                if one[0] == other[0] and rivals:
-                    raise Refused("still-bound")
-
-    def _own_values(self, name: str) -> object:
-        role = self.roles[name]
-        answered = [a for a in self.attribs.values() if a.role in {name, *role.provides}]
-        wanted = [self.attribs[want] for want in role.wants if want in self.attribs]
-        return (role.template, role.wants, role.jig, [(a.map, a.default, a.has_default) for a in answered + wanted])

@@ -140,6 +140,8 @@ class NaiveGraph:
         self.deployments: dict[str, Deployment] = {}
         self.noderoles: dict[Key, NodeRole] = {}
         self.births = 0
+        self.staying: set[str] = set()
+        """Nodes that an upgrade binds something to, though they may live below its deployment."""
 
     # --- what roles say of each other
 
@@ -275,7 +277,8 @@ class NaiveGraph:
         at_home_there = self.flag(name, "service") or self.flag(name, "implicit")
         if node.system and not (at_home_there and node_name == self.deployments[deployment].phantom):
             raise Refused("phantom-node")
-        if node.deployment not in self.path(deployment) and deployment != "system":
+        at_home = node.deployment in self.path(deployment) or node_name in self.staying
+        if not at_home and deployment != "system":
             raise Refused("node-in-other-deployment")
         if self.flag(name, "destructive") and node.admin:
             raise Refused("destructive-on-admin-node")

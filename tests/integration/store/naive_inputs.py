@@ -19,7 +19,8 @@ def staged(world: "World", key: Key, *, wall: bool) -> dict[str, Json]:
         if world.attribs[want].role is None:
             _put(result, world.attribs[want], over(node.discovery, node.hint))
     for want, source in one.links.items():
-        _put(result, world.attribs[want], own_data(world, source, wall=True))
+        if want in world.roles[one.role].wants:
+            _put(result, world.attribs[want], own_data(world, source, wall=True))
     for above in sorted(world.ancestors(key), key=world.rank):
         if above[0] == one.node:
             result = over(result, own_data(world, above, wall=True))

@@ -351,7 +351,7 @@ class Both(RuleBasedStateMachine):
             self.plans[name] = (planned.digest, expected[0])
 
     def compare_plans(self, planned: CommitPlan, expected: naive.Plan) -> None:
-        for what in ("created", "rerun", "held_back", "removed"):
+        for what in ("created", "rerun", "held_back", "removed", "relinked"):
             lines = {(what, line.node, line.role) for line in getattr(planned, what)}
             same(lines, {(what, *key) for key in getattr(expected, what)})
         assert (set(planned.moved), set(planned.wiped)) == (expected.moved, expected.wiped)
