@@ -13,7 +13,8 @@ from rackwright.store.session import Session
 
 _HOSTS = """
 SELECT n.id, n.name, n.deployment_id, coalesce(
-           CASE WHEN n.hint ->> 'address' = n.approved_address THEN n.approved_address END, n.discovery ->> 'address'
+           CASE WHEN n.hint ->> 'address' = split_part(n.approved_address, ' port ', 1) THEN n.hint ->> 'address' END,
+           n.discovery ->> 'address'
        ) AS reported,
        ARRAY(SELECT host(a.address) FROM allocations a JOIN networks w ON w.id = a.network_id
              WHERE a.node_id = n.id AND w.category = :admin) AS admin,
@@ -34,7 +35,9 @@ async def name_state(session: Session) -> DnsState:
     rows = [
         row
         for row in await session.rows(_HOSTS, admin=Category.ADMIN.value)
-        if (domain := domain_of(row.name, domains)) is not None and domains[domain] in lines[row.deployment_id]
+        # A node that came into a deployment made since the lines were read is told of by the run that this asks for.
+        if (domain := domain_of(row.name, domains)) is not None
+        and domains[domain] in lines.get(row.deployment_id, frozenset())
     ]
     subnets = [subnet for record in await select_networks(session) for subnet in record.network.subnets]
     hosts = [
