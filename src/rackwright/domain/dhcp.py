@@ -17,6 +17,8 @@ from rackwright.domain.networks import check_network_name
 _BOOTENV = re.compile(r"[a-z0-9][a-z0-9.-]{0,80}")
 _INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
 
+FOR_EVER = 2**31 - 1
+RETRY_MILLISECONDS = 2000
 LEASE_SECONDS = 900
 """How long a lease lasts: short, because a stranger soon becomes somebody with an address of his own."""
 
@@ -103,7 +105,14 @@ def render(state: DhcpState, place: KeaPlace) -> JsonObject:
     return {
         "Dhcp4": {
             "control-socket": {"socket-type": "unix", "socket-name": place.control_socket},
-            "interfaces-config": {"interfaces": [*map(check_interface, place.interfaces)], "re-detect": True},
+            "interfaces-config": {
+                "interfaces": [*map(check_interface, place.interfaces)],
+                "re-detect": True,
+                # An interface without a carrier (a switch that boots, a bridge without a machine) is tried until it has
+                # one: Kea would else never listen there.
+                "service-sockets-max-retries": FOR_EVER,
+                "service-sockets-retry-wait-time": RETRY_MILLISECONDS,
+            },
             "lease-database": {"type": "memfile", "persist": True, "name": place.leases, "lfc-interval": 3600},
             "loggers": [
                 {"name": "kea-dhcp4", "severity": "WARN", "output_options": [{"output": "stdout", "flush": True}]}

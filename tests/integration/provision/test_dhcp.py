@@ -94,6 +94,16 @@ async def test_kea_that_cannot_start_is_shown_and_served_by_as_soon_as_it_can(
     assert (await provider.ask(M2))["address"] == "10.77.0.21"
 
 
+async def test_an_interface_that_had_no_carrier_is_served_on_as_soon_as_it_has_one(provider: Provider) -> None:
+    """A switch that boots later than the server, or a bridge without a machine. Kea looks once, if it is not told to go
+    on."""
+    provider.wires.cut("admin")
+    await provider.node("n1.rack.example", M1)
+    await provider.caught_up()
+    provider.wires.mend("admin")
+    assert (await provider.ask(M1))["address"] == "10.77.0.20"
+
+
 async def test_the_same_mac_is_never_of_two_nodes(provider: Provider) -> None:
     await provider.node("n1.rack.example", M1)
     with refused(Rule.EXISTS, "n1.rack.example"):
