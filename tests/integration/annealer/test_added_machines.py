@@ -30,8 +30,8 @@ class Person:
         assert answer.status_code == status if status else answer.is_success, answer.text
         return answer.json() if answer.content else None
 
-    async def node(self) -> Any:
-        return await self.call("GET", f"/nodes/{NODE}")
+    async def node(self, name: str = NODE) -> Any:
+        return await self.call("GET", f"/nodes/{name}")
 
     async def access(self) -> tuple[str, str]:
         """The state of ssh-access after a pass, and its error."""
@@ -39,20 +39,20 @@ class Person:
         [found] = (await self.call("GET", f"/node_roles?node={NODE}&role=ssh-access"))["items"]
         return found["state"], found["error"]
 
-    async def wait(self, seconds: int) -> bool:
+    async def wait(self, seconds: int, name: str = NODE) -> bool:
         """Let time pass, and the server look; whether the node is alive then."""
         store = self.server.store
         await store.change(
             lambda session: session.run(
                 "UPDATE nodes SET seen_at = seen_at - :seconds * interval '1 second' WHERE name = :node",
                 seconds=seconds,
-                node=NODE,
+                node=name,
             )
         )
         for alive in (True, False):
             await self.watch.ask(alive=alive)
         await self.watch.look()
-        return bool((await self.node())["alive"])
+        return bool((await self.node(name))["alive"])
 
 
 async def test_an_added_machine_is_reached_watched_and_pinned_anew(migrated_url: str, tmp_path: Path) -> None:
@@ -115,3 +115,9 @@ async def test_an_added_machine_is_reached_watched_and_pinned_anew(migrated_url:
                 pinned = (await person.call("GET", "/events?kind=node.host_key_pinned"))["items"]
                 assert sorted(event["data"]["fingerprint"] for event in pinned) == sorted([fingerprint, changed])
                 assert {event["actor"] for event in pinned} == {"admin"}
+
+                # One that somebody said is up, and that never answers, is not taken for up for ever.
+                silent = {"name": "gone.rack.example", "address": "127.0.0.1", "ssh_port": 1, "alive": True}
+                await person.call("POST", "/nodes", silent, status=201)
+                await person.watch.look()
+                assert not await person.wait(120, "gone.rack.example")
