@@ -5,6 +5,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.support.reach import all_reached
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.annealer.watch import Watch
@@ -20,8 +21,9 @@ async def address(migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise KeyError("boot_id")
 
     monkeypatch.setattr(Watch, "run", break_at_once)
-    async with running(Options(tmp_path, database_url=migrated_url)) as server, listening(create_app(server)) as at:
-        yield at
+    async with running(Options(tmp_path, database_url=migrated_url)) as server:
+        async with listening(create_app(all_reached(server))) as at:
+            yield at
 
 
 async def test_a_part_that_breaks_again_and_again_leaves_the_server_serving(address: str, tmp_path: Path) -> None:
