@@ -12,7 +12,7 @@ import pytest
 from tests.support.site import HandMachine, Site
 from tests.support.waiting import until
 
-from rackwright.annealer import watch
+from rackwright.annealer import sight, watch
 from rackwright.annealer.annealer import Annealer, Pace
 from rackwright.annealer.installs import Reach
 from rackwright.annealer.logs import RunLogs
@@ -133,7 +133,7 @@ async def test_a_living_machine_that_never_answers_is_waited_for_only_so_long(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch, "ASKED_AT_ONCE", 1)
-    monkeypatch.setattr(watch, "SECONDS_TO_ANSWER", 0.2)
+    monkeypatch.setattr(sight, "SECONDS_TO_ANSWER", 0.2)
     hostile, neighbour = [await installed(site, number) for number in (1, 2)]
     await watch_until_asked(site, NeverAnswering([hostile, neighbour], {hostile.name: None}), neighbour)
     assert await site.alive(neighbour)

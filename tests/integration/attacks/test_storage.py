@@ -222,7 +222,7 @@ def test_of_what_changed_the_old_values_are_kept_as_far_as_they_are_small() -> N
 async def test_an_installer_that_reports_without_end_is_told_to_wait(site: Site) -> None:
     [machine] = await site.deployed(1)
     await site.reach_stage(machine, Stage.INSTALLING)
-    answers = [await machine.progress(site.secrets[machine.name], f"step {number}") for number in range(300)]
+    answers = [await machine.progress(site.secrets[machine.name], f"step-{number}") for number in range(300)]
     assert {answer.status_code for answer in answers} == {204, 429}
     assert await site.events("install.progress") < 200
     assert (await machine.heartbeat()).status_code != 429, "the node itself is still heard"
