@@ -21,9 +21,9 @@ async def address(migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise KeyError("boot_id")
 
     monkeypatch.setattr(Watch, "run", break_at_once)
-    async with running(Options(tmp_path, database_url=migrated_url)) as server:
-        async with listening(create_app(all_reached(server))) as at:
-            yield at
+    options = Options(tmp_path, database_url=migrated_url)
+    async with running(options) as server, listening(create_app(all_reached(server))) as at:
+        yield at
 
 
 async def test_a_part_that_breaks_again_and_again_leaves_the_server_serving(address: str, tmp_path: Path) -> None:
