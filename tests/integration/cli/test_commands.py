@@ -47,6 +47,7 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
 READ = [
     ("node list", NODE),
     (f"node show {NODE}", "deployment"),
+    ("key list", "SHA256:"),
     ("group list", "r1"),
     ("group show rack:r1", "rack"),
     ("network list", "10.20.0.0/24"),
@@ -188,6 +189,7 @@ TABLES = [command for command, _ in READ if " ".join(command.split()[:2]) in _wi
 
 def test_every_table_is_among_what_is_tried() -> None:
     acts = {"anneal step", "deployment bind", "node bind", "node accept", "noderole retry"}
+    acts |= {"deployment rename", "deployment move"}
     assert {" ".join(command.split()[:2]) for command in TABLES} == _with_tables() - acts
 
 
@@ -388,8 +390,8 @@ def test_what_a_change_of_the_system_deployment_makes_run_again_is_said_and_aske
     assert cli.json("deployment", "role", "show", "system", "crowbar-managed-node")["data"] == {}
     cli.ok(*change, "--yes")
     assert cli.json("deployment", "role", "show", "system", "crowbar-managed-node")["data"] == {"y": 2}
-    planned = cli.ok("attrib", "unset", "deployment/system", "ssh-user", "--plan").out
-    assert f"~ ssh-access on {NODE}" in planned
+    planned = cli.ok("attrib", "unset", "deployment/web", "test-parent-default", "--plan").out
+    assert "~ test-parent on" in planned
     assert cli("attrib", "set", f"node/{NODE}", "hint", "1", "--plan").code == Exit.USAGE
 
 
