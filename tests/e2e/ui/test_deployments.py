@@ -40,10 +40,10 @@ def test_what_runs_again_in_the_system_deployment_is_asked_first(person: NewPers
     one = person()
     one.log_in("/deployments/system")
     page = one.page
-    page.locator("button[data-role='ssh-access']").click()
-    page.get_by_role("dialog").get_by_label("ssh-user").fill("root")
+    page.locator("button[data-role='test-discovery']").click()
+    page.get_by_role("dialog").get_by_label("test-discovery-note").fill("root")
     page.get_by_role("dialog").get_by_role("button", name="Save").click()
     expect(page.get_by_text("is in force at once. These run again")).to_be_visible()
     page.get_by_role("button", name="Not yet").click()
-    attrib = floor.call("GET", "/deployments/system/attribs/ssh-user")
+    attrib = floor.call("GET", "/deployments/system/attribs/test-discovery-note")
     assert "deployment" not in {layer["source"] for layer in attrib["layers"]}
