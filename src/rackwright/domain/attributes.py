@@ -7,13 +7,22 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
 
 from rackwright.domain.catalogue import Attrib, Catalogue, Json, JsonObject
 from rackwright.domain.errors import Invalid
 from rackwright.domain.sealed import fingerprinted, is_sealed
 from rackwright.domain.wrong_words import json_pointer
 
-MISSING = object()
+
+class Missing(Enum):
+    """There is no value, which is not the same as null."""
+
+    MISSING = "missing"
+
+
+MISSING: Final = Missing.MISSING
 
 
 def merge(*layers: JsonObject) -> JsonObject:
@@ -26,7 +35,7 @@ def merge(*layers: JsonObject) -> JsonObject:
     return merged
 
 
-def read(values: JsonObject, path: Sequence[str]) -> Json | object:
+def read(values: JsonObject, path: Sequence[str]) -> Json | Missing:
     """The value at `path`, or MISSING."""
     at: Json = values
     for key in path:
@@ -83,7 +92,7 @@ def check_data(catalogue: Catalogue, role: str, values: JsonObject) -> None:
         if value is MISSING or (attrib.secret and is_sealed(value)):
             continue
         try:
-            check_value(attrib, value)  # type: ignore[arg-type]  # MISSING is ruled out
+            check_value(attrib, value)
         except Invalid as wrong:
             raise Invalid(wrong.message, json_pointer(attrib.map) + wrong.pointer) from None
 
@@ -138,7 +147,7 @@ class Staged:
     hash: bytes
 
 
-def attrib_value(attrib: Attrib, values: JsonObject) -> Json | object:
+def attrib_value(attrib: Attrib, values: JsonObject) -> Json | Missing:
     """The value at the attrib's place, else its default, else MISSING."""
     found = read(values, attrib.map)
     if found is MISSING and attrib.has_default:
@@ -174,13 +183,13 @@ def _at_their_places(pairs: Iterable[tuple[Attrib, JsonObject]]) -> Iterable[Jso
     for attrib, values in pairs:
         value = attrib_value(attrib, values)
         if value is not MISSING:
-            yield nest(attrib.map, value)  # type: ignore[arg-type]  # MISSING is ruled out
+            yield nest(attrib.map, value)
 
 
 def _parts_at(values: JsonObject, attribs: Iterable[Attrib]) -> JsonObject:
     """Of the values those that lie at the place of one of these attribs, and nothing else."""
     found = ((attrib.map, read(values, attrib.map)) for attrib in attribs)
-    return merge(*(nest(path, value) for path, value in found if value is not MISSING))  # type: ignore[arg-type]
+    return merge(*(nest(path, value) for path, value in found if value is not MISSING))
 
 
 def digest(value: Json) -> bytes:

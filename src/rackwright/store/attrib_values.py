@@ -33,14 +33,13 @@ class AttribValue:
 def value_of(attrib: Attrib, role: str | None, layers: Sequence[Layer]) -> AttribValue:
     """Later layers win, maps merge; nothing found: the default."""
     merged = read(merge(*(values for _, values in layers)), attrib.map)
-    said = [(name, found) for name, values in layers if (found := read(values, attrib.map)) is not MISSING]
-    shown: list[tuple[str, Json]] = [(name, found) for name, found in said]  # type: ignore[misc]  # MISSING is ruled out
+    shown = [(name, found) for name, values in layers if (found := read(values, attrib.map)) is not MISSING]
     if attrib.has_default:
         shown.insert(0, (DEFAULT, attrib.default))
     if merged is MISSING:
         source = DEFAULT if attrib.has_default else None
         return AttribValue(attrib, role, attrib.has_default, attrib.default, source, tuple(shown))
-    return AttribValue(attrib, role, True, merged, said[-1][0], tuple(shown))  # type: ignore[arg-type]
+    return AttribValue(attrib, role, True, merged, shown[-1][0], tuple(shown))
 
 
 def with_value(values: JsonObject, attrib: Attrib, value: Json) -> JsonObject:

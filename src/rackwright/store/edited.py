@@ -28,10 +28,10 @@ def checked_edit(
         if value is MISSING or value == before:
             continue
         if attrib.secret and value == MASK and before is not MISSING:
-            new = merge(new, nest(attrib.map, before))  # type: ignore[arg-type]  # MISSING is ruled out
+            new = merge(new, nest(attrib.map, before))
             continue
         try:
-            check_value(attrib, value)  # type: ignore[arg-type]  # MISSING is ruled out
+            check_value(attrib, value)
         except Invalid as wrong:
             raise Invalid(wrong.message, "".join(f"/{key}" for key in attrib.map) + wrong.pointer) from None
     new = vault.seal_secrets(listed, new)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from psycopg.types.json import Jsonb
 
 from rackwright.domain.attributes import MISSING, check_value, merge, nest, read
-from rackwright.domain.catalogue import Attrib, Catalogue, JsonObject
+from rackwright.domain.catalogue import Attrib, Catalogue, Json, JsonObject
 from rackwright.domain.errors import Invalid
 from rackwright.domain.members import MARK
 from rackwright.domain.ssh_login import SSH
@@ -17,20 +17,20 @@ from rackwright.domain.states import PROPOSED
 from rackwright.store.events import emit
 from rackwright.store.hook_calls import queue_node_updated
 from rackwright.store.session import Session
-from rackwright.store.transitions import dirty
+from rackwright.store.transitions import dirty_because_of
 
 KEPT_FROM_RUNS = frozenset({"address", "bmc", MARK, SSH})
 """Where and how machines and their controllers are reached: people, registrations and the mesh say it."""
 LARGEST_DISCOVERY = 128 * 1024
 """Bytes of JSON that are kept of what was found out about a node."""
 
-_BESIDE_AND_BELOW = """
+_WANT_BESIDE_AND_BELOW = """
 WITH RECURSIVE above (id) AS (
     SELECT parent_id FROM node_role_edges WHERE child_id = :writer
     UNION SELECT e.parent_id FROM above JOIN node_role_edges e ON e.child_id = above.id
 )
-SELECT nr.id FROM node_roles nr WHERE nr.node_id = :node AND nr.id <> :writer AND nr.state <> :proposed
-  AND nr.id NOT IN (SELECT id FROM above)
+SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id AND r.wants && CAST(:changed AS text[])
+WHERE nr.node_id = :node AND nr.id <> :writer AND nr.state <> :proposed AND nr.id NOT IN (SELECT id FROM above)
 """
 
 
@@ -44,27 +44,33 @@ def writable(catalogue: Catalogue) -> list[Attrib]:
 
 
 async def write_findings(session: Session, walls: Mapping[int, JsonObject]) -> None:
-    """Write node attribs to the nodes of runs that succeeded, by what these returned."""
-    attribs = writable((await session.catalogue()).catalogue)
+    """Write node attribs to the nodes of runs that succeeded, by what these returned.
+
+    What a run found whose noderole is gone by now counts no more.
+    """
+    catalogue = (await session.catalogue()).catalogue
+    attribs = writable(catalogue)
     telling = {id: wall for id, wall in walls.items() if any(read(wall, one.map) is not MISSING for one in attribs)}
     if not telling:
         return
     rows = await session.rows(
-        "SELECT r.id, r.node_role_id, n.id AS node_id FROM runs r JOIN nodes n ON n.id = r.node_id AND NOT n.system"
+        "SELECT r.id, r.node_role_id, n.id AS node_id FROM runs r JOIN node_roles nr ON nr.id = r.node_role_id"
+        " JOIN nodes n ON n.id = r.node_id AND NOT n.system"
         " WHERE r.id = ANY (:ids) ORDER BY n.id FOR NO KEY UPDATE OF n",
         ids=list(telling),
     )
     for row in rows:
-        await _write(session, row.node_id, row.node_role_id, attribs, telling[row.id])
+        await _write(session, row.node_id, row.node_role_id, catalogue, telling[row.id])
 
 
-async def _write(session: Session, node_id: int, writer: int, attribs: list[Attrib], wall: JsonObject) -> None:
+async def _write(session: Session, node_id: int, writer: int, catalogue: Catalogue, wall: JsonObject) -> None:
     before: JsonObject = await session.value("SELECT discovery FROM nodes WHERE id = :id", id=node_id)
-    found = [nest(one.map, read(wall, one.map)) for one in attribs if _fits(one, wall)]  # type: ignore[arg-type]
-    after = merge(before, *found)
-    refused = sorted(one.name for one in attribs if read(wall, one.map) is not MISSING and not _fits(one, wall))
+    said = [(one, value) for one in writable(catalogue) if (value := read(wall, one.map)) is not MISSING]
+    fitting = [(one, value) for one, value in said if _fits(one, value)]
+    after = merge(before, *(nest(one.map, value) for one, value in fitting))
     if len(json.dumps(after)) > LARGEST_DISCOVERY:
-        after, refused = before, sorted(one.name for one in attribs if read(wall, one.map) is not MISSING)
+        after, fitting = before, []
+    refused = sorted({one.name for one, _ in said} - {one.name for one, _ in fitting})
     if refused:
         await emit(session, "node.finding_refused", node_id, node_id=node_id, data={"attribs": [*refused]})
     if after == before:
@@ -72,19 +78,21 @@ async def _write(session: Session, node_id: int, writer: int, attribs: list[Attr
     await session.run("UPDATE nodes SET discovery = :it WHERE id = :id", it=Jsonb(after), id=node_id)
     await emit(session, "node.updated", node_id, node_id=node_id, data={"changed": ["discovery"]})
     await queue_node_updated(session, {node_id: {"discovery": before}})
+    of_nodes = [one for one in catalogue.attribs.values() if one.role is None]
+    changed = [one.name for one in of_nodes if read(before, one.map) != read(after, one.map)]
     # Neither the writer nor what it stands on: else a run that finds something new each time would run for ever.
-    rows = await session.rows(_BESIDE_AND_BELOW, node=node_id, writer=writer, proposed=int(PROPOSED))
-    await dirty(session, [row.id for row in rows])
+    # And two beside each other that find different things are stopped as any two are that chase each other.
+    rows = await session.rows(
+        _WANT_BESIDE_AND_BELOW, node=node_id, writer=writer, changed=changed, proposed=int(PROPOSED)
+    )
+    await dirty_because_of(session, writer, [row.id for row in rows])
 
 
-def _fits(attrib: Attrib, wall: JsonObject) -> bool:
-    value = read(wall, attrib.map)
-    if value is MISSING:
-        return False
+def _fits(attrib: Attrib, value: Json) -> bool:
     if attrib.schema is None:
         return True
     try:
-        check_value(attrib, value)  # type: ignore[arg-type]  # MISSING is ruled out
+        check_value(attrib, value)
     except Invalid:
         return False
     return True

@@ -159,26 +159,30 @@ async def dirty(session: Session, ids: Collection[int], trigger: Trigger = Trigg
 
 
 async def dirty_takers(session: Session, sources: Collection[int]) -> None:
-    """The data of these noderoles changed: whoever takes inputs from one of them may have to run again.
+    """The data of these noderoles changed: whoever takes inputs from one of them may have to run again."""
+    for source, taking in (await takers(session, sources)).items():
+        await dirty_because_of(session, source, taking)
+
+
+async def dirty_because_of(session: Session, source: int, ids: Collection[int]) -> None:
+    """A run of the noderole `source` changed an input of these.
 
     More than `OSCILLATION` re-runs from one cause within ten minutes end in ERROR: two noderoles would else chase
     each other for ever.
     """
-    for source, taking in (await takers(session, sources)).items():
-        moves = await dirty(session, taking)
-        restless = await session.rows(
-            _COUNT_CAUSE,
-            ids=sorted(taking),
-            moved=[one.id for one in moves],
-            running=int(TRANSITION),
-            source=source,
-            limit=OSCILLATION,
-        )
-        if restless:
-            ids = [row.id for row in restless]
-            await move(
-                session, Trigger.OSCILLATE, ids, error=f"oscillates: {restless[0].title} keeps changing its inputs"
-            )
+    moves = await dirty(session, ids)
+    restless = await session.rows(
+        _COUNT_CAUSE,
+        ids=sorted(ids),
+        moved=[one.id for one in moves],
+        running=int(TRANSITION),
+        source=source,
+        limit=OSCILLATION,
+    )
+    if restless:
+        restless_ids = [row.id for row in restless]
+        error = f"oscillates: {restless[0].title} keeps changing its inputs"
+        await move(session, Trigger.OSCILLATE, restless_ids, error=error)
 
 
 OSCILLATION = 5

@@ -80,8 +80,8 @@ class Vault:
         """
         for attrib in attribs:
             value = read(values, attrib.map) if attrib.secret else MISSING
-            if is_sealed(value):
-                opened = self.open(value)  # type: ignore[arg-type]  # MISSING is ruled out
+            if value is not MISSING and is_sealed(value):
+                opened = self.open(value)
                 values = merge(without(values, attrib.map), nest(attrib.map, opened))
         return values
 
@@ -90,7 +90,7 @@ class Vault:
         for attrib in attribs:
             found = read(values, attrib.map) if attrib.secret else MISSING
             if found is not MISSING and not is_sealed(found):
-                values = merge(values, nest(attrib.map, self.seal(found)))  # type: ignore[arg-type]
+                values = merge(values, nest(attrib.map, self.seal(found)))
         return values
 
     def check_sealed(self, value: Json) -> None:

@@ -13,7 +13,6 @@ from tests.integration.store.naive_graph import (
     ERROR,
     PROPOSED,
     STRUCTURE,
-    TODO,
     TRANSITION,
     WAITING,
     Attrib,
@@ -27,8 +26,9 @@ from tests.integration.store.naive_graph import (
     Snapshot,
     atomic,
 )
-from tests.integration.store.naive_inputs import address_of, staged
-from tests.integration.store.naive_upgrades import NaiveUpgrades, Relink
+from tests.integration.store.naive_inputs import address_of
+from tests.integration.store.naive_runs import NaiveRuns
+from tests.integration.store.naive_upgrades import Relink
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Plan:
     edits: int
 
 
-class World(NaiveUpgrades):
+class World(NaiveRuns):
     def __init__(self) -> None:
         super().__init__()
         self._add_deployment("system", None)
@@ -104,15 +104,6 @@ class World(NaiveUpgrades):
                 proposal.bindings.setdefault(key, copy.deepcopy(self.user_data(key)))
         for key in created:
             proposal.roles.setdefault(key[1], {})
-
-    def user_data(self, key: Key) -> dict[str, Json]:
-        """What is in force: head's word, where head has one."""
-        head = self.deployments[self.noderoles[key].deployment].head()
-        return head.bindings.get(key, {}) if head and self.noderoles[key].state != PROPOSED else {}
-
-    def role_data(self, deployment: str, role: str) -> dict[str, Json]:
-        head = self.deployments[deployment].head()
-        return head.roles.get(role, {}) if head else {}
 
     def _hide_from_others(self, deployment: str) -> set[tuple[Key, Key]]:
         """A proposed member stands under nothing but its own proposal until it is committed."""
@@ -397,65 +388,6 @@ class World(NaiveUpgrades):
                 continue  # a failed install does not start again because its machine rebooted
             elif one.state != PROPOSED and not self.spared(one.key):
                 one.state, one.forced = WAITING, True
-
-    # --- work
-
-    def runnable(self) -> set[Key]:
-        return {
-            key
-            for key, one in self.noderoles.items()
-            if self.state(key) == TODO and not self.deployments[one.deployment].held
-            if self.nodes[one.node].alive and self.nodes[one.node].available
-            if self.nodes[one.node].system or not self._busy(one.node)
-        }
-
-    def _busy(self, node: str) -> bool:
-        return any(one.node == node and one.state == TRANSITION for one in self.noderoles.values())
-
-    def unchanged(self, key: Key) -> bool:
-        """Its inputs are those of its last run, which succeeded, and nobody forced it."""
-        one = self.noderoles[key]
-        return one.succeeded_with is not None and not one.forced and one.succeeded_with == staged(self, key, wall=False)
-
-    def claim(self, key: Key) -> None:
-        one = self.noderoles[key]
-        if self.unchanged(key):
-            one.state = ACTIVE
-        else:
-            one.state, one.stale, one.running_with = TRANSITION, False, staged(self, key, wall=False)
-
-    def settle(self, key: Key, ok: bool, wall: dict[str, Json]) -> None:
-        one = self.noderoles[key]
-        if one.doomed:
-            self.erase({key})
-        elif not ok:
-            one.state, one.succeeded_with = ERROR, None
-        else:
-            before, one.wall = one.wall, wall
-            one.succeeded_with, one.forced = one.running_with, False
-            one.state = WAITING if one.stale and not self.destroys(key) else ACTIVE
-            if before != wall:
-                self._dirty_takers(key)
-
-    def _dirty_takers(self, source: Key) -> None:
-        """The sixth time that one cause makes a noderole run again, it is taken out of the circle."""
-        for key in self.takers(source):
-            one = self.noderoles[key]
-            again = one.state == TRANSITION or (one.state == ACTIVE and not self.destroys(key))
-            self.dirty({key})
-            if again:
-                one.dirtied = (source, one.dirtied[1] + 1 if one.dirtied[0] == source else 1)
-                if one.dirtied[1] > 5 and one.state == WAITING:
-                    one.state = ERROR
-
-    @atomic
-    def retry(self, key: Key, reinstall: bool) -> None:
-        one = self.noderoles[key]
-        if self.spared(key) and not reinstall:
-            raise Refused("destructive-already-ran")
-        if one.state not in (ERROR, ACTIVE) or not self.parents_active(key):
-            raise Refused("not-retryable")
-        one.state, one.forced = WAITING, True
 
     # --- barclamps
 

@@ -104,6 +104,8 @@ class NodeRole:
     doomed: bool = False
     dirtied: tuple[Key | None, int] = (None, 0)
     """Whose data last made it run again, and how often in a row."""
+    not_told: set[str] = field(default_factory=set)
+    """Places of facts that it, or one that stands on it, found out since it ran: it does not run again for these."""
 
     @property
     def key(self) -> Key:
@@ -142,6 +144,17 @@ class NaiveGraph:
         self.births = 0
         self.staying: set[str] = set()
         """Nodes that an upgrade binds something to, though they may live below its deployment."""
+
+    # --- data
+
+    def user_data(self, key: Key) -> dict[str, Json]:
+        """What is in force: head's word, where head has one."""
+        head = self.deployments[self.noderoles[key].deployment].head()
+        return head.bindings.get(key, {}) if head and self.noderoles[key].state != PROPOSED else {}
+
+    def role_data(self, deployment: str, role: str) -> dict[str, Json]:
+        head = self.deployments[deployment].head()
+        return head.roles.get(role, {}) if head else {}
 
     # --- what roles say of each other
 

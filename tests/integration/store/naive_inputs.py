@@ -1,17 +1,14 @@
 """What a noderole is handed when it runs, told slowly. Imports nothing of the product."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tests.integration.store.naive_graph import PROPOSED, Attrib, Key, Node
-
-if TYPE_CHECKING:
-    from tests.integration.store.naive import World
+from tests.integration.store.naive_graph import PROPOSED, Attrib, Key, NaiveGraph, Node
 
 Json = Any
 
 
-def staged(world: "World", key: Key, *, wall: bool) -> dict[str, Json]:
+def staged(world: NaiveGraph, key: Key, *, wall: bool) -> dict[str, Json]:
     """Wanted attribs of the node < of linked parents < data of ancestors on the node < own defaults and data."""
     one, node = world.noderoles[key], world.nodes[key[0]]
     result: dict[str, Json] = {}
@@ -34,7 +31,7 @@ def staged(world: "World", key: Key, *, wall: bool) -> dict[str, Json]:
     return result
 
 
-def _wanted_hints(world: "World", role: str, hint: dict[str, Json]) -> dict[str, Json]:
+def _wanted_hints(world: NaiveGraph, role: str, hint: dict[str, Json]) -> dict[str, Json]:
     """What people wish of the node, as far as the role wants it."""
     result: dict[str, Json] = {}
     for want in world.roles[role].wants:
@@ -43,14 +40,14 @@ def _wanted_hints(world: "World", role: str, hint: dict[str, Json]) -> dict[str,
     return result
 
 
-def own_data(world: "World", key: Key, *, wall: bool) -> dict[str, Json]:
+def own_data(world: NaiveGraph, key: Key, *, wall: bool) -> dict[str, Json]:
     one = world.noderoles[key]
     data = over(world.roles[one.role].template, world.role_data(one.deployment, one.role))
     data = over(over(data, one.wall if wall else {}), world.user_data(key))
     return dict(data)
 
 
-def members(world: "World", key: Key) -> list[Json]:
+def members(world: NaiveGraph, key: Key) -> list[Json]:
     one = world.noderoles[key]
     nodes = sorted(
         other.node

@@ -62,8 +62,9 @@ CHOSEN = settings(
     suppress_health_check=list(HealthCheck),
 )
 
-
-SEED = st.integers(0, 2**64 - 1)
+SEED = st.integers(2**100, 2**100 + 2**64)
+"""So large that no number in any source is among them: Hypothesis tries those of all modules that are loaded, and then
+what is looked at would depend on which other tests run beside this one."""
 
 STEPS = {
     "bind": 7,
@@ -542,7 +543,7 @@ class Both(RuleBasedStateMachine):
     def active_means_it_ran_with_the_inputs_it_has_now(self) -> None:
         for key, one in self.world.noderoles.items():
             if one.state == ACTIVE and not self.world.destroys(key):
-                assert one.succeeded_with == staged(self.world, key, wall=False), f"{key} has new inputs, but is active"
+                assert not self.world.has_new_inputs(key), f"{key} has new inputs, but is active"
 
 
 def test_the_store_does_what_the_naive_model_does(postgres_server: str, migrated_template: str) -> None:

@@ -246,3 +246,22 @@ async def test_what_a_run_finds_out_about_its_node_reaches_the_node_and_never_th
     node = await rack.do(get_node, "n1.example")
     assert node.discovery == {"disks": ["sda"]}, "and nothing of how it is reached, nor what fits no schema"
     assert await rack.work() == ["beside@n1", "user@n1"], "not the writer, nor what it stands on"
+
+
+async def test_two_that_find_ever_new_things_about_their_node_do_not_chase_each_other_for_ever(rack: Rack) -> None:
+    fact = Attrib("disks", "test", ("disks",))
+    await rack.fill(barclamp("left wants=disks", "right wants=disks", "calm", attribs=[fact]))
+    await rack.commit("left@n1", "right@n1", "calm@n1")
+    await rack.work()
+    await rack.do(retry, (await rack.find("left@n1")).id)
+    runs = 0
+    while started := await rack.start():
+        (which,) = started
+        runs += 1
+        assert runs < 30, "they never come to rest"
+        await rack.end(which, disks=[which, runs])
+    states = await rack.states()
+    assert sorted(states.values()) == [ACTIVE, ACTIVE, ERROR]
+    assert states["calm@n1"] is ACTIVE
+    stopped = "left@n1" if states["left@n1"] is ERROR else "right@n1"
+    assert "oscillates" in str((await rack.find(stopped)).error)
