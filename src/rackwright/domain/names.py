@@ -13,15 +13,15 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9_.-]{0,61}[a-z0-9])?")
 PHANTOM_SUFFIX = ".services.internal"
 
 
-def check_node_name(name: str) -> str:
-    """A fully qualified domain name, in lower case."""
+def check_node_name(name: str, pointer: str = "") -> str:
+    """A fully qualified domain name, in lower case. The pointer leads to it, where a document says it."""
     lowered = name.lower()
     if not _FQDN.fullmatch(lowered) or len(lowered) > 253 or "." not in lowered:
-        raise Invalid(f"{name[:80]!r} is no node name: it must be a full domain name such as n1.rack.example.")
+        raise Invalid(f"{name[:80]!r} is no node name: it must be a full domain name such as n1.rack.example.", pointer)
     if lowered.endswith(PHANTOM_SUFFIX):
-        raise Invalid(f"Node names ending in {PHANTOM_SUFFIX!r} are kept for the services of deployments.")
+        raise Invalid(f"Node names ending in {PHANTOM_SUFFIX!r} are kept for the services of deployments.", pointer)
     if lowered.replace(".", "").isdecimal():
-        raise Invalid(f"{name[:80]!r} looks like an address; a node needs a name.")
+        raise Invalid(f"{name[:80]!r} looks like an address; a node needs a name.", pointer)
     return lowered
 
 

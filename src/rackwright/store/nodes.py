@@ -288,7 +288,7 @@ def _address(node: NodeRecord) -> Json:
 
 async def rename_node(session: Session, node: NodeRecord, name: str) -> NodeRecord:
     """Give a node another name. What is served of it, by DNS and DHCP, and what its cluster peers are told follows."""
-    wanted = check_node_name(name)
+    wanted = check_node_name(name, "/name")
     if wanted == node.name:
         return node
     if node.system:

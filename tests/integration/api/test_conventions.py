@@ -216,7 +216,8 @@ async def test_a_json_patch_is_done_in_order_whole_or_not_at_all(api: Api) -> No
 @pytest.mark.parametrize(
     ("operations", "pointer"),
     [
-        ([{"op": "replace", "path": "/name", "value": "x"}], "/0"),
+        ([{"op": "replace", "path": "/name", "value": "x"}], "/name"),
+        ([{"op": "replace", "path": "/id", "value": 7}], "/0"),
         ([{"op": "add", "path": "/colour", "value": "x"}], "/colour"),
         ([{"op": "replace", "path": "/description", "value": 7}], "/description"),
         ([{"op": "add", "path": "/macs/-", "value": "zz"}], "/macs/0"),
