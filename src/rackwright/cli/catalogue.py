@@ -128,26 +128,27 @@ def set_value(
 @prints()
 def unset_value(of: Of, name: Attrib, plan: Plan = False, yes: Yes = False) -> Any:
     """Take a value of yours back. Of a deployment, what runs again is said with --plan."""
-    if plan:
-        _say_first(of, name, plan, yes)
-    confirm(f"Take the value of {name} of {of} back?", yes)
-    _say_first(of, name, plan, yes)
+    if not _say_first(of, name, plan, yes):
+        confirm(f"Take the value of {name} of {of} back?", yes)
     return Client().delete(f"{_owner(of)}/attribs/{name}")
 
 
-def _say_first(of: str, name: str, plan: bool, yes: bool) -> None:
-    """Of a deployment: what a change makes run again; asked where that is at once, and all there is with --plan."""
+def _say_first(of: str, name: str, plan: bool, yes: bool) -> bool:
+    """Of a deployment: what a change makes run again. Where that is at once, it is asked; with --plan, that is all.
+
+    Return whether it was asked.
+    """
     if not of.startswith("deployment/"):
         if plan:
             fail("--plan is for values of a deployment: deployment/NAME.", Exit.USAGE)
-        return
+        return False
     client = Client()
     role = client.get(f"{_owner(of)}/attribs/{name}")["role"]
     deployment = of.removeprefix("deployment/")
     if plan:
         print_affected(affected_by(client, deployment, role))
         raise typer.Exit
-    ask_first(client, deployment, role, yes)
+    return ask_first(client, deployment, role, yes)
 
 
 _OWNERS = {"node": "nodes", "noderole": "node_roles", "deployment": "deployments"}

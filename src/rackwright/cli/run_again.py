@@ -24,13 +24,15 @@ def print_affected(affected: dict[str, Any]) -> None:
         say("It runs again when the proposal is committed.")
 
 
-def ask_first(client: Client, deployment: str, role: str, yes: bool) -> None:
-    """Ask before a change that is in force as it is made and makes something run again."""
+def ask_first(client: Client, deployment: str, role: str, yes: bool) -> bool:
+    """Ask before a change that is in force as it is made and makes something run again; say whether it was asked."""
     affected = affected_by(client, deployment, role)
     count = len(affected["rerun"]) + affected["others"]
-    if affected["at_once"] and count and not yes:
-        print_affected(affected)
-        confirm(f"This is in force at once, and {count} noderoles run again. Do it?", yes)
+    if yes or not (affected["at_once"] and count):
+        return False
+    print_affected(affected)
+    confirm(f"This is in force at once, and {count} noderoles run again. Do it?", yes)
+    return True
 
 
 def affected_by(client: Client, deployment: str, role: str) -> dict[str, Any]:
