@@ -1,14 +1,18 @@
 """What every integration test gets: a product that gives nothing up because this machine is busy, and does not hash
-passwords slowly on purpose."""
+passwords slowly on purpose; and an etcd for those who ask for one."""
 
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
 from argon2 import PasswordHasher
+from tests.support.etcd import one_etcd
+from tests.support.statements import belief_of
 from tests.support.waiting import PATIENCE
 
 from rackwright.annealer import hooks, judged
 from rackwright.api import passwords
+from rackwright.mesh.run_belief import RunBelief
 
 
 @pytest.fixture(autouse=True)
@@ -23,3 +27,16 @@ def quick_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every first start hashes the administrator's password. The same, only faster; servers that are processes of their
     own do it as always."""
     monkeypatch.setattr(passwords, "PasswordHasher", partial(PasswordHasher, time_cost=1, memory_cost=8, parallelism=1))
+
+
+@pytest.fixture(scope="module")
+def etcd_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One real etcd for all tests of a file. It may not answer yet."""
+    with one_etcd(tmp_path_factory.mktemp("etcd")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def belief(tmp_path_factory: pytest.TempPathFactory) -> RunBelief:
+    """That of s1."""
+    return belief_of(tmp_path_factory.mktemp("ca"))

@@ -56,8 +56,7 @@ def machine_names(pattern: str, mac: str, uuid: str | None, inventory: JsonObjec
 def _place(inventory: JsonObject) -> dict[str, str]:
     """The switch and its port that the first link with a neighbour is plugged in to."""
     neighbours = inventory.get("lldp")
-    for link in sorted(neighbours) if isinstance(neighbours, dict) else ():
-        neighbour = neighbours[link]  # type: ignore[index, call-overload]  # it is a map
+    for _, neighbour in sorted(neighbours.items()) if isinstance(neighbours, dict) else ():
         if isinstance(neighbour, dict):
             switch = neighbour.get("name") or neighbour.get("chassis")
             return {"rack": _cleaned(switch), "port": _cleaned(neighbour.get("port"))}

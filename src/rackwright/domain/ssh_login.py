@@ -39,8 +39,9 @@ def _user(said: Json) -> str:
 
 
 def _port(said: Json) -> int:
-    is_port = isinstance(said, int) and not isinstance(said, bool) and 1 <= said <= 65535
-    return said if is_port else PORT  # type: ignore[return-value]  # it is an integer
+    if isinstance(said, int) and not isinstance(said, bool) and 1 <= said <= 65535:
+        return said
+    return PORT
 
 
 def _keys(said: Json) -> tuple[str, ...]:

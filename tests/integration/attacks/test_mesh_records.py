@@ -6,11 +6,10 @@ this to running agents is in `test_mesh_member.py`.
 """
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
-from tests.support.etcd import PatientEtcd, one_etcd
-from tests.support.statements import belief_of
+from tests.support.etcd import PatientEtcd
 
 from rackwright.mesh import cluster_config
 from rackwright.mesh.datastore_config import DatastoreConfig
@@ -30,20 +29,9 @@ ODD = "\udcff"
 CENTURY = 100 * 365 * 86_400
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with one_etcd(tmp_path_factory.mktemp("etcd")) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def belief(tmp_path_factory: pytest.TempPathFactory) -> RunBelief:
-    return belief_of(tmp_path_factory.mktemp("ca"))
-
-
 @pytest.fixture
-async def etcd(url: str) -> AsyncIterator[Etcd]:
-    made = PatientEtcd(lambda: [url], None)
+async def etcd(etcd_url: str) -> AsyncIterator[Etcd]:
+    made = PatientEtcd(lambda: [etcd_url], None)
     await made.get("/ready")
     yield made
     await made.close()

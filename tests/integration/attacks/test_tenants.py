@@ -5,20 +5,20 @@ The server is root wherever it believes a node to be. So what an operator says o
 machine's host key, never for an address that another node has, and how a BMC is reached is not his to say at all.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 import httpx
 import pytest
+from tests.support.netns import network
 from tests.support.people import House, house, ok, refused
 
 from rackwright.annealer.equipment import Means
 from rackwright.annealer.installs import hammer_node
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.dns import DnsState, Type
-from rackwright.jigs.network import own_addresses
 from rackwright.jigs.ssh import Target, Unreachable
 from rackwright.store.dns import name_state
 from rackwright.store.nodes import update_node
@@ -50,8 +50,8 @@ async def add_mine(client: httpx.AsyncClient, **hint: str) -> int:
     return int((await ok(client.post("/nodes", json=body)))["id"])
 
 
-async def target_of(home: House, tmp_path: Path, node_id: int) -> Target:
-    return await Means(home.store, tmp_path / "means", own_node=None).target(node_id)
+async def target_of(home: House, tmp_path: Path, node_id: int, launcher: Sequence[str] = ()) -> Target:
+    return await Means(home.store, tmp_path / "means", own_node=None, launcher=launcher).target(node_id)
 
 
 TRUST = {"trust_on_first_use": True}
@@ -151,13 +151,11 @@ async def test_what_an_administrator_approved_ends_when_an_operator_says_somethi
 async def test_no_operator_sends_the_server_to_an_address_of_its_own(
     home: House, red: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    own = [str(address) for _, address in await own_addresses()]
-    if not own:
-        pytest.skip("this host has no address but loopback")
-    node_id = await add_mine(red, address=own[0])
-    await ok(red.put(f"/nodes/{MINE}/attribs/ssh-port", json={"value": 2222}))
-    with pytest.raises(Unreachable, match="which is this server"):
-        await target_of(home, tmp_path, node_id)
+    with network(["admin"]) as wires:
+        node_id = await add_mine(red, address=wires.address("admin"))
+        await ok(red.put(f"/nodes/{MINE}/attribs/ssh-port", json={"value": 2222}))
+        with pytest.raises(Unreachable, match="which is this server"):
+            await target_of(home, tmp_path, node_id, launcher=wires.command("admin", []))
 
 
 # --- how a BMC is reached

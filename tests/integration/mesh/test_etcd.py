@@ -2,13 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.etcd import PatientEtcd, one_etcd
-from tests.support.statements import belief_of
+from tests.support.etcd import PatientEtcd
 from tests.support.waiting import PATIENCE
 
 from rackwright.mesh.errors import Fenced, NoDatastore, Rejected
@@ -23,21 +22,9 @@ LEASE = 3600
 """Seconds: nobody loses a lock here because a machine is slow."""
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with one_etcd(tmp_path_factory.mktemp("etcd")) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def belief(tmp_path_factory: pytest.TempPathFactory) -> RunBelief:
-    """That of s1."""
-    return belief_of(tmp_path_factory.mktemp("ca"))
-
-
 @pytest.fixture
-async def etcd(url: str) -> AsyncIterator[Etcd]:
-    made = PatientEtcd(lambda: ["http://127.0.0.1:1", url], None)
+async def etcd(etcd_url: str) -> AsyncIterator[Etcd]:
+    made = PatientEtcd(lambda: ["http://127.0.0.1:1", etcd_url], None)
     await made.get("/ready")
     yield made
     await made.close()
@@ -50,7 +37,7 @@ async def test_a_member_that_refuses_costs_an_attempt_and_no_more(etcd: Etcd) ->
     assert item.value == b"1"
 
 
-async def test_without_any_member_it_says_so(url: str) -> None:
+async def test_without_any_member_it_says_so(etcd_url: str) -> None:
     nowhere = Etcd(lambda: ["http://127.0.0.1:1"], None)
     with pytest.raises(NoDatastore, match="mesh datastore"):
         await nowhere.get("/a", deadline=0.5)
@@ -80,10 +67,10 @@ class Repeating(PatientEtcd):
     between = None
 
 
-async def test_a_write_whose_answer_was_lost_is_known_to_be_done_although_others_wrote_since(url: str) -> None:
-    other = PatientEtcd(lambda: [url], None)
+async def test_a_write_whose_answer_was_lost_is_known_to_be_done_although_others_wrote_since(etcd_url: str) -> None:
+    other = PatientEtcd(lambda: [etcd_url], None)
     await other.put("/c", b"before")
-    retrying = Repeating(lambda: [url], None)
+    retrying = Repeating(lambda: [etcd_url], None)
 
     async def others_write() -> None:
         for number in range(3):

@@ -1,10 +1,9 @@
 """Deaths and failing software become events in a real etcd: once, whoever tells, and also when the teller changes."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
-from tests.support.etcd import PatientEtcd, one_etcd
-from tests.support.statements import belief_of
+from tests.support.etcd import PatientEtcd
 
 from rackwright.mesh.etcd import put_op
 from rackwright.mesh.health import Result, Status, pack_results
@@ -20,20 +19,9 @@ from rackwright.mesh.run_store import RunStore
 SECONDS = 60
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with one_etcd(tmp_path_factory.mktemp("etcd")) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def belief(tmp_path_factory: pytest.TempPathFactory) -> RunBelief:
-    return belief_of(tmp_path_factory.mktemp("ca"))
-
-
 @pytest.fixture
-async def store(url: str, belief: RunBelief) -> AsyncIterator[RunStore]:
-    etcd = PatientEtcd(lambda: [url], None)
+async def store(etcd_url: str, belief: RunBelief) -> AsyncIterator[RunStore]:
+    etcd = PatientEtcd(lambda: [etcd_url], None)
     await etcd.delete_all("/rackwright/")
     yield RunStore(etcd, belief)
     await etcd.close()

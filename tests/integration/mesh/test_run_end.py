@@ -1,11 +1,10 @@
 """Ending runs, and keeping an older run from following a newer one, against one real etcd."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-from tests.support.etcd import PatientEtcd, one_etcd
-from tests.support.statements import belief_of
+from tests.support.etcd import PatientEtcd
 
 from rackwright.mesh.errors import Fenced
 from rackwright.mesh.run_belief import RunBelief
@@ -14,20 +13,9 @@ from rackwright.mesh.run_model import Request, Targets, TaskState
 from rackwright.mesh.run_store import RunStore, Signed
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with one_etcd(tmp_path_factory.mktemp("etcd")) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def belief(tmp_path_factory: pytest.TempPathFactory) -> RunBelief:
-    return belief_of(tmp_path_factory.mktemp("ca"))
-
-
 @pytest.fixture
-async def store(url: str, belief: RunBelief) -> AsyncIterator[RunStore]:
-    etcd = PatientEtcd(lambda: [url], None)
+async def store(etcd_url: str, belief: RunBelief) -> AsyncIterator[RunStore]:
+    etcd = PatientEtcd(lambda: [etcd_url], None)
     await etcd.get("/ready")
     yield RunStore(etcd, belief)
     await etcd.close()
