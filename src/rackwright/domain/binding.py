@@ -150,8 +150,7 @@ class Binder:
         here = self._on(node_id, need)
         if here is not None:
             return here
-        role = self.catalogue.roles.get(need)
-        if role is not None and role.has(Flag.IMPLICIT):
+        if self.catalogue.is_on_each_node(need):
             return None
         for deployment_id in self.path:
             found = self.graph.first_of_role(deployment_id, need, self.deployment.id)

@@ -52,9 +52,7 @@ async def load_for_binding(
     deployments = await load_path(session, deployment_id)
     nodes = {*node_ids, *(deployment.phantom_id for deployment in deployments)}
     closure = role_closure(stored.catalogue, roles)
-    shared = [
-        name for name in closure if name in stored.role_ids and not stored.catalogue.role(name).has(Flag.IMPLICIT)
-    ]
+    shared = [name for name in closure if name in stored.role_ids and stored.catalogue.may_be_elsewhere(name)]
     clusters = [name for name in shared if stored.catalogue.role(name).has(Flag.CLUSTER)]
     found = await session.rows(
         """

@@ -42,6 +42,13 @@ async def test_a_proposed_member_stands_above_nothing_of_another_proposal(rack: 
     assert await rack.parents("web@n2") == {"db@n1", "db@n3"}
 
 
+async def test_an_implicit_role_on_another_node_answers_for_the_role_it_provides(rack: Rack) -> None:
+    await rack.fill(barclamp("db", "web requires=db", "pg provides=db flags=implicit"))
+    await rack.commit("pg@n1")
+    await rack.bind("web@n2")
+    assert await rack.parents("web@n2") == {"pg@n1"}
+
+
 async def test_a_node_moved_away_is_noticed_at_commit_though_the_proposal_was_edited_since(rack: Rack) -> None:
     await rack.fill(barclamp("web"))
     await rack.bind("web@n1")
