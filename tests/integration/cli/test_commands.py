@@ -445,3 +445,30 @@ def test_who_is_not_logged_in_is_told_how(cli: Cli) -> None:
     ended = Cli(cli.url, cli.home / "elsewhere")("node", "list")
     assert ended.code == Exit.NOT_ALLOWED
     assert "rackwright login" in ended.err
+
+
+HOOKS = """
+from rackwright.domain.hooks import RoleHooks
+
+class Calm(RoleHooks):
+    role = "calm"
+    def on_node_create(self, node): ...
+
+class Wild(RoleHooks):
+    role = "wild"
+    def on_node_create(self, node):
+        raise ValueError("not today")
+"""
+
+
+def test_a_step_says_of_each_hook_whether_it_is_done_or_failed(cli: Cli, tmp_path: Path) -> None:
+    roles = "[{name: calm, jig: noop}, {name: wild, jig: noop}]"
+    (tmp_path / "barclamp.yml").write_text(f"name: hooked\nroles: {roles}\n")
+    (tmp_path / "roles.py").write_text(HOOKS)
+    cli.ok("barclamp", "import", str(tmp_path))
+    cli.ok("anneal", "step")
+    cli.ok("node", "create", "n9.rack.example", "--alive")
+    told = {line["what"]: line for line in cli.json("anneal", "step")}
+    assert told["calm.on_node_create"]["outcome"] == "done"
+    assert told["wild.on_node_create"]["outcome"] == "failed"
+    assert "not today" in told["wild.on_node_create"]["because"]

@@ -71,12 +71,13 @@ def declared(dice: Dice) -> Declared:
     return result
 
 
-def without_circles(said: Declared) -> Declared:
-    """Nothing requires what comes after it."""
+def importable(said: Declared) -> Declared:
+    """The same, with nothing that refuses an import: nothing requires what comes after it, or is bound by it."""
     after = copy.deepcopy(said)
     names = [role.name for role in after.roles]
     for index, role in enumerate(after.roles):
         role.requires = [name for name in role.requires if name not in names[index:]]
+        role.flags -= {"bootstrap"}
     return after
 
 

@@ -25,7 +25,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import StaticPool
 from tests.integration.store import naive
 from tests.integration.store.dice import Dice, integers, lists, pairs, sampled_from
-from tests.integration.store.model_catalogues import Declared, amended, as_product, declared, layers, without_circles
+from tests.integration.store.model_catalogues import Declared, amended, as_product, declared, importable, layers
 from tests.integration.store.model_seen import Seen, look
 from tests.integration.store.naive_graph import ACTIVE, TRANSITION, Key, Refused, Snapshot
 from tests.integration.store.naive_inputs import staged
@@ -168,7 +168,7 @@ class Both(RuleBasedStateMachine):
         self.world.create_node("admin.example", admin=True, alive=True)
         self.do_import(said)
         if not self.said.roles:
-            self.do_import(without_circles(said))
+            self.do_import(importable(said))
         for _ in range(3):
             self.add_machine(admin=False, alive=True)
         for _ in range(2):
