@@ -122,14 +122,14 @@ async def erase(session: Session, ids: Collection[int]) -> None:
         ids=list(ids),
         active=int(ACTIVE),
     )
-    relinked = await session.rows(_RELINK, ids=list(ids))
     orphaned = await session.rows(
         "DELETE FROM node_role_edges WHERE parent_id = ANY (:ids) RETURNING child_id", ids=list(ids)
     )
     staying = {row.child_id for row in orphaned} - set(ids)
     await step_children(session, ((row.child_id, -1) for row in waiting))
-    await dirty(session, {row.child_id for row in relinked})
     await lower_cohorts(session, staying)
+    relinked = await session.rows(_RELINK, ids=list(ids))  # the first of those that stay is so by its new cohort
+    await dirty(session, {row.child_id for row in relinked})
     await session.run(
         """
         INSERT INTO events (kind, subject_id, node_id, deployment_id, data)

@@ -355,12 +355,6 @@ def test_a_deployment_whose_only_proposal_was_discarded_shows_none(cli: Cli) -> 
     assert cli.json("deployment", "show", "brief")["state"] == "proposed"
 
 
-def test_a_step_says_of_a_hook_that_it_is_done(cli: Cli) -> None:
-    cli.ok("node", "create", "hooked.rack.example")
-    hooks = [line for line in cli.json("anneal", "step") if line["what"].endswith(".on_node_create")]
-    assert {(line["outcome"], line["because"]) for line in hooks} == {("done", "")}
-
-
 def test_a_role_is_given_data_before_it_is_bound_and_taken_out_again(cli: Cli) -> None:
     cli.ok("node", "create", "n7.rack.example")
     cli.ok("deployment", "create", "roles")

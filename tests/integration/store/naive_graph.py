@@ -430,6 +430,7 @@ class NaiveGraph:
             del self.noderoles[key]
         for other in self.noderoles.values():
             other.parents -= gone.keys()
+        for other in self.noderoles.values():
             for attrib, source in list(other.links.items()):
                 if source in gone:
                     left = gone[source]
