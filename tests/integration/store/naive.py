@@ -228,7 +228,9 @@ class World(NaiveRuns):
         again = changed | relinks.keys() | {key for key in members - created if self._still_bound(key)}
         taking |= self.below_relinked(relinks)
         for key in members & (created | gone):
-            taking |= {low for one in members for low in self.descendants(one) if low[0] == key[0]}
+            home = self.noderoles[key].deployment
+            cluster = [one for one in members if one[1] == key[1] and self.noderoles[one].deployment == home]
+            taking |= {low for one in cluster for low in self.descendants(one) if low[0] == key[0]}
         again |= {taker for taker in taking if self.noderoles[taker].state == ACTIVE}
         rerun = {key for key in again - gone - created if not self.spared(key)}
         held_back = {
