@@ -203,26 +203,34 @@ async def test_updates_of_a_node_that_wait_become_one(hooked: Hooked) -> None:
     assert second["before"] == {"alive": False, "boot_id": None, "observed_bootenv": ""}
 
 
-RESTLESS = """
+# What is not given up by then comes to rest by itself, and is told by the count.
+COUNTED = """
+def tired():
+    return len(NOTES.read_text().splitlines()) > 60
+"""
+
+RESTLESS = f"""
+{COUNTED}
 class Unbound(RoleHooks):
     role = "hooked-unbound"
     def on_node_update(self, node):
         note("on_node_update", node)
-        return SetNode(stay_on=not node.stay_on)
+        return None if tired() else SetNode(stay_on=not node.stay_on)
 """
 
-PING_PONG = """
+PING_PONG = f"""
+{COUNTED}
 class Parent(RoleHooks):
     role = "hooked-parent"
     def on_node_update(self, node):
         note("parent", node)
-        return SetNode(bootenv="local") if node.bootenv != "local" else None
+        return SetNode(bootenv="local") if node.bootenv != "local" and not tired() else None
 
 class Child(RoleHooks):
     role = "hooked-child"
     def on_node_update(self, node):
         note("child", node)
-        return SetNode(bootenv="sledgehammer") if node.bootenv != "sledgehammer" else None
+        return SetNode(bootenv="sledgehammer") if node.bootenv != "sledgehammer" and not tired() else None
 """
 
 SETTLED = """
