@@ -150,7 +150,7 @@ class Binder:
         here = self._on(node_id, need)
         if here is not None:
             return here
-        if self.catalogue.is_on_each_node(need):
+        if self.catalogue.is_implicit(need):
             return None
         for deployment_id in self.path:
             found = self.graph.first_of_role(deployment_id, need, self.deployment.id)

@@ -165,14 +165,14 @@ class Catalogue:
         """The roles that can stand in for `name`, by name."""
         return self._providers.get(name, ())
 
-    def is_on_each_node(self, name: str) -> bool:
-        """Whether a need of `name` is met only on the node of the role that has it: `name` is implicit."""
+    def is_implicit(self, name: str) -> bool:
+        """Return whether a need of `name` is met only on the node of the role that needs it."""
         role = self.roles.get(name)
         return role is not None and role.has(Flag.IMPLICIT)
 
     def may_be_elsewhere(self, name: str) -> bool:
-        """Whether a noderole of `name` may be needed from other nodes: by its name, or as what it provides."""
-        return not all(self.is_on_each_node(need) for need in (name, *self.role(name).provides))
+        """Return whether a noderole of `name` may be needed from other nodes: by its name, or as what it provides."""
+        return not all(self.is_implicit(need) for need in (name, *self.role(name).provides))
 
     def rivals(self, name: str) -> frozenset[str]:
         """The roles that may not share a node with `name` because one of the two says that they conflict.

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from rackwright.domain.binding import Binder, BindPlan, Link
-from rackwright.domain.catalogue import Catalogue, Flag
+from rackwright.domain.catalogue import Catalogue
 from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.graph import Graph, NodeRole
 from rackwright.domain.states import PROPOSED, NodeRoleState
@@ -65,7 +65,7 @@ def wiring(catalogue: Catalogue, role: str) -> object:
     needs = catalogue.needed(role)
     return (
         needs,
-        [(catalogue.providers(need), _is_implicit(catalogue, need)) for need in needs],
+        [(catalogue.providers(need), catalogue.is_implicit(need)) for need in needs],
         _owners(catalogue, role),
     )
 
@@ -96,7 +96,7 @@ def upgrade(
 
 def _answering(catalogue: Catalogue, noderole: NodeRole, need: str, parents: Iterable[NodeRole]) -> list[NodeRole]:
     """The parents that are what is needed, or provide it; the first one first. An implicit role must be on the node."""
-    implicit = _is_implicit(catalogue, need)
+    implicit = catalogue.is_implicit(need)
     found = [
         parent
         for parent in parents
@@ -108,11 +108,6 @@ def _answering(catalogue: Catalogue, noderole: NodeRole, need: str, parents: Ite
 
 def _is_needed(catalogue: Catalogue, noderole: NodeRole, parent: NodeRole) -> bool:
     return any(_answering(catalogue, noderole, need, [parent]) for need in catalogue.needed(noderole.role))
-
-
-def _is_implicit(catalogue: Catalogue, name: str) -> bool:
-    role = catalogue.roles.get(name)
-    return role is not None and role.has(Flag.IMPLICIT)
 
 
 def _owners(catalogue: Catalogue, name: str) -> dict[str, str]:

@@ -170,6 +170,8 @@ async def dirty_because_of(session: Session, source: int, ids: Collection[int]) 
     More than `OSCILLATION` re-runs from one cause within ten minutes end in ERROR: two noderoles would else chase
     each other for ever.
     """
+    if not ids:
+        return
     moves = await dirty(session, ids)
     restless = await session.rows(
         _COUNT_CAUSE,
