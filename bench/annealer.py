@@ -20,10 +20,10 @@ from rackwright.domain.runs import Outcome, Run
 from rackwright.domain.states import ACTIVE, TODO
 from rackwright.jigs.base import Jig, JigNode, Log
 from rackwright.jigs.noop import NoopJig
-from rackwright.store.database import open_database
-from rackwright.store.noderoles import retry
-from rackwright.store.runs import Claimant
-from rackwright.store.session import Session, Store
+from rackwright.store.db.database import open_database
+from rackwright.store.db.session import Session, Store
+from rackwright.store.graph.noderoles import retry
+from rackwright.store.runs.claims_and_settling import Claimant
 from rackwright.store.settings import write_setting
 from report import Goal, at_least, at_most, emit
 

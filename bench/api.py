@@ -30,10 +30,10 @@ from sqlalchemy import make_url
 
 import graph
 from rackwright.api.serve import TOKEN_FILE
-from rackwright.store.barclamps import import_barclamps
-from rackwright.store.database import open_database
-from rackwright.store.embedded import EmbeddedPostgres
-from rackwright.store.session import Store
+from rackwright.store.barclamp_import import import_barclamps
+from rackwright.store.db.database import open_database
+from rackwright.store.db.session import Store
+from rackwright.store.embedded.server import EmbeddedPostgres
 from report import at_least, at_most, emit
 
 SOURCE = Path(__file__).parents[1] / "src"

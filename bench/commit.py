@@ -20,15 +20,15 @@ import psycopg
 from rackwright.barclamps.loader import built_in
 from rackwright.domain.barclamp import parse_barclamp
 from rackwright.domain.states import ACTIVE, BLOCKED, TODO, TRANSITION
-from rackwright.store import commits
-from rackwright.store.binding import bind_proposed
 from rackwright.store.bootstrap import first_start
-from rackwright.store.database import Database, open_database
-from rackwright.store.deployments import create_deployment, get_deployment
-from rackwright.store.graph import bump_graph
-from rackwright.store.runs import Finished, settle
-from rackwright.store.session import Session, Store
-from rackwright.store.slots import add_slots
+from rackwright.store.db.database import Database, open_database
+from rackwright.store.db.session import Session, Store
+from rackwright.store.graph import commits
+from rackwright.store.graph.binding import bind_proposed
+from rackwright.store.graph.deployments import create_deployment, get_deployment
+from rackwright.store.graph.subgraph import bump_graph
+from rackwright.store.runs.claims_and_settling import Finished, settle
+from rackwright.store.runs.slots import add_slots
 from report import at_most, emit
 
 T = TypeVar("T")

@@ -1,11 +1,11 @@
 """Graphs to measure on: chains of noop roles over many nodes, written through the product's own code."""
 
 from rackwright.domain.catalogue import Barclamp, Flag, Jig, Role
-from rackwright.store import commits
-from rackwright.store.binding import bind_proposed
 from rackwright.store.bootstrap import first_start
-from rackwright.store.deployments import create_deployment, get_deployment
-from rackwright.store.session import Session, Store
+from rackwright.store.db.session import Session, Store
+from rackwright.store.graph import commits
+from rackwright.store.graph.binding import bind_proposed
+from rackwright.store.graph.deployments import create_deployment, get_deployment
 
 
 def chain(length: int) -> Barclamp:

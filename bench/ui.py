@@ -21,9 +21,9 @@ import graph
 from rackwright.api.app import create_app
 from rackwright.api.serve import PASSWORD_FILE, Options, listening, running
 from rackwright.domain.states import Trigger
-from rackwright.store.barclamps import import_barclamps
-from rackwright.store.session import Session, Store
-from rackwright.store.transitions import move
+from rackwright.store.barclamp_import import import_barclamps
+from rackwright.store.db.session import Session, Store
+from rackwright.store.graph.transitions import move
 from report import at_least, at_most, emit
 
 CHROMIUM = "/usr/bin/chromium"

@@ -10,8 +10,8 @@ from alembic import command
 from alembic.script import Script
 from sqlalchemy import create_engine
 
-from rackwright.store.database import open_database
-from rackwright.store.migrate import alembic_config, revisions
+from rackwright.store.db.database import open_database
+from rackwright.store.db.migrate import alembic_config, revisions
 
 
 async def write_revision(message: str) -> Path:

@@ -16,7 +16,7 @@ from tests.support.waiting import PATIENCE, until
 
 from rackwright.annealer.hooks import HookPace
 from rackwright.domain.states import ACTIVE
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
 from rackwright.store.settings import write_setting
 
 pytestmark = pytest.mark.chaos

@@ -17,9 +17,9 @@ from tests.support.floor import STORES, Floor, floor
 from tests.support.postgres import NO_SYNC
 
 from rackwright.lab.machine import Machine
-from rackwright.store.embedded import EmbeddedPostgres, database_url
-from rackwright.store.noderoles import retry
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.embedded.server import EmbeddedPostgres, database_url
+from rackwright.store.graph.noderoles import retry
 
 pytestmark = pytest.mark.chaos
 

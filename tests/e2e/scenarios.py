@@ -24,7 +24,7 @@ from rackwright.lab.network import SERVER
 from rackwright.lab.rack import Rack, Racked, running_rack
 from rackwright.lab.serving import ServerProcess, Serving, in_this_process
 from rackwright.lab.virtual import Firmware, Hardware
-from rackwright.store.barclamps import import_barclamps
+from rackwright.store.barclamp_import import import_barclamps
 
 
 def tell(text: str) -> None:

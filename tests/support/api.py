@@ -16,10 +16,10 @@ from rackwright.api.app import PREFIX, create_app
 from rackwright.api.context import Server
 from rackwright.api.serve import TOKEN_FILE, Options, running
 from rackwright.domain.people import UserRole
-from rackwright.store.nodes import get_node
-from rackwright.store.people import get_user
-from rackwright.store.session import Session
-from rackwright.store.tokens import NewToken, create_token
+from rackwright.store.db.session import Session
+from rackwright.store.machines.nodes import get_node
+from rackwright.store.people.tokens import NewToken, create_token
+from rackwright.store.people.users import get_user
 
 Api = httpx.AsyncClient
 

@@ -24,12 +24,13 @@ from rackwright.domain.runs import ENDED
 from rackwright.domain.states import ACTIVE, ERROR, Trigger
 from rackwright.lab.lab import Lab, running_lab
 from rackwright.lab.machine import SECRET_PATIENCE, Behaviour, LostSecret, Machine
-from rackwright.store import commits, run_life
-from rackwright.store.binding import bind_proposed
-from rackwright.store.database import open_database
-from rackwright.store.deployments import create_deployment, get_deployment
-from rackwright.store.noderoles import retry
-from rackwright.store.session import UNREACHABLE, Session, Store
+from rackwright.store.db.database import open_database
+from rackwright.store.db.session import UNREACHABLE, Session, Store
+from rackwright.store.graph import commits
+from rackwright.store.graph.binding import bind_proposed
+from rackwright.store.graph.deployments import create_deployment, get_deployment
+from rackwright.store.graph.noderoles import retry
+from rackwright.store.runs import run_lifecycle
 from rackwright.store.settings import write_setting
 
 SEED = 20261115
@@ -147,7 +148,7 @@ class Floor:
             if state == ERROR and last_boot.endswith("-install"):
                 await machine.reset()  # it hangs in an installer that was refused
             elif stage == Stage.INSTALLING and last_boot == "sledgehammer":
-                await self.store.change(partial(run_life.cancel_run, id=int(str(run_id))), actor="operator")
+                await self.store.change(partial(run_lifecycle.cancel_run, id=int(str(run_id))), actor="operator")
             elif state == ERROR and ("fetched a second time" in str(error) or "by operator" in str(error)):
                 with contextlib.suppress(Conflict):  # what it stands on runs again after the boot; ask again later
                     await self.store.change(

@@ -97,8 +97,8 @@ class HolderRefused(Exception):
 def main(home: Path) -> None:
     from tests.support.postgres import NO_SYNC
 
-    from rackwright.store.embedded import EmbeddedPostgres
-    from rackwright.store.unusable import EmbeddedPostgresFailed
+    from rackwright.store.database_errors import EmbeddedPostgresFailed
+    from rackwright.store.embedded.server import EmbeddedPostgres
 
     server = EmbeddedPostgres(home, NO_SYNC)
     try:

@@ -16,9 +16,9 @@ from rackwright.annealer.transitions import RoleTransitions
 from rackwright.jigs.base import Jig
 from rackwright.jigs.noop import NoopJig
 from rackwright.jigs.role_provided import RoleProvidedJig
-from rackwright.store.database import open_database
-from rackwright.store.runs import Claimant
-from rackwright.store.session import Store
+from rackwright.store.db.database import open_database
+from rackwright.store.db.session import Store
+from rackwright.store.runs.claims_and_settling import Claimant
 
 
 async def main(url: str, lease: float) -> None:

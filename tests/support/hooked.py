@@ -18,7 +18,7 @@ from rackwright.annealer.role_workers import RoleWorkers
 from rackwright.barclamps.loader import load_folder
 from rackwright.jigs.base import Jig
 from rackwright.jigs.noop import NoopJig
-from rackwright.store.barclamps import import_barclamps
+from rackwright.store.barclamp_import import import_barclamps
 
 PRELUDE = """
 import json, os, time

@@ -15,7 +15,7 @@ import psycopg
 from sqlalchemy import make_url
 from tests.support.waiting import PATIENCE, wait_until
 
-from rackwright.store.embedded import EmbeddedPostgres, database_url
+from rackwright.store.embedded.server import EmbeddedPostgres, database_url
 
 DEBIAN_BIN = Path("/usr/lib/postgresql/15/bin")
 

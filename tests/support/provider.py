@@ -17,9 +17,9 @@ from rackwright.api.context import Server
 from rackwright.api.serve import Options, running
 from rackwright.jigs.kea import Kea
 from rackwright.mesh.namespaces import Network as Wires
-from rackwright.store.networks import create_network
-from rackwright.store.nodes import NewNode, create_node
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.machines.nodes import NewNode, create_node
+from rackwright.store.networks.networks import create_network
 
 T = TypeVar("T")
 

@@ -18,15 +18,15 @@ from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.runs import Run
 from rackwright.domain.snapshots import CommitPlan
 from rackwright.domain.states import NodeRoleState
-from rackwright.store import commits, snapshots
-from rackwright.store.barclamps import import_barclamps
-from rackwright.store.binding import bind_proposed
-from rackwright.store.deployments import DeploymentRecord, create_deployment, get_deployment
-from rackwright.store.noderoles import NodeRoleRecord, parents_of, select_noderoles
-from rackwright.store.nodes import NewNode, create_node, get_node
-from rackwright.store.runs import Claimant, Finished, Pass, claim, settle
-from rackwright.store.session import Session, Store
-from rackwright.store.staging import stage_noderoles
+from rackwright.store.barclamp_import import import_barclamps
+from rackwright.store.db.session import Session, Store
+from rackwright.store.graph import commits, snapshots
+from rackwright.store.graph.binding import bind_proposed
+from rackwright.store.graph.deployments import DeploymentRecord, create_deployment, get_deployment
+from rackwright.store.graph.noderoles import NodeRoleRecord, parents_of, select_noderoles
+from rackwright.store.graph.run_attribs import stage_noderoles
+from rackwright.store.machines.nodes import NewNode, create_node, get_node
+from rackwright.store.runs.claims_and_settling import Claimant, Finished, Pass, claim, settle
 
 T = TypeVar("T")
 

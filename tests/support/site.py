@@ -23,10 +23,10 @@ from rackwright.api.serve import Options, running
 from rackwright.domain.install import Stage
 from rackwright.domain.why import Reason
 from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power, Seen
-from rackwright.store.machines import accept
-from rackwright.store.nodes import get_node
-from rackwright.store.session import Session
-from rackwright.store.why import why
+from rackwright.store.db.session import Session
+from rackwright.store.graph.why import why
+from rackwright.store.machines.nodes import get_node
+from rackwright.store.machines.registration import accept
 
 T = TypeVar("T")
 

@@ -185,8 +185,8 @@ MEETS_OUTSIDE = {
         r"(\d+)",
         r"\d+|[a-zA-Z]+|~|\^",
     ),
-    "store/inventory.py": ("[^A-Za-z0-9_]",),
-    "store/listing.py": (
+    "store/machines/ansible_inventory.py": ("[^A-Za-z0-9_]",),
+    "store/db/listing.py": (
         r"([\\%_])",
         r"\d{1,18}",
     ),
@@ -196,8 +196,8 @@ INTERNAL = {
     "api/docs.py: `([^`]+)`": "our own documentation",
     r"api/docs.py: \*\*([^*]+)\*\*": "our own documentation",
     "mesh/namespaces.py: NAME": "network namespaces that we named",
-    "store/cluster.py: \\b(ERROR|FATAL|PANIC):": "what the PostgreSQL that we start says",
-    r"store/session.py: (?<![:\w]):(\w+)": "our own SQL",
+    "store/embedded/cluster.py: \\b(ERROR|FATAL|PANIC):": "what the PostgreSQL that we start says",
+    r"store/db/session.py: (?<![:\w]):(\w+)": "our own SQL",
 }
 
 WRITTEN_BY_OPERATORS = {

@@ -18,14 +18,14 @@ from rackwright.annealer.step import finished, is_instant, outcome_of
 from rackwright.domain.foreign import storable_text
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import Jig
-from rackwright.store import run_life
-from rackwright.store.instant import AtOnce
-from rackwright.store.locks import CAP_LOCK
-from rackwright.store.runs import Claimant, Finished, Pass, claim, settle
-from rackwright.store.session import DATABASE_TROUBLE, UNREACHABLE, Session, Store, first_line
-from rackwright.store.slots import WORK_CHANNEL
-from rackwright.store.stalled import STALL_SECONDS, end_stalled
-from rackwright.store.upkeep import Upkeep
+from rackwright.store.db.locks import CAP_LOCK
+from rackwright.store.db.session import DATABASE_TROUBLE, UNREACHABLE, Session, Store, first_line
+from rackwright.store.db.stalled_transactions import STALL_SECONDS, end_stalled
+from rackwright.store.runs import run_lifecycle
+from rackwright.store.runs.claims_and_settling import Claimant, Finished, Pass, claim, settle
+from rackwright.store.runs.instant_runs import AtOnce
+from rackwright.store.runs.slots import WORK_CHANNEL
+from rackwright.store.runs.upkeep import Upkeep
 
 log = logging.getLogger(__name__)
 
@@ -204,7 +204,9 @@ class Annealer:
         with contextlib.suppress(*DATABASE_TROUBLE):
             await self.store.change(lambda session: settle(session, self._finished), actor=ACTOR)
             await self.logs.flush()
-            await self.store.change(lambda session: run_life.give_up(session, [id for id, _ in tasks]), actor=ACTOR)
+            await self.store.change(
+                lambda session: run_lifecycle.give_up(session, [id for id, _ in tasks]), actor=ACTOR
+            )
 
     # --- leases
 
@@ -218,7 +220,7 @@ class Annealer:
             mine = set(self._tasks)
             try:
                 held = await self.store.change(
-                    lambda session: run_life.renew_leases(session, self.claimant.worker, lease), actor=ACTOR
+                    lambda session: run_lifecycle.renew_leases(session, self.claimant.worker, lease), actor=ACTOR
                 )
                 renewed = before
             except DATABASE_TROUBLE as error:
@@ -247,10 +249,10 @@ class Annealer:
         """Wake when PostgreSQL says that there is work; stop runs that were cancelled."""
         while True:
             try:
-                async with await self.store.listen(WORK_CHANNEL, run_life.CANCEL_CHANNEL) as notices:
+                async with await self.store.listen(WORK_CHANNEL, run_lifecycle.CANCEL_CHANNEL) as notices:
                     self.wake()  # something may have happened before we listened
                     async for channel, payload in notices:
-                        if channel == run_life.CANCEL_CHANNEL:
+                        if channel == run_lifecycle.CANCEL_CHANNEL:
                             self._cancel(payload)
                         self.wake()
             except DATABASE_TROUBLE as error:

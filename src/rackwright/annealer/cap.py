@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
 from rackwright.store.settings import read_setting
 
 DEFAULT_CAP = 10

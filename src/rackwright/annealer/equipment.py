@@ -37,23 +37,23 @@ from rackwright.jigs.ssh_access import Look as Sight
 from rackwright.jigs.ssh_access import SshAccessJig
 from rackwright.jigs.state_mesh import MeshWay
 from rackwright.mesh.client import MeshClient
-from rackwright.store.allocations import ensure_addresses
-from rackwright.store.attempts import open_attempt
-from rackwright.store.boot import dhcp_state, record_served
-from rackwright.store.dns import name_state
-from rackwright.store.events import emit
-from rackwright.store.keys import line_fingerprint, server_keys
-from rackwright.store.members import fence_scope, mark_on
-from rackwright.store.network_rows import get_network
-from rackwright.store.node_address import (
+from rackwright.store.db.session import UNREACHABLE, Session, Store, first_line
+from rackwright.store.events.outbox import emit
+from rackwright.store.machines.boot import dhcp_state, record_served
+from rackwright.store.machines.install_attempts import open_attempt
+from rackwright.store.machines.keys import line_fingerprint, server_keys
+from rackwright.store.machines.mesh_members import fence_scope, mark_on
+from rackwright.store.machines.node_address import (
     NodeAddress,
     SaidBy,
     is_held_by_another,
     node_address,
     note_refused_key,
 )
-from rackwright.store.nodes import get_node
-from rackwright.store.session import UNREACHABLE, Session, Store, first_line
+from rackwright.store.machines.nodes import get_node
+from rackwright.store.networks.allocations import ensure_addresses
+from rackwright.store.networks.dns_names import name_state
+from rackwright.store.networks.network_rows import get_network
 
 log = logging.getLogger(__name__)
 

@@ -18,10 +18,12 @@ from rackwright.domain.effects import effects_from_json
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.hooks import Effect
 from rackwright.jigs.base import Jig, JigNode
-from rackwright.store.catalogue import StoredCatalogue
-from rackwright.store.hook_calls import HOOK_CHANNEL
-from rackwright.store.hook_effects import Origin, apply_effects
-from rackwright.store.hook_queue import (
+from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
+from rackwright.store.db.locks import CAP_LOCK
+from rackwright.store.db.session import DATABASE_TROUBLE, Session, Store, first_line
+from rackwright.store.hooks.hook_calls import HOOK_CHANNEL
+from rackwright.store.hooks.hook_effects import Origin, apply_effects
+from rackwright.store.hooks.hook_queue import (
     HookCall,
     claim_calls,
     end_call,
@@ -30,9 +32,7 @@ from rackwright.store.hook_queue import (
     next_due,
     tell_oscillating,
 )
-from rackwright.store.hook_views import shown_view
-from rackwright.store.locks import CAP_LOCK
-from rackwright.store.session import DATABASE_TROUBLE, Session, Store, first_line
+from rackwright.store.hooks.hook_views import shown_view
 from rackwright.store.settings import read_setting
 
 log = logging.getLogger(__name__)

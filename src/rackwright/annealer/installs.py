@@ -10,12 +10,12 @@ from rackwright.domain.attributes import merge
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.install import Act
 from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Probe
-from rackwright.store import attempts
-from rackwright.store.attempts import Action
-from rackwright.store.boot import INSTALL_CHANNEL
-from rackwright.store.locks import INSTALL_LOCK
-from rackwright.store.nodes import get_node
-from rackwright.store.session import DATABASE_TROUBLE, Session, Store, first_line
+from rackwright.store.db.locks import INSTALL_LOCK
+from rackwright.store.db.session import DATABASE_TROUBLE, Session, Store, first_line
+from rackwright.store.machines import install_attempts
+from rackwright.store.machines.boot import INSTALL_CHANNEL
+from rackwright.store.machines.install_attempts import Action
+from rackwright.store.machines.nodes import get_node
 from rackwright.store.settings import read_setting
 
 log = logging.getLogger(__name__)
@@ -76,9 +76,9 @@ class Installs:
         """One look at all open attempts; what is to be done for them now."""
 
         async def work(session: Session) -> list[Action]:
-            limit = await read_setting(session, "max_installs", attempts.DEFAULT_MAX_INSTALLS)
-            await attempts.advance(session, limit)
-            return await attempts.due_actions(session, self.lease)
+            limit = await read_setting(session, "max_installs", install_attempts.DEFAULT_MAX_INSTALLS)
+            await install_attempts.advance(session, limit)
+            return await install_attempts.due_actions(session, self.lease)
 
         return await self.store.change(work, actor=ACTOR, lock=INSTALL_LOCK)
 
@@ -106,12 +106,16 @@ class Installs:
         may have been done although it failed; it waits for its lease."""
         if action.act is Act.PROBE:
             with contextlib.suppress(*DATABASE_TROUBLE):
-                await self.store.change(lambda session: attempts.look_again(session, action.attempt_id), actor=ACTOR)
+                await self.store.change(
+                    lambda session: install_attempts.look_again(session, action.attempt_id), actor=ACTOR
+                )
 
     async def _reboot(self, action: Action, node: HammerNode) -> None:
         hammer = self.reach.hammer(node)
         await hammer.boot_device(node, BootDevice.NETWORK)
-        due = await self.store.change(lambda session: attempts.resetting(session, action, self.lease), actor=ACTOR)
+        due = await self.store.change(
+            lambda session: install_attempts.resetting(session, action, self.lease), actor=ACTOR
+        )
         if not due:
             return
         try:
@@ -119,7 +123,7 @@ class Installs:
                 await hammer.reset(node)
         except TimeoutError:
             raise HammerFailed(f"the reset of {node.name} took more than {self.lease:g} s") from None
-        await self.store.change(lambda session: attempts.rebooted(session, action.attempt_id), actor=ACTOR)
+        await self.store.change(lambda session: install_attempts.rebooted(session, action.attempt_id), actor=ACTOR)
 
     async def _probe(self, action: Action, node: HammerNode) -> None:
         seen = await self.reach.probe(node).look(node)
@@ -128,7 +132,7 @@ class Installs:
         ok = seen.boot_id == expected
         error = "" if ok else f"it runs boot {seen.boot_id}, but reported {expected}"
         await self.store.change(
-            lambda session: attempts.probed(session, action.attempt_id, ok=ok, error=error), actor=ACTOR
+            lambda session: install_attempts.probed(session, action.attempt_id, ok=ok, error=error), actor=ACTOR
         )
 
     async def _listen(self) -> None:

@@ -15,10 +15,10 @@ from rackwright.annealer.role_workers import CallFailed, RoleCall, RoleWorkers
 from rackwright.domain.effects import effects_from_json
 from rackwright.domain.errors import Conflict, Invalid, Rule
 from rackwright.domain.hooks import Effect, Refuse
-from rackwright.store.catalogue import StoredCatalogue
-from rackwright.store.hook_calls import Call, Unjudged, Verdicts
-from rackwright.store.hook_effects import apply_effects, refusal
-from rackwright.store.session import Session, Store
+from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
+from rackwright.store.db.session import Session, Store
+from rackwright.store.hooks.hook_calls import Call, Unjudged, Verdicts
+from rackwright.store.hooks.hook_effects import apply_effects, refusal
 from rackwright.store.settings import read_setting
 
 T = TypeVar("T")

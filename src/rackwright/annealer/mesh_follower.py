@@ -2,7 +2,7 @@
 
 Driven by the agent's own stream of events. Of several servers on one database one follows at a time, so that two that
 see the mesh differently do not undo each other's work; another carries on when it ends. What a view means for nodes is
-in `store/members.py`.
+in `store/machines/mesh_members.py`.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from rackwright.domain.errors import RackwrightError
 from rackwright.domain.members import Member, MemberState, MeshView
 from rackwright.mesh.client import MeshClient
 from rackwright.mesh.errors import MeshError
-from rackwright.store.alone import Alone, alone
-from rackwright.store.locks import MESH_LOCK
-from rackwright.store.members import Followed, follow_mesh, marked_members
-from rackwright.store.session import DATABASE_TROUBLE, Store, first_line
+from rackwright.store.db.locks import MESH_LOCK
+from rackwright.store.db.session import DATABASE_TROUBLE, Store, first_line
+from rackwright.store.db.single_server import Alone, alone
+from rackwright.store.machines.mesh_members import Followed, follow_mesh, marked_members
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackwright.jigs.daemon import Daemon
-from rackwright.store.providers import miss_servers, refresh_providers, server_is_here
-from rackwright.store.session import DATABASE_TROUBLE, Session, Store, first_line
+from rackwright.store.db.session import DATABASE_TROUBLE, Session, Store, first_line
+from rackwright.store.machines.providers import miss_servers, refresh_providers, server_is_here
 
 log = logging.getLogger(__name__)
 

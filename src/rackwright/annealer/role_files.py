@@ -14,9 +14,9 @@ from pathlib import Path
 
 from rackwright.barclamps.content import ContentBroken, folder_digest, unpack, write_out
 from rackwright.domain.errors import BarclampInvalid, RackwrightError
-from rackwright.store.catalogue import StoredCatalogue
-from rackwright.store.contents import read_content
-from rackwright.store.session import Store
+from rackwright.store.catalogue.barclamp_files import read_content
+from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
+from rackwright.store.db.session import Store
 
 log = logging.getLogger(__name__)
 

@@ -20,12 +20,12 @@ from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.domain.sealed import masked
 from rackwright.domain.why import Reason
 from rackwright.jigs.base import Jig, Log
-from rackwright.store import run_life
-from rackwright.store.hook_queue import waiting_calls
-from rackwright.store.locks import CAP_LOCK
-from rackwright.store.runs import Claimant, Finished, Pass, claim, settle
-from rackwright.store.session import Session, Store
-from rackwright.store.why import waiting, why
+from rackwright.store.db.locks import CAP_LOCK
+from rackwright.store.db.session import Session, Store
+from rackwright.store.graph.why import waiting, why
+from rackwright.store.hooks.hook_queue import waiting_calls
+from rackwright.store.runs import run_lifecycle
+from rackwright.store.runs.claims_and_settling import Claimant, Finished, Pass, claim, settle
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ async def step(
     patient = replace(claimant, lease=30 * 86400.0)
 
     async def start(session: Session) -> Pass:
-        await run_life.take_over(session)
+        await run_lifecycle.take_over(session)
         return await claim(session, patient, cap, only)
 
     claimed = await store.change(start, actor=actor, lock=CAP_LOCK)
@@ -113,7 +113,7 @@ def is_instant(jig: Jig | None) -> bool:
 
 
 def has_own_log(jig: Jig) -> bool:
-    """Whether something else writes the log of its runs: a log has one writer, see `store/run_logs.py`."""
+    """Whether something else writes the log of its runs: a log has one writer, see `store/runs/run_logs.py`."""
     return getattr(jig, "own_log", False) is True
 
 

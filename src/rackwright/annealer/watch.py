@@ -13,7 +13,8 @@ from rackwright.annealer.sight import ACTOR, look_at
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.install import LOCAL
 from rackwright.hammers.base import HammerFailed, Seen
-from rackwright.store.machines import (
+from rackwright.store.db.session import DATABASE_TROUBLE, Session, Store, first_line
+from rackwright.store.machines.registration import (
     answered,
     begin_watching,
     first_look,
@@ -22,7 +23,6 @@ from rackwright.store.machines import (
     miss_heartbeats,
     to_ask,
 )
-from rackwright.store.session import DATABASE_TROUBLE, Session, Store, first_line
 
 log = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from rackwright.api.answers import Page, answer, answer_list
 from rackwright.api.context import ScopedReader
 from rackwright.api.networks import AllocationOut, RangeOut
 from rackwright.api.types import Key
-from rackwright.store.allocations import select_allocations
-from rackwright.store.network_rows import find_network
-from rackwright.store.network_usage import Usage, usage_of
-from rackwright.store.nodes import get_node
+from rackwright.store.machines.nodes import get_node
+from rackwright.store.networks.allocations import select_allocations
+from rackwright.store.networks.network_rows import find_network
+from rackwright.store.networks.network_usage import Usage, usage_of
 
 router = APIRouter()
 

@@ -12,10 +12,10 @@ from rackwright.api.context import ScopedReader, Writer
 from rackwright.api.etags import tag
 from rackwright.api.reasons import ReasonOut, cap_in_force
 from rackwright.api.writing import Editing, Posting, replayed, write
-from rackwright.store.deployments import root_id
-from rackwright.store.noderoles import counts_by_state
-from rackwright.store.run_life import open_runs
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.graph.deployments import root_id
+from rackwright.store.graph.noderoles import counts_by_state
+from rackwright.store.runs.run_lifecycle import open_runs
 from rackwright.store.settings import read_setting, write_setting
 
 router = APIRouter(prefix="/anneal", tags=["anneal"])

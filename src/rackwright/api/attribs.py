@@ -18,15 +18,15 @@ from rackwright.domain.attributes import check_value
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import Invalid, NotFound
 from rackwright.domain.sealed import MASK, masked
-from rackwright.store import attrib_values as values
-from rackwright.store import deployment_roles, snapshots
-from rackwright.store.attrib_values import AttribValue, pick, with_value, without_value
-from rackwright.store.catalogue_views import ATTRIBS, AttribRecord, select_attribs, view_attrib
-from rackwright.store.deployments import get_deployment, lock_deployment
-from rackwright.store.node_edit import set_hint
-from rackwright.store.noderole_views import view_noderole
-from rackwright.store.nodes import get_node, lock_node
-from rackwright.store.session import Session
+from rackwright.store.catalogue.catalogue_views import ATTRIBS, AttribRecord, select_attribs, view_attrib
+from rackwright.store.db.session import Session
+from rackwright.store.graph import attrib_values as values
+from rackwright.store.graph import deployment_roles, snapshots
+from rackwright.store.graph.attrib_values import AttribValue, pick, with_value, without_value
+from rackwright.store.graph.deployments import get_deployment, lock_deployment
+from rackwright.store.graph.noderole_views import view_noderole
+from rackwright.store.machines.node_changes import set_hint
+from rackwright.store.machines.nodes import get_node, lock_node
 
 router = APIRouter()
 

@@ -6,7 +6,7 @@ from rackwright.api.context import Server
 from rackwright.api.limits import Bucket
 from rackwright.domain.foreign import storable_text
 from rackwright.domain.people import Principal
-from rackwright.store.events import emit
+from rackwright.store.events.outbox import emit
 
 
 async def record_refusal(request: Request, reason: str) -> None:

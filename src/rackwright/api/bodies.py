@@ -16,7 +16,7 @@ from rackwright.api.doorkeeper import Doorkeeper
 from rackwright.api.problems import TooLarge, Unreachable, Unsupported, of_error
 from rackwright.domain.errors import Invalid, RackwrightError
 from rackwright.domain.sealed import SEAL, carries_seal
-from rackwright.store.session import UNREACHABLE
+from rackwright.store.db.session import UNREACHABLE
 
 LARGEST = 1024 * 1024
 LARGEST_OF_STRANGERS = 16 * 1024

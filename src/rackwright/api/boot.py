@@ -18,9 +18,9 @@ from rackwright.domain.names import check_mac, check_uuid
 from rackwright.images.cpio import Cpio
 from rackwright.images.shelf import NoImage
 from rackwright.provision.ipxe import script
-from rackwright.store import attempts, boot
-from rackwright.store.nodes import find_node
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.machines import boot, install_attempts
+from rackwright.store.machines.nodes import find_node
 
 router = APIRouter(tags=["boot"])
 
@@ -71,7 +71,7 @@ async def _fetch_secret(request: Request, source: str, machine: str) -> str:
         node_id = await _find(session, machine)
         if node_id is None:
             return None
-        return await attempts.fetch_secret(session, node_id, source, has_network=not server.simulates)
+        return await install_attempts.fetch_secret(session, node_id, source, has_network=not server.simulates)
 
     secret = await server.store.change(work, actor=f"boot {source}")
     if secret is None:

@@ -13,10 +13,10 @@ from rackwright.api.etags import tag
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.types import JsonMap, Key
 from rackwright.api.writing import Posting, Terms, write
-from rackwright.store import catalogue_views as views
-from rackwright.store.deployments import root_id
-from rackwright.store.hook_queue import set_jig_active
-from rackwright.store.session import Session
+from rackwright.store.catalogue import catalogue_views as views
+from rackwright.store.db.session import Session
+from rackwright.store.graph.deployments import root_id
+from rackwright.store.hooks.hook_queue import set_jig_active
 
 router = APIRouter()
 

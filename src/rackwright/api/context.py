@@ -26,11 +26,11 @@ from rackwright.domain.people import GRANTS, SCOPES, Permission, Principal
 from rackwright.domain.targets import Network
 from rackwright.images.shelf import Shelf
 from rackwright.jigs.base import Jig
-from rackwright.store.deployments import SYSTEM, get_deployment
-from rackwright.store.logins import Lifetime
-from rackwright.store.people import below, lineage
-from rackwright.store.runs import Claimant
-from rackwright.store.session import Session, Store
+from rackwright.store.db.session import Session, Store
+from rackwright.store.graph.deployments import SYSTEM, get_deployment
+from rackwright.store.people.sessions import Lifetime
+from rackwright.store.people.users import below, lineage
+from rackwright.store.runs.claims_and_settling import Claimant
 
 __all__ = [
     "Administrator",

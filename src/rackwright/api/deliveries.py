@@ -23,10 +23,10 @@ from rackwright import __version__
 from rackwright.api.events import EventOut
 from rackwright.domain.errors import Invalid
 from rackwright.domain.targets import Address, Network, Target, parse_target, refusal
-from rackwright.store import webhooks
-from rackwright.store.events import Cursor, Event
-from rackwright.store.session import DATABASE_TROUBLE, Store, first_line
-from rackwright.store.webhooks import Delivery, Work
+from rackwright.store.db.session import DATABASE_TROUBLE, Store, first_line
+from rackwright.store.events import webhooks
+from rackwright.store.events.outbox import Cursor, Event
+from rackwright.store.events.webhooks import Delivery, Work
 
 log = logging.getLogger(__name__)
 

@@ -13,12 +13,12 @@ from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.patching import patch_body, read_patch
 from rackwright.api.types import Id, JsonMap, shown
 from rackwright.api.writing import Editing, Posting, Terms, write
-from rackwright.store import deployment_roles as stored
-from rackwright.store import snapshots
-from rackwright.store.deployment_roles import DEPLOYMENT_ROLES, DeploymentRoleRecord, select_deployment_roles
-from rackwright.store.deployments import get_deployment, lock_deployment
-from rackwright.store.noderole_views import visible_noderoles
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.graph import deployment_roles as stored
+from rackwright.store.graph import snapshots
+from rackwright.store.graph.deployment_roles import DEPLOYMENT_ROLES, DeploymentRoleRecord, select_deployment_roles
+from rackwright.store.graph.deployments import get_deployment, lock_deployment
+from rackwright.store.graph.noderole_views import visible_noderoles
 
 router = APIRouter(prefix="/deployment_roles", tags=["deployment_roles"])
 

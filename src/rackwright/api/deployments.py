@@ -20,12 +20,18 @@ from rackwright.api.writing import Editing, Posting, Terms, write
 from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.planned_installs import missing
 from rackwright.domain.snapshots import CommitPlan, Difference
-from rackwright.store import commits, snapshots
-from rackwright.store import deployment_places as places
-from rackwright.store import deployments as stored
-from rackwright.store.deployments import DEPLOYMENTS, SYSTEM, DeploymentRecord, lock_deployment, select_deployments
-from rackwright.store.planned_installs import planned_installs
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.graph import commits, snapshots
+from rackwright.store.graph import deployment_moves as places
+from rackwright.store.graph import deployments as stored
+from rackwright.store.graph.deployments import (
+    DEPLOYMENTS,
+    SYSTEM,
+    DeploymentRecord,
+    lock_deployment,
+    select_deployments,
+)
+from rackwright.store.graph.planned_installs import planned_installs
 
 MOST_BINDINGS = 10_000
 

@@ -11,10 +11,10 @@ from rackwright.api.etags import tag
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.types import Key
 from rackwright.api.writing import Editing, Posting, write
-from rackwright.store import domains as stored
-from rackwright.store.deployments import SYSTEM, get_deployment
-from rackwright.store.domains import DOMAINS, DomainRecord, select_domains
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.graph.deployments import SYSTEM, get_deployment
+from rackwright.store.networks import domains as stored
+from rackwright.store.networks.domains import DOMAINS, DomainRecord, select_domains
 
 router = APIRouter(prefix="/domains", tags=["domains"])
 

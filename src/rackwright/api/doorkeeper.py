@@ -15,10 +15,10 @@ from starlette.requests import HTTPConnection
 from rackwright.api.cookies import COOKIE
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.people import Principal
-from rackwright.store.logins import Lifetime, find_person, mark_seen
-from rackwright.store.machines import find_machine
-from rackwright.store.session import Session, Store
-from rackwright.store.tokens import find_principal, fingerprint, mark_used
+from rackwright.store.db.session import Session, Store
+from rackwright.store.machines.registration import find_machine
+from rackwright.store.people.sessions import Lifetime, find_person, mark_seen
+from rackwright.store.people.tokens import find_principal, fingerprint, mark_used
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -19,10 +19,19 @@ from starlette.types import Send
 from rackwright.api.context import Caller, Forbidden, ScopedReader, Unauthenticated, authenticated
 from rackwright.api.feed import Feed
 from rackwright.domain.people import Permission
-from rackwright.store.deployments import get_deployment
-from rackwright.store.events import Cursor, CursorGone, Event, EventFilter, check_kept, forgotten, newest, read_events
-from rackwright.store.nodes import get_node
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.events.outbox import (
+    Cursor,
+    CursorGone,
+    Event,
+    EventFilter,
+    check_kept,
+    forgotten,
+    newest,
+    read_events,
+)
+from rackwright.store.graph.deployments import get_deployment
+from rackwright.store.machines.nodes import get_node
 
 router = APIRouter(prefix="/events", tags=["events"])
 

@@ -13,8 +13,8 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator
 
 from rackwright.api.limits import TooMany
-from rackwright.store.events import Cursor, Event, check_kept, newest, read_events
-from rackwright.store.session import DATABASE_TROUBLE, Store, first_line
+from rackwright.store.db.session import DATABASE_TROUBLE, Store, first_line
+from rackwright.store.events.outbox import Cursor, Event, check_kept, newest, read_events
 
 log = logging.getLogger(__name__)
 

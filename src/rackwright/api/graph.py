@@ -10,11 +10,11 @@ from rackwright.api.answers import Page, answer
 from rackwright.api.context import ScopedReader
 from rackwright.api.reasons import ReasonOut, cap_in_force
 from rackwright.api.types import Key
-from rackwright.store.deployments import get_deployment
-from rackwright.store.graph_view import GraphView, graph_view
-from rackwright.store.inventory import inventory
-from rackwright.store.nodes import get_node
-from rackwright.store.why import waiting, why
+from rackwright.store.graph.deployments import get_deployment
+from rackwright.store.graph.graph_view import GraphView, graph_view
+from rackwright.store.graph.why import waiting, why
+from rackwright.store.machines.ansible_inventory import inventory
+from rackwright.store.machines.nodes import get_node
 
 router = APIRouter()
 

@@ -12,11 +12,11 @@ from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.patching import patch_body, read_patch
 from rackwright.api.types import Key, Line, Name
 from rackwright.api.writing import Editing, Posting, Terms, write
-from rackwright.store import groups as stored
-from rackwright.store.deployments import root_id
-from rackwright.store.groups import GROUPS, GroupRecord, lock_group, select_groups
-from rackwright.store.nodes import lock_node
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.graph.deployments import root_id
+from rackwright.store.machines import groups as stored
+from rackwright.store.machines.groups import GROUPS, GroupRecord, lock_group, select_groups
+from rackwright.store.machines.nodes import lock_node
 
 router = APIRouter(prefix="/groups", tags=["groups"])
 

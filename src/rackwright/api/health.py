@@ -12,8 +12,8 @@ from sqlalchemy import text
 
 from rackwright.api.context import Server
 from rackwright.api.limits import Source
-from rackwright.store.migrate import current_revision, revisions
-from rackwright.store.session import DATABASE_TROUBLE
+from rackwright.store.db.migrate import current_revision, revisions
+from rackwright.store.db.session import DATABASE_TROUBLE
 
 router = APIRouter(tags=["health"], include_in_schema=False)
 

@@ -13,9 +13,9 @@ from rackwright.api.etags import tag
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.types import Id
 from rackwright.api.writing import Posting, write
-from rackwright.store.deployments import root_id
-from rackwright.store.hook_queue import FAILED, HOOK_CALLS, FailingCall, retry_call, select_calls
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.graph.deployments import root_id
+from rackwright.store.hooks.hook_queue import FAILED, HOOK_CALLS, FailingCall, retry_call, select_calls
 
 router = APIRouter(prefix="/hook_calls", tags=["hook_calls"])
 

@@ -7,8 +7,8 @@ from rackwright.api.answers import answer_list
 from rackwright.api.attribs import shown_value
 from rackwright.api.context import ScopedReader
 from rackwright.api.types import Id
-from rackwright.store.inputs import Input, inputs_of
-from rackwright.store.noderole_views import view_noderole
+from rackwright.store.graph.inputs import Input, inputs_of
+from rackwright.store.graph.noderole_views import view_noderole
 
 router = APIRouter(prefix="/node_roles", tags=["node_roles"])
 

@@ -25,10 +25,10 @@ from rackwright.domain.lldp import read_neighbours
 from rackwright.domain.members import MARK
 from rackwright.domain.ssh_login import SSH
 from rackwright.jigs.attribute_lines import lines
-from rackwright.store import attempts, machines
-from rackwright.store.challenges import issue_challenge, spend_challenge
-from rackwright.store.keys import server_keys
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.machines import install_attempts, registration
+from rackwright.store.machines.challenges import issue_challenge, spend_challenge
+from rackwright.store.machines.keys import server_keys
 
 router = APIRouter(tags=["machines"])
 
@@ -137,7 +137,7 @@ async def _machine(request: Request, credentials: Credentials) -> int:
     """The node whose own token this is. Asked before the body is looked at: a stranger is told nothing about that."""
     if credentials is not None:
         async with _server(request).store.read() as session:
-            node_id = await machines.find_machine(session, credentials.credentials)
+            node_id = await registration.find_machine(session, credentials.credentials)
         if node_id is not None:
             return node_id
     raise Unauthenticated("This takes the machine's own token.")
@@ -178,7 +178,7 @@ async def register_machine(
     server, actor = _server(request), f"machine {source}"
     # For itself: what was refused is used up, too.
     await server.store.change(lambda session: spend_challenge(session, body.challenge), actor=actor)
-    machine = machines.Registration(
+    machine = registration.Registration(
         body.key,
         body.macs,
         body.uuid,
@@ -190,16 +190,16 @@ async def register_machine(
         has_network=not server.simulates,
     )
 
-    async def work(session: Session) -> tuple[machines.Registered | machines.Held, list[str]]:
-        return await machines.register(session, machine), await server_keys(session)
+    async def work(session: Session) -> tuple[registration.Registered | registration.Held, list[str]]:
+        return await registration.register(session, machine), await server_keys(session)
 
     done, keys = await server.store.change(work, actor=actor, graph=True)
-    if isinstance(done, machines.Held):
+    if isinstance(done, registration.Held):
         raise _kept_out(done, source)
     return RegisterOut(node_id=done.node_id, token=done.token, new=done.new, heartbeat=server.heartbeat, ssh_keys=keys)
 
 
-def _kept_out(held: machines.Held, source: str) -> Conflict:
+def _kept_out(held: registration.Held, source: str) -> Conflict:
     """Why a machine is kept out, and what somebody who may accept machines can do about it."""
     if held.fits:
         way_out = f"It is let in once somebody accepts it: rackwright node accept {held.node} --key {held.key}"
@@ -223,9 +223,9 @@ async def machine_heartbeat(request: Request, node_id: Machine, body: HeartbeatI
     """The machine is there, and this is what it booted."""
     check_machine(request, f"node {node_id}")
     store = _server(request).store
-    if not await store.change(lambda session: machines.still_there(session, node_id, body.boot_id, body.bootenv)):
+    if not await store.change(lambda session: registration.still_there(session, node_id, body.boot_id, body.bootenv)):
         await store.change(
-            lambda session: machines.heartbeat(session, node_id, body.boot_id, body.bootenv),
+            lambda session: registration.heartbeat(session, node_id, body.boot_id, body.bootenv),
             actor=f"machine {node_id}",
         )
 
@@ -236,7 +236,7 @@ async def get_install_config(
 ) -> Response:
     """What to install, for whoever holds the secret of the attempt. As plain text it is lines that a shell can read."""
     found = await _server(request).store.change(
-        lambda session: attempts.install_config(session, secret, source), actor="installer"
+        lambda session: install_attempts.install_config(session, secret, source), actor="installer"
     )
     if accept == "text/plain":
         return Response("".join(f"{line}\n" for line in lines(found)), media_type="text/plain")
@@ -248,7 +248,7 @@ async def report_install_progress(request: Request, source: Source, secret: Secr
     """How far the installer is. It is shown, and told in the log of the run; what was told already changes nothing."""
     report = Report(**body.model_dump())
     await _server(request).store.change(
-        lambda session: attempts.install_progress(session, secret, source, report), actor="installer"
+        lambda session: install_attempts.install_progress(session, secret, source, report), actor="installer"
     )
 
 
@@ -256,6 +256,8 @@ async def report_install_progress(request: Request, source: Source, secret: Secr
 async def report_install_result(request: Request, source: Source, secret: Secret, body: ResultIn) -> None:
     """The installer is done, or gave up."""
     await _server(request).store.change(
-        lambda session: attempts.install_result(session, secret, source, ok=body.ok, error=body.error, key=body.key),
+        lambda session: install_attempts.install_result(
+            session, secret, source, ok=body.ok, error=body.error, key=body.key
+        ),
         actor="installer",
     )

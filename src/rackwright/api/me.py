@@ -10,7 +10,7 @@ from rackwright.api.limits import source_of
 from rackwright.api.passwords import check_password
 from rackwright.api.sessions import WrongLogin
 from rackwright.domain.people import Permission, Scope, UserRole
-from rackwright.store.people import find_credential, get_user, set_password
+from rackwright.store.people.users import find_credential, get_user, set_password
 
 router = APIRouter(prefix="/me", tags=["people"])
 

@@ -18,7 +18,7 @@ from rackwright.annealer.supervision import Supervisor
 from rackwright.api.context import Server, allowed, authenticated
 from rackwright.api.limits import source_of
 from rackwright.domain.people import Permission
-from rackwright.store.standing import Standing, standing
+from rackwright.store.db.counts import Standing, standing
 
 router = APIRouter(tags=["metrics"], include_in_schema=False)
 

@@ -15,12 +15,19 @@ from rackwright.api.types import Key, Line
 from rackwright.api.writing import Editing, Posting, Terms, write
 from rackwright.domain.errors import Invalid
 from rackwright.domain.networks import Category, Network, Range, Router, Use, parse_address, parse_subnet
-from rackwright.store import allocations, networks
-from rackwright.store.allocations import ALLOCATIONS, AllocationRecord, select_allocations
-from rackwright.store.deployments import root_id
-from rackwright.store.network_rows import NETWORKS, NetworkRecord, find_network, lock_network, plain, select_networks
-from rackwright.store.nodes import get_node
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.graph.deployments import root_id
+from rackwright.store.machines.nodes import get_node
+from rackwright.store.networks import allocations, networks
+from rackwright.store.networks.allocations import ALLOCATIONS, AllocationRecord, select_allocations
+from rackwright.store.networks.network_rows import (
+    NETWORKS,
+    NetworkRecord,
+    find_network,
+    lock_network,
+    plain,
+    select_networks,
+)
 
 router = APIRouter(prefix="/networks", tags=["networks"])
 

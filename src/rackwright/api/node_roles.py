@@ -15,13 +15,13 @@ from rackwright.api.reasons import ReasonOut, cap_in_force
 from rackwright.api.types import Id, JsonMap, shown
 from rackwright.api.writing import Editing, Posting, Terms, write
 from rackwright.domain.binding import PLACEHOLDER, BindPlan
-from rackwright.store import noderoles, snapshots
-from rackwright.store.binding import bind_proposed, plan_binding
-from rackwright.store.deployments import DeploymentRecord, get_deployment
-from rackwright.store.noderole_views import NODE_ROLES, Around, NodeRoleView, around, select_views, view_noderole
-from rackwright.store.nodes import get_node
-from rackwright.store.session import Session
-from rackwright.store.why import why
+from rackwright.store.db.session import Session
+from rackwright.store.graph import noderoles, snapshots
+from rackwright.store.graph.binding import bind_proposed, plan_binding
+from rackwright.store.graph.deployments import DeploymentRecord, get_deployment
+from rackwright.store.graph.noderole_views import NODE_ROLES, Around, NodeRoleView, around, select_views, view_noderole
+from rackwright.store.graph.why import why
+from rackwright.store.machines.nodes import get_node
 
 router = APIRouter(prefix="/node_roles", tags=["node_roles"])
 

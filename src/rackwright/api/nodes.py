@@ -20,16 +20,16 @@ from rackwright.domain.attributes import merge
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import NotPermitted
 from rackwright.domain.states import NodeRoleState
-from rackwright.store import nodes as stored
-from rackwright.store.deployments import SYSTEM, get_deployment
-from rackwright.store.domains import nearest_domain
-from rackwright.store.keys import fingerprint, line_fingerprint
-from rackwright.store.machines import accept
-from rackwright.store.node_address import approve_address, forget_host_key, give_host_key, pin_offered_key
-from rackwright.store.node_edit import Editor, NodeChanges, edit_node, reinstall
-from rackwright.store.noderole_views import view_noderole
-from rackwright.store.nodes import NODES, NewNode, NodeRecord, lock_node, select_listed
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.graph.deployments import SYSTEM, get_deployment
+from rackwright.store.graph.noderole_views import view_noderole
+from rackwright.store.machines import nodes as stored
+from rackwright.store.machines.keys import fingerprint, line_fingerprint
+from rackwright.store.machines.node_address import approve_address, forget_host_key, give_host_key, pin_offered_key
+from rackwright.store.machines.node_changes import Editor, NodeChanges, edit_node, reinstall
+from rackwright.store.machines.nodes import NODES, NewNode, NodeRecord, lock_node, select_listed
+from rackwright.store.machines.registration import accept
+from rackwright.store.networks.domains import nearest_domain
 
 router = APIRouter(prefix="/nodes", tags=["nodes"])
 

@@ -14,8 +14,8 @@ from pydantic import BaseModel, Field, ValidationError, create_model
 
 from rackwright.api.answers import answer_page
 from rackwright.domain.errors import Invalid
-from rackwright.store.listing import MOST, Column, Filter, Listing, Wanted, checked_key, key_of, page_sql
-from rackwright.store.session import Session
+from rackwright.store.db.listing import MOST, Column, Filter, Listing, Wanted, checked_key, key_of, page_sql
+from rackwright.store.db.session import Session
 
 R = TypeVar("R")
 LIMIT = 100

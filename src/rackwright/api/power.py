@@ -17,9 +17,9 @@ from rackwright.api.writing import Editing, Posting, Terms, replayed, write
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, RackwrightError, Rule
 from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power
-from rackwright.store.events import emit
-from rackwright.store.nodes import NodeRecord, get_node, lock_node, update_node
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.events.outbox import emit
+from rackwright.store.machines.nodes import NodeRecord, get_node, lock_node, update_node
 
 T = TypeVar("T")
 

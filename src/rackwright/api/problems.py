@@ -22,7 +22,7 @@ from rackwright.api.doorkeeper import Forbidden
 from rackwright.api.limits import TooMany
 from rackwright.domain.errors import Invalid, RackwrightError
 from rackwright.domain.wrong_words import is_of_another_kind, json_pointer, pydantic_words
-from rackwright.store.session import UNREACHABLE, first_line
+from rackwright.store.db.session import UNREACHABLE, first_line
 
 log = logging.getLogger(__name__)
 

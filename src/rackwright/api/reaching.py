@@ -13,12 +13,12 @@ from rackwright.api.writing import Posting
 from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.install import LOCAL
 from rackwright.hammers.base import HammerFailed
-from rackwright.store.events import emit
-from rackwright.store.keys import line_fingerprint, server_key_lines
-from rackwright.store.machines import answered, first_look, heartbeat
-from rackwright.store.node_address import retry_access
-from rackwright.store.nodes import get_node, lock_node
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.events.outbox import emit
+from rackwright.store.machines.keys import line_fingerprint, server_key_lines
+from rackwright.store.machines.node_address import retry_access
+from rackwright.store.machines.nodes import get_node, lock_node
+from rackwright.store.machines.registration import answered, first_look, heartbeat
 
 router = APIRouter(tags=["nodes"])
 

@@ -4,7 +4,7 @@ from pydantic import BaseModel
 
 from rackwright.annealer.cap import AUTO, DEFAULT_CAP
 from rackwright.domain.why import Reason
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
 from rackwright.store.settings import read_setting
 
 

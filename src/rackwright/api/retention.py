@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
-from rackwright.store.events import forget_events
-from rackwright.store.idempotency import KEPT_SECONDS
-from rackwright.store.retention import FORGET, forget, forget_runs
-from rackwright.store.session import DATABASE_TROUBLE, Session, Store, first_line
+from rackwright.store.db.retention import FORGET, forget, forget_runs
+from rackwright.store.db.session import DATABASE_TROUBLE, Session, Store, first_line
+from rackwright.store.events.outbox import forget_events
+from rackwright.store.events.repeated_requests import KEPT_SECONDS
 
 log = logging.getLogger(__name__)
 

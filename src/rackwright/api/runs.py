@@ -22,11 +22,11 @@ from rackwright.api.writing import Posting, write
 from rackwright.domain.errors import NotFound
 from rackwright.domain.people import Permission
 from rackwright.domain.runs import ENDED
-from rackwright.store import run_life
-from rackwright.store.deployments import root_id
-from rackwright.store.run_life import RUNS, RunRecord, select_runs
-from rackwright.store.run_logs import read_log
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.graph.deployments import root_id
+from rackwright.store.runs import run_lifecycle
+from rackwright.store.runs.run_lifecycle import RUNS, RunRecord, select_runs
+from rackwright.store.runs.run_logs import read_log
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
@@ -77,7 +77,7 @@ async def list_runs(caller: ScopedReader, asked: Annotated[Asked, Depends(parame
 async def get_run(caller: ScopedReader, id: Id, fields: Fields) -> Response:
     """One run."""
     async with caller.read(once=True) as session:
-        return answer(RunOut.of(await run_life.get_run(session, id)), fields=fields)
+        return answer(RunOut.of(await run_lifecycle.get_run(session, id)), fields=fields)
 
 
 @router.post("/{id}/cancel", response_model=RunOut)
@@ -85,11 +85,11 @@ async def cancel_run(caller: Writer, terms: Posting, id: Id) -> Response:
     """End a run. Its noderole goes to error; the worker that executes it stops."""
 
     async def work(session: Session) -> RunOut:
-        found = await run_life.get_run(session, id)
+        found = await run_lifecycle.get_run(session, id)
         await caller.authorize(session, found.deployment_id or await root_id(session))
         terms.check(RunOut.of(found), f"run {id}")
-        await run_life.cancel_run(session, id)
-        return RunOut.of(await run_life.get_run(session, id))
+        await run_lifecycle.cancel_run(session, id)
+        return RunOut.of(await run_lifecycle.get_run(session, id))
 
     return await write(caller, terms, work)
 
@@ -106,7 +106,7 @@ _NEXT = {"description": "Send it as `after` to get what comes next.", "schema": 
 async def get_run_log(caller: ScopedReader, id: Id, after: After = 0) -> Response:
     """The log of a run as text, as far as it is written. The header Log-Position says where it ends."""
     async with caller.read() as session:
-        await run_life.get_run(session, id)
+        await run_lifecycle.get_run(session, id)
         pieces = await read_log(session, id, after)
     position = pieces[-1][0] if pieces else after
     text = "".join(text for _, text in pieces)
@@ -137,7 +137,7 @@ async def tail_run_log(
     """The log of a run as it grows, as server-sent events, until the run ends. To go on after a break, send the last
     position seen, as `after` or as the header Last-Event-ID."""
     async with caller.read() as session:
-        await run_life.get_run(session, id)
+        await run_lifecycle.get_run(session, id)
     feed: Feed = request.app.state.feed
     feed.check_place(caller.principal.name)
     position = after if last_event_id is None else int(last_event_id)
@@ -160,7 +160,7 @@ async def _may_still_read(request: Request, id: int) -> bool:
     try:
         caller = await authenticated(request, request.state.credentials)
         async with caller.read() as session:
-            await run_life.get_run(session, id)
+            await run_lifecycle.get_run(session, id)
     except (Unauthenticated, Forbidden, NotFound):
         return False
     return caller.principal.may_somewhere(Permission.READ)

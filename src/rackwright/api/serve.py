@@ -50,18 +50,18 @@ from rackwright.jigs import kea, knot
 from rackwright.jigs.registry import all_jigs
 from rackwright.mesh.client import MeshClient
 from rackwright.running_servers import announced, local_url
-from rackwright.store.boot import PROVIDER_ROLE
 from rackwright.store.bootstrap import first_start
-from rackwright.store.database import open_database
-from rackwright.store.embedded import EmbeddedPostgres
-from rackwright.store.keys import publish_server_key
-from rackwright.store.logins import Lifetime
-from rackwright.store.people import ensure_admin
-from rackwright.store.reseal import rotate_key
-from rackwright.store.runs import Claimant
-from rackwright.store.session import Session, Store
-from rackwright.store.unusable import EmbeddedPostgresFailed
-from rackwright.store.vault_check import open_vault
+from rackwright.store.database_errors import EmbeddedPostgresFailed
+from rackwright.store.db.database import open_database
+from rackwright.store.db.resealing import rotate_key
+from rackwright.store.db.session import Session, Store
+from rackwright.store.db.vault_check import open_vault
+from rackwright.store.embedded.server import EmbeddedPostgres
+from rackwright.store.machines.boot import PROVIDER_ROLE
+from rackwright.store.machines.keys import publish_server_key
+from rackwright.store.people.sessions import Lifetime
+from rackwright.store.people.users import ensure_admin
+from rackwright.store.runs.claims_and_settling import Claimant
 
 __all__ = ["PASSWORD_FILE", "TOKEN_FILE", "Options", "listening", "running", "serve"]
 

@@ -11,10 +11,10 @@ from rackwright.api.context import Caller, Person, Server, Unauthenticated
 from rackwright.api.cookies import COOKIE
 from rackwright.api.doorkeeper import check_origin, csrf_token
 from rackwright.api.limits import Source
-from rackwright.store.events import emit
-from rackwright.store.logins import end_session, list_sessions, open_session
-from rackwright.store.people import Credential, find_credential, is_current
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.events.outbox import emit
+from rackwright.store.people.sessions import end_session, list_sessions, open_session
+from rackwright.store.people.users import Credential, find_credential, is_current
 
 router = APIRouter(prefix="/sessions", tags=["people"])
 

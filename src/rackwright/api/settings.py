@@ -29,8 +29,8 @@ from rackwright.domain.machine_names import DEFAULT, check_pattern
 from rackwright.domain.targets import Network
 from rackwright.domain.wrong_words import pydantic_words
 from rackwright.home import default_home
-from rackwright.store.database import shown_database_url
-from rackwright.store.runs import DEFAULT_LEASE
+from rackwright.store.db.database import shown_database_url
+from rackwright.store.runs.claims_and_settling import DEFAULT_LEASE
 
 PREFIX = "RACKWRIGHT_"
 FILE = "rackwright.toml"

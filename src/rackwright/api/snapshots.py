@@ -12,9 +12,9 @@ from rackwright.api.context import ScopedReader
 from rackwright.api.etags import tag
 from rackwright.api.paging import Asked, page, parameters
 from rackwright.api.types import Id, JsonMap, shown
-from rackwright.store import snapshots as stored
-from rackwright.store.session import Session
-from rackwright.store.snapshots import SNAPSHOTS, SnapshotRecord, intent, select_snapshots
+from rackwright.store.db.session import Session
+from rackwright.store.graph import snapshots as stored
+from rackwright.store.graph.snapshots import SNAPSHOTS, SnapshotRecord, intent, select_snapshots
 
 router = APIRouter(prefix="/snapshots", tags=["snapshots"])
 

@@ -14,11 +14,11 @@ from rackwright.api.types import Id
 from rackwright.api.writing import Terms, write
 from rackwright.domain.errors import NotFound
 from rackwright.domain.people import Permission, Scope
-from rackwright.store import tokens
-from rackwright.store.deployments import get_deployment
-from rackwright.store.people import get_user
-from rackwright.store.session import Session
-from rackwright.store.tokens import TOKENS, NewToken, TokenRecord, select_tokens
+from rackwright.store.db.session import Session
+from rackwright.store.graph.deployments import get_deployment
+from rackwright.store.people import tokens
+from rackwright.store.people.tokens import TOKENS, NewToken, TokenRecord, select_tokens
+from rackwright.store.people.users import get_user
 
 router = APIRouter(prefix="/tokens", tags=["people"])
 

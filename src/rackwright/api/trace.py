@@ -6,7 +6,7 @@ import secrets
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rackwright.store.session import TRACE
+from rackwright.store.db.session import TRACE
 
 HEADER = "X-Request-ID"
 

@@ -15,10 +15,10 @@ from rackwright.api.patching import patch_body, read_patch
 from rackwright.api.types import Key, Name
 from rackwright.api.writing import Editing, Terms, write
 from rackwright.domain.people import Permission, UserRole
-from rackwright.store import people
-from rackwright.store.deployments import get_deployment, select_deployments
-from rackwright.store.people import USERS, UserRecord, lock_user, select_users
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.graph.deployments import get_deployment, select_deployments
+from rackwright.store.people import users
+from rackwright.store.people.users import USERS, UserRecord, lock_user, select_users
 
 router = APIRouter(prefix="/users", tags=["people"])
 
@@ -92,8 +92,8 @@ async def create_user(caller: Administrator, body: UserIn) -> Response:
         hashed = await caller.server.passwords.hash(body.password)
 
     async def work(session: Session) -> UserOut:
-        id = await people.create_user(session, body.name, body.role, hashed, body.full_name)
-        return UserOut.of(await people.get_user(session, id))
+        id = await users.create_user(session, body.name, body.role, hashed, body.full_name)
+        return UserOut.of(await users.get_user(session, id))
 
     # No Idempotency-Key: a hash of the request, which has the password, would be kept with the answer.
     return await write(caller, Terms(), work, status=201, location=lambda _: f"/api/v2/users/{body.name}")
@@ -103,7 +103,7 @@ async def create_user(caller: Administrator, body: UserIn) -> Response:
 async def show_user(caller: Administrator, user: Key, fields: Fields) -> Response:
     """One user."""
     async with caller.server.store.read() as session:
-        return answer(UserOut.of(await people.get_user(session, user)), fields=fields)
+        return answer(UserOut.of(await users.get_user(session, user)), fields=fields)
 
 
 @router.patch("/{user}", response_model=UserOut, openapi_extra=patch_body(UserEdit, {"role": "operator"}))
@@ -115,8 +115,8 @@ async def update_user(caller: Administrator, terms: Editing, user: Key, request:
         found = await lock_user(session, user)
         terms.check(UserOut.of(found), f"user {found.name}")
         wanted = patch.apply(UserEdit(full_name=found.full_name, role=found.role, disabled=found.disabled))
-        await people.update_user(session, found, wanted.role, wanted.disabled, wanted.full_name)
-        return UserOut.of(await people.get_user(session, found.id))
+        await users.update_user(session, found, wanted.role, wanted.disabled, wanted.full_name)
+        return UserOut.of(await users.get_user(session, found.id))
 
     return await write(caller, terms, work)
 
@@ -128,7 +128,7 @@ async def delete_user(caller: Administrator, terms: Editing, user: Key) -> Respo
     async def work(session: Session) -> None:
         found = await lock_user(session, user)
         terms.check(UserOut.of(found), f"user {found.name}")
-        await people.delete_user(session, found)
+        await users.delete_user(session, found)
 
     return await write(caller, terms, work)
 
@@ -137,12 +137,12 @@ async def delete_user(caller: Administrator, terms: Editing, user: Key) -> Respo
 async def set_user_password(caller: Administrator, user: Key, body: PasswordIn) -> Response:
     """Give a user a new password; all their sessions end."""
     async with caller.server.store.read() as session:
-        found = await people.get_user(session, user)
+        found = await users.get_user(session, user)
     check_password(body.password, found.name)
     hashed = await caller.server.passwords.hash(body.password)
 
     async def work(session: Session) -> None:
-        await people.set_password(session, found.id, found.name, hashed)
+        await users.set_password(session, found.id, found.name, hashed)
 
     return await write(caller, Terms(), work)
 
@@ -167,8 +167,8 @@ async def grant_role(caller: Writer, terms: Editing, user: Key, deployment: Key,
         await caller.authorize(session, place.id, Permission.ADMINISTER)
         found = await lock_user(session, user)
         terms.check(UserOut.of(found), f"user {found.name}")
-        await people.grant(session, found, place.id, body.role)
-        return await _shown(session, caller, await people.get_user(session, found.id))
+        await users.grant(session, found, place.id, body.role)
+        return await _shown(session, caller, await users.get_user(session, found.id))
 
     return await write(caller, terms, work)
 
@@ -182,7 +182,7 @@ async def revoke_role(caller: Writer, terms: Editing, user: Key, deployment: Key
         await caller.authorize(session, place.id, Permission.ADMINISTER)
         found = await lock_user(session, user)
         terms.check(UserOut.of(found), f"user {found.name}")
-        await people.take_back(session, found, place.id, place.name)
-        return await _shown(session, caller, await people.get_user(session, found.id))
+        await users.take_back(session, found, place.id, place.name)
+        return await _shown(session, caller, await users.get_user(session, found.id))
 
     return await write(caller, terms, work)

@@ -18,10 +18,10 @@ from rackwright.api.types import Key, Name
 from rackwright.api.writing import Editing, Terms, write
 from rackwright.domain.errors import Invalid
 from rackwright.domain.targets import parse_target, refusal
-from rackwright.store import webhooks
-from rackwright.store.events import Cursor, Event
-from rackwright.store.session import Session
-from rackwright.store.webhooks import (
+from rackwright.store.db.session import Session
+from rackwright.store.events import webhooks
+from rackwright.store.events.outbox import Cursor, Event
+from rackwright.store.events.webhooks import (
     DELIVERIES,
     WEBHOOKS,
     Delivery,

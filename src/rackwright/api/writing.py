@@ -12,8 +12,8 @@ from rackwright.api.answers import Resource, answer
 from rackwright.api.context import Caller
 from rackwright.api.etags import check_if_match, parse_if_match
 from rackwright.domain.people import Principal
-from rackwright.store.idempotency import KeptAnswer, claim_key, keep_answer, kept_answer
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.events.repeated_requests import KeptAnswer, claim_key, keep_answer, kept_answer
 
 Work = Callable[[Session], Awaitable[BaseModel | None]]
 

@@ -121,11 +121,11 @@ async def _import(folder: Path, flags: dict[str, Any]) -> list[str]:
     from rackwright.api.settings import load_settings
     from rackwright.barclamps.loader import load_folder
     from rackwright.domain.errors import RackwrightError
-    from rackwright.store.barclamps import import_barclamps
-    from rackwright.store.database import open_database
-    from rackwright.store.session import Store
-    from rackwright.store.unusable import DatabaseEmpty
-    from rackwright.store.vault_check import open_vault
+    from rackwright.store.barclamp_import import import_barclamps
+    from rackwright.store.database_errors import DatabaseEmpty
+    from rackwright.store.db.database import open_database
+    from rackwright.store.db.session import Store
+    from rackwright.store.db.vault_check import open_vault
 
     try:
         options = load_settings(flags).options

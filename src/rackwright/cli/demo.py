@@ -24,7 +24,7 @@ from rackwright.cli.terminal import say
 if TYPE_CHECKING:
     from rackwright.cli.demo_view import View
     from rackwright.lab.operator import Operator
-    from rackwright.store.session import Store
+    from rackwright.store.db.session import Store
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Networks: their subnets, ranges and routers, the rules these obey, and which address a node should get.
 
-Pure: nothing here knows which addresses are taken; `store/allocations.py` does. What passes the checks here may be
-rendered into the configuration of a DHCP or DNS server.
+Pure: nothing here knows which addresses are taken; `store/networks/allocations.py` does. What passes the checks here
+may be rendered into the configuration of a DHCP or DNS server.
 """
 
 import re

@@ -22,7 +22,7 @@ from rackwright.lab.bmc import Login, create_bmc
 from rackwright.lab.network import BRIDGE, SERVER, add_tap, make_bridge
 from rackwright.lab.serving import Serving, in_this_process
 from rackwright.lab.virtual import Hardware, VirtualMachine, check_programs
-from rackwright.store.session import Store
+from rackwright.store.db.session import Store
 
 log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from rackwright.api.app import create_app
 from rackwright.api.serve import Options, listening, running
 from rackwright.api.settings import PREFIX
 from rackwright.lab.virtual import LabFailed
-from rackwright.store.database import open_database
-from rackwright.store.session import Store
-from rackwright.store.vault import load_vault
+from rackwright.store.db.database import open_database
+from rackwright.store.db.session import Store
+from rackwright.store.db.vault import load_vault
 
 STARTING_SECONDS = 600.0
 

@@ -8,11 +8,11 @@ from dataclasses import asdict, replace
 from psycopg.types.json import Jsonb
 
 from rackwright.domain.catalogue import Barclamp, JsonObject
-from rackwright.store.barclamps import import_barclamps
-from rackwright.store.deployments import SYSTEM, insert_deployment
-from rackwright.store.domains import make_first_domain
-from rackwright.store.nodes import NewNode, create_node
-from rackwright.store.session import Session, Store
+from rackwright.store.barclamp_import import import_barclamps
+from rackwright.store.db.session import Session, Store
+from rackwright.store.graph.deployments import SYSTEM, insert_deployment
+from rackwright.store.machines.nodes import NewNode, create_node
+from rackwright.store.networks.domains import make_first_domain
 from rackwright.store.settings import read_setting
 
 IMPORTED = "imported_at_start"

@@ -4,8 +4,8 @@ from typing import TypeVar
 
 from psycopg.types.json import Jsonb
 
-from rackwright.store.events import emit
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.events.outbox import emit
 
 T = TypeVar("T")
 

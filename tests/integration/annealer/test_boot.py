@@ -11,7 +11,7 @@ from tests.support.site import INSTALL, HandMachine, Site
 from rackwright.api.limits import Bucket
 from rackwright.domain.install import Stage
 from rackwright.domain.states import ERROR
-from rackwright.store.keys import host_key
+from rackwright.store.machines.keys import host_key
 
 STRANGER = "198.51.100.7"
 KERNEL = bytes(range(256)) * 40

@@ -12,15 +12,24 @@ from tests.support.waiting import until
 from rackwright.annealer.hooks import HookDispatcher, HookPace
 from rackwright.domain.errors import Rule
 from rackwright.domain.states import ACTIVE, BLOCKED, PROPOSED, TODO, TRANSITION, NodeRoleState
-from rackwright.store import commits, networks
-from rackwright.store.allocations import ensure_addresses
-from rackwright.store.binding import bind_proposed
-from rackwright.store.deployments import delete_deployment, get_deployment
-from rackwright.store.hook_calls import MOST_RECALLS
-from rackwright.store.hook_queue import failing_calls, retry_call
-from rackwright.store.nodes import NewNode, boot_node, create_node, delete_node, get_node, move_node, update_node
-from rackwright.store.session import Session
-from rackwright.store.snapshots import discard, remove_role
+from rackwright.store.db.session import Session
+from rackwright.store.graph import commits
+from rackwright.store.graph.binding import bind_proposed
+from rackwright.store.graph.deployments import delete_deployment, get_deployment
+from rackwright.store.graph.snapshots import discard, remove_role
+from rackwright.store.hooks.hook_calls import MOST_RECALLS
+from rackwright.store.hooks.hook_queue import failing_calls, retry_call
+from rackwright.store.machines.nodes import (
+    NewNode,
+    boot_node,
+    create_node,
+    delete_node,
+    get_node,
+    move_node,
+    update_node,
+)
+from rackwright.store.networks import networks
+from rackwright.store.networks.allocations import ensure_addresses
 
 ROLES = """
 - {name: hooked-parent, jig: noop}

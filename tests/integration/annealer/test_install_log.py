@@ -4,7 +4,7 @@ import pytest
 from tests.support.site import INSTALL, HandMachine, Site
 
 from rackwright.domain.install import Stage
-from rackwright.store.run_logs import read_log
+from rackwright.store.runs.run_logs import read_log
 
 OTHER = "198.51.100.7"
 MB = 10**6

@@ -18,12 +18,13 @@ from rackwright.domain.install import ENDED, Stage
 from rackwright.domain.runs import Run
 from rackwright.domain.states import ACTIVE, ERROR, TODO, TRANSITION, Trigger
 from rackwright.domain.why import Cause
-from rackwright.store import attempts, run_life
-from rackwright.store.locks import INSTALL_LOCK
-from rackwright.store.noderoles import retry
-from rackwright.store.nodes import delete_node, update_node
-from rackwright.store.runs import Claimant, claim
-from rackwright.store.session import Session
+from rackwright.store.db.locks import INSTALL_LOCK
+from rackwright.store.db.session import Session
+from rackwright.store.graph.noderoles import retry
+from rackwright.store.machines import install_attempts
+from rackwright.store.machines.nodes import delete_node, update_node
+from rackwright.store.runs import run_lifecycle
+from rackwright.store.runs.claims_and_settling import Claimant, claim
 from rackwright.store.settings import write_setting
 
 OPEN_STAGES = [stage for stage in Stage if stage not in ENDED]
@@ -280,7 +281,7 @@ async def test_past_its_deadline_an_install_fails_with_the_stage_it_reached(site
     machine = await _deployed(site)
     await site.reach_stage(machine, stage)
     await _late(site, machine)
-    await site.change(run_life.end_overdue)
+    await site.change(run_lifecycle.end_overdue)
     await site.look()
     assert await site.rack.state(machine.short, INSTALL) is ERROR
     assert f"as far as {stage}" in await site.error(machine)
@@ -369,7 +370,7 @@ async def test_a_cancelled_install_ends_at_once_and_its_secret_with_it(site: Sit
     machine = await _deployed(site)
     await site.reach_stage(machine, stage)
     run = await _run_id(site, machine)
-    await site.change(lambda session: run_life.cancel_run(session, run))
+    await site.change(lambda session: run_lifecycle.cancel_run(session, run))
     assert not (await machine.what_to_boot()).endswith("-install")
     assert (await machine.fetch_secret()).status_code == 404
     if machine.name in site.secrets:
@@ -384,7 +385,7 @@ async def test_a_cancelled_install_can_be_started_again_at_once(site: Site) -> N
     machine = await _deployed(site)
     await site.reach_stage(machine, Stage.REBOOTING)
     run = await _run_id(site, machine)
-    await site.change(lambda session: run_life.cancel_run(session, run))
+    await site.change(lambda session: run_lifecycle.cancel_run(session, run))
     await machine.heartbeat()
     await _reinstall(site, machine)
     await site.step()
@@ -458,7 +459,7 @@ async def test_a_node_cannot_be_removed_while_it_is_installed_but_after_a_cancel
     with refused(Rule.BUSY, machine.name):
         await site.change(lambda session: delete_node(session, machine.name), graph=True)
     run = await _run_id(site, machine)
-    await site.change(lambda session: run_life.cancel_run(session, run))
+    await site.change(lambda session: run_lifecycle.cancel_run(session, run))
     await site.change(lambda session: delete_node(session, machine.name), graph=True)
     await site.look()
     assert await site.rack.rows("SELECT 1 FROM install_attempts") == []
@@ -471,7 +472,7 @@ async def test_what_was_to_be_done_to_a_node_that_is_gone_is_moot(site: Site) ->
     await site.anneal()
     [action] = await site.installs.advance()
     run = await _run_id(site, machine)
-    await site.change(lambda session: run_life.cancel_run(session, run))
+    await site.change(lambda session: run_lifecycle.cancel_run(session, run))
     await site.change(lambda session: delete_node(session, machine.name), graph=True)
     await site.installs.act(action)
     assert site.bmc.asked == []
@@ -529,7 +530,7 @@ async def test_two_servers_that_look_at_once_begin_no_more_than_max_installs(sit
 
     async def between(session: Session) -> None:
         """One server has begun the first and not committed yet when the others become installs too."""
-        await attempts.advance(session, 1)
+        await install_attempts.advance(session, 1)
         looking = asyncio.create_task(other.advance())
         await site.step()
         await until(site.rack.somebody_waits_for_a_lock, "the other server waits for the one that counts")
@@ -592,6 +593,6 @@ async def _dead(site: Site, run_id: int) -> None:
 
     async def work(session: Session) -> list[int]:
         await session.run("UPDATE runs SET lease_until = now() - interval '1 second' WHERE id = :id", id=run_id)
-        return await run_life.take_over(session)
+        return await run_lifecycle.take_over(session)
 
     await site.change(work)

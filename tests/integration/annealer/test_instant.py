@@ -8,12 +8,12 @@ from tests.support.rack import Rack, unbroken
 
 from rackwright.domain.runs import Outcome, Run
 from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, TODO, TRANSITION
-from rackwright.store import instant
-from rackwright.store.instant import AtOnce
-from rackwright.store.locks import CAP_LOCK
-from rackwright.store.noderoles import retry
-from rackwright.store.runs import Claimant, Finished, Pass, claim, settle
-from rackwright.store.transitions import dirty
+from rackwright.store.db.locks import CAP_LOCK
+from rackwright.store.graph.noderoles import retry
+from rackwright.store.graph.transitions import dirty
+from rackwright.store.runs import instant_runs
+from rackwright.store.runs.claims_and_settling import Claimant, Finished, Pass, claim, settle
+from rackwright.store.runs.instant_runs import AtOnce
 
 CHAIN = """
 name: chain
@@ -119,15 +119,15 @@ async def test_what_waits_for_another_machine_follows(line: Line) -> None:
 
 
 async def test_one_transaction_does_not_grow_without_end(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instant, "LINES", 3)
-    monkeypatch.setattr(instant, "LENGTH", 2)
+    monkeypatch.setattr(instant_runs, "LINES", 3)
+    monkeypatch.setattr(instant_runs, "LENGTH", 2)
     for number in range(12):
         await line.rack.node(f"m{number}")
     while found := await line.rack.claim():
         await line.rack.finish(*found)
     await line.rack.deploy("web", *((f"m{number}", "top") for number in range(12)))
     first = await line.one_pass()
-    assert first.ended == instant.LANES * 3 * 2
+    assert first.ended == instant_runs.LANES * 3 * 2
     assert first.more
     await line.until_nothing_is_left()
     assert await line.left() == 0

@@ -9,9 +9,9 @@ from rackwright.annealer.hooks import HookPace
 from rackwright.domain.catalogue import Barclamp, Jig
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import JigNode, Log
-from rackwright.store.barclamps import import_barclamps
-from rackwright.store.hook_queue import failing_calls, set_jig_active
-from rackwright.store.nodes import delete_node, update_node
+from rackwright.store.barclamp_import import import_barclamps
+from rackwright.store.hooks.hook_queue import failing_calls, set_jig_active
+from rackwright.store.machines.nodes import delete_node, update_node
 
 
 class Listener:

@@ -11,8 +11,8 @@ from rackwright.api.app import create_machine_app
 from rackwright.domain.install import Stage
 from rackwright.domain.states import ACTIVE, TODO
 from rackwright.domain.why import Cause
-from rackwright.store import machines
-from rackwright.store.machines import accept, forget_waiting, miss_heartbeats
+from rackwright.store.machines import registration as machines
+from rackwright.store.machines.registration import accept, forget_waiting, miss_heartbeats
 
 
 async def _new(site: Site, number: int = 1) -> HandMachine:

@@ -5,8 +5,8 @@ from tests.support.site import HandMachine, Site
 
 from rackwright.domain.states import TODO
 from rackwright.hammers.base import Power
-from rackwright.store.noderoles import retry
-from rackwright.store.nodes import update_node
+from rackwright.store.graph.noderoles import retry
+from rackwright.store.machines.nodes import update_node
 
 SAVER = "test-powersave"
 

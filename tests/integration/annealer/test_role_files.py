@@ -23,9 +23,9 @@ from rackwright.barclamps.loader import load_folder
 from rackwright.domain.catalogue import JIG_KINDS
 from rackwright.domain.runs import Answer
 from rackwright.jigs.registry import all_jigs
-from rackwright.store.barclamps import import_barclamps
-from rackwright.store.retention import forget
-from rackwright.store.runs import Claimant
+from rackwright.store.barclamp_import import import_barclamps
+from rackwright.store.db.retention import forget
+from rackwright.store.runs.claims_and_settling import Claimant
 
 WEB = """
 name: web

@@ -37,8 +37,8 @@ from rackwright.annealer.installs import Reach
 from rackwright.api.app import create_app
 from rackwright.api.serve import PASSWORD_FILE, TOKEN_FILE, listening
 from rackwright.domain.install import Stage
-from rackwright.store.run_logs import append_logs
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.runs.run_logs import append_logs
 
 CHECKS = [
     not_a_server_error,

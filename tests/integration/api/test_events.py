@@ -16,9 +16,9 @@ from tests.support.waiting import PATIENCE, until
 from rackwright.api.app import PREFIX
 from rackwright.api.feed import Feed
 from rackwright.api.serve import TOKEN_FILE, listening
-from rackwright.store.database import open_database
-from rackwright.store.events import Cursor, EventFilter, emit, forget_events, newest, read_events
-from rackwright.store.session import Session, Store
+from rackwright.store.db.database import open_database
+from rackwright.store.db.session import Session, Store
+from rackwright.store.events.outbox import Cursor, EventFilter, emit, forget_events, newest, read_events
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from tests.support.waiting import until
 from rackwright.api.app import create_app
 from rackwright.domain.people import UserRole
 from rackwright.domain.runs import Run
-from rackwright.store.machines import token_hash
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.machines.registration import token_hash
 
 PUBLIC = {
     "GET /healthz",

@@ -11,7 +11,7 @@ from tests.support.site import Site, running_site
 from rackwright.api.serve import TOKEN_FILE
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.states import ACTIVE, ERROR
-from rackwright.store.nodes import update_node
+from rackwright.store.machines.nodes import update_node
 
 NETWORK: dict[str, Any] = {
     "name": "admin",

@@ -11,9 +11,9 @@ from tests.support.api import Api, Site, ok, refused
 from tests.support.rack import ADMIN
 
 from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power
-from rackwright.store.deployments import DEEPEST, insert_deployment, root_id
-from rackwright.store.run_logs import append_logs
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.graph.deployments import DEEPEST, insert_deployment, root_id
+from rackwright.store.runs.run_logs import append_logs
 
 NODE = "n1.rack.example"
 

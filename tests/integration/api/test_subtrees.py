@@ -9,11 +9,11 @@ from tests.support.api import Api, Site, ok, refused
 
 from rackwright.api.context import Caller, Forbidden
 from rackwright.domain.people import Principal, UserRole
-from rackwright.store.listing import Listing
-from rackwright.store.noderole_views import NODE_ROLES
-from rackwright.store.nodes import NODES
-from rackwright.store.run_life import RUNS
-from rackwright.store.snapshots import SNAPSHOTS
+from rackwright.store.db.listing import Listing
+from rackwright.store.graph.noderole_views import NODE_ROLES
+from rackwright.store.graph.snapshots import SNAPSHOTS
+from rackwright.store.machines.nodes import NODES
+from rackwright.store.runs.run_lifecycle import RUNS
 
 NODES_OF = {"web": "w1.rack.example", "shop": "s1.rack.example", "mail": "m1.rack.example"}
 MINE = {"web", "shop"}

@@ -24,9 +24,9 @@ from rackwright.api import deliveries
 from rackwright.api.deliveries import Courier, Webhooks
 from rackwright.api.serve import listening
 from rackwright.api.tls import self_made
-from rackwright.store import webhooks as stored
-from rackwright.store.events import emit
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.events import webhooks as stored
+from rackwright.store.events.outbox import emit
 
 FLOOD = 256 * 1024 * 1024
 LOOPBACK = [ip_network("127.0.0.0/8")]

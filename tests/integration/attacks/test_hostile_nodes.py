@@ -24,8 +24,8 @@ from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.domain.sealed import FINGERPRINT, SEAL
 from rackwright.hammers.base import HammerNode, Seen
 from rackwright.jigs.base import JigNode, Log
-from rackwright.store.nodes import update_node
-from rackwright.store.runs import Finished, claim
+from rackwright.store.machines.nodes import update_node
+from rackwright.store.runs.claims_and_settling import Finished, claim
 
 MADE_UP: JsonObject = {SEAL: "1:AAAA", FINGERPRINT: "00"}
 

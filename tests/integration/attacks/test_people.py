@@ -15,8 +15,8 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.api import feed, runs
 from rackwright.api.patience import SameFaultOncePerMinute
-from rackwright.store.deployments import DEEPEST
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.graph.deployments import DEEPEST
 
 MINE = "n1.red.example"
 

@@ -19,13 +19,13 @@ from tests.support.site import INSTALLED, HandMachine, Site, running_site
 from rackwright.api.serve import TOKEN_FILE
 from rackwright.domain.install import Stage
 from rackwright.domain.states import TRANSITION
-from rackwright.store import machines
-from rackwright.store.boot import set_bootenv
-from rackwright.store.keys import fingerprint
-from rackwright.store.machines import forget_waiting, to_ask
-from rackwright.store.nodes import confirm_identity, get_node, update_node
-from rackwright.store.session import Session
-from rackwright.store.tokens import NewToken, create_token
+from rackwright.store.db.session import Session
+from rackwright.store.machines import registration
+from rackwright.store.machines.boot import set_bootenv
+from rackwright.store.machines.keys import fingerprint
+from rackwright.store.machines.nodes import confirm_identity, get_node, update_node
+from rackwright.store.machines.registration import forget_waiting, to_ask
+from rackwright.store.people.tokens import NewToken, create_token
 
 TENANTS = "shop"
 """The deployment that the tenant may write in."""
@@ -107,7 +107,7 @@ async def test_a_node_that_was_set_aside_and_runs_is_still_asked(site: Site) -> 
 
 
 async def test_one_address_cannot_fill_the_quarantine(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machines, "QUARANTINE_LIMIT_PER_SOURCE", 3)
+    monkeypatch.setattr(registration, "QUARANTINE_LIMIT_PER_SOURCE", 3)
     for number in (1, 2, 3):
         await _waiting(site, number, source="192.0.2.77")
     made_up = HandMachine(site, 4)

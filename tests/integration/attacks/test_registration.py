@@ -21,7 +21,7 @@ from tests.support.waiting import PATIENCE
 from rackwright.api.limits import Bucket
 from rackwright.api.serve import TOKEN_FILE, listening
 from rackwright.domain.install import Stage
-from rackwright.store import challenges
+from rackwright.store.machines import challenges
 
 MACHINES = [
     ("GET", "/boot.ipxe"),

@@ -21,7 +21,7 @@ from rackwright.domain.targets import simulated_address
 from rackwright.hammers.base import HammerFailed, HammerNode
 from rackwright.hammers.simulated import SimulatedHammer
 from rackwright.hammers.ssh import SshHammer
-from rackwright.store.nodes import update_node
+from rackwright.store.machines.nodes import update_node
 
 
 @pytest.fixture

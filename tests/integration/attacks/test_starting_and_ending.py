@@ -23,10 +23,10 @@ from rackwright.api.context import Server
 from rackwright.api.serve import PASSWORD_FILE, TOKEN_FILE, Options, running
 from rackwright.api.settings import SettingsInvalid, load_settings
 from rackwright.domain.states import NodeRoleState
-from rackwright.store.database import open_database
-from rackwright.store.session import Session, Store
-from rackwright.store.vault import KEY_FILE
-from rackwright.store.vault_check import VaultKeyMissing
+from rackwright.store.db.database import open_database
+from rackwright.store.db.session import Session, Store
+from rackwright.store.db.vault import KEY_FILE
+from rackwright.store.db.vault_check import VaultKeyMissing
 
 LONG = 100_000.0
 """Seconds: a lease that no test waits for."""

@@ -19,9 +19,9 @@ from tests.support.site import HandMachine, Site, running_site
 from rackwright.api.machines import INVENTORY_LIMIT
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.install import Stage
-from rackwright.store.hook_views import brief_before, forget_last_state, shown_view
-from rackwright.store.nodes import delete_node
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.hooks.hook_views import brief_before, forget_last_state, shown_view
+from rackwright.store.machines.nodes import delete_node
 
 MOST_CALL = 8 * 1024
 """Bytes that a stored call may take."""

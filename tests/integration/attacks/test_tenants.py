@@ -20,8 +20,8 @@ from rackwright.annealer.installs import hammer_node
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.dns import DnsState, Type
 from rackwright.jigs.ssh import Target, Unreachable
-from rackwright.store.dns import name_state
-from rackwright.store.nodes import update_node
+from rackwright.store.machines.nodes import update_node
+from rackwright.store.networks.dns_names import name_state
 
 VICTIM, VICTIM_ADDRESS = "db1.blue.example", "192.0.2.10"
 MINE = "n1.red.example"

@@ -15,7 +15,7 @@ from tests.support.waiting import PATIENCE, until
 
 from rackwright.api.serve import listening
 from rackwright.domain.install import Stage
-from rackwright.store.run_logs import read_log
+from rackwright.store.runs.run_logs import read_log
 
 AGENT = files("rackwright.images") / "agent"
 

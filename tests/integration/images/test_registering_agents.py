@@ -10,8 +10,8 @@ from tests.support.site import Site, running_site
 from tests.support.waiting import PATIENCE
 
 from rackwright.api.serve import listening
-from rackwright.store.keys import fingerprint
-from rackwright.store.machines import find_machine
+from rackwright.store.machines.keys import fingerprint
+from rackwright.store.machines.registration import find_machine
 
 IMAGES = files("rackwright.images")
 MAC = "52:54:00:00:00:01"

@@ -12,7 +12,7 @@ from tests.support.waiting import until
 from rackwright.annealer.logs import LARGEST_SHARE, RunLog, RunLogs
 from rackwright.domain.runs import Answer
 from rackwright.jigs.ssh import WINDOW
-from rackwright.store.run_logs import LOG_LIMIT, read_log
+from rackwright.store.runs.run_logs import LOG_LIMIT, read_log
 
 KEY = asyncssh.generate_private_key("ssh-ed25519")
 FLOOD = "yes | head -c 50000000; echo all said"

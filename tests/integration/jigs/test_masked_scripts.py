@@ -11,10 +11,10 @@ from rackwright.domain.runs import Answer
 from rackwright.domain.sealed import MASK, is_sealed
 from rackwright.jigs.parcel import Places
 from rackwright.jigs.ssh import Target
-from rackwright.store.deployments import get_deployment
-from rackwright.store.runs import settle
-from rackwright.store.session import Session
-from rackwright.store.snapshots import set_binding_data
+from rackwright.store.db.session import Session
+from rackwright.store.graph.deployments import get_deployment
+from rackwright.store.graph.snapshots import set_binding_data
+from rackwright.store.runs.claims_and_settling import settle
 
 BARCLAMP = """
 name: safe

@@ -28,9 +28,9 @@ from rackwright.mesh import control
 from rackwright.mesh.client import MeshClient
 from rackwright.mesh.errors import MeshError
 from rackwright.mesh.fleet import Fleet
-from rackwright.store.barclamps import import_barclamps
-from rackwright.store.database import open_database
-from rackwright.store.session import Store
+from rackwright.store.barclamp_import import import_barclamps
+from rackwright.store.db.database import open_database
+from rackwright.store.db.session import Store
 
 SERVERS = ["s1", "s2", "s3", "s4"]
 CHECKED = "s4"

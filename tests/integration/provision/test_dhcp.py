@@ -12,8 +12,8 @@ from tests.support.rack import refused
 from tests.support.waiting import until
 
 from rackwright.domain.errors import Rule
-from rackwright.store.boot import set_bootenv
-from rackwright.store.nodes import delete_node
+from rackwright.store.machines.boot import set_bootenv
+from rackwright.store.machines.nodes import delete_node
 
 M1, M2, M3 = "52:54:00:00:00:01", "52:54:00:00:00:02", "52:54:00:00:00:03"
 STRANGER = "52:54:00:ff:ff:01"

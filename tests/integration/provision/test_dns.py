@@ -24,12 +24,12 @@ from rackwright.domain.dns import Record, Type
 from rackwright.jigs.daemon import DaemonFailed
 from rackwright.jigs.dns_update import DnsClient, Key
 from rackwright.jigs.knot import Knot
-from rackwright.store.allocations import ensure_addresses
-from rackwright.store.deployments import SYSTEM, get_deployment
-from rackwright.store.domains import create_domain
-from rackwright.store.networks import create_network
-from rackwright.store.nodes import delete_node
-from rackwright.store.session import Session
+from rackwright.store.db.session import Session
+from rackwright.store.graph.deployments import SYSTEM, get_deployment
+from rackwright.store.machines.nodes import delete_node
+from rackwright.store.networks.allocations import ensure_addresses
+from rackwright.store.networks.domains import create_domain
+from rackwright.store.networks.networks import create_network
 
 PORT = 5353
 N1 = "n1.rack.example"

@@ -7,15 +7,15 @@ from tests.unit.domain.scene import role
 
 from rackwright.domain.catalogue import Attrib, Barclamp, Jig, JsonObject
 from rackwright.domain.states import NodeRoleState
-from rackwright.store import commits, snapshots
-from rackwright.store.barclamps import import_barclamps
-from rackwright.store.binding import bind_proposed
+from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.bootstrap import first_start
-from rackwright.store.deployments import DeploymentRecord, create_deployment, get_deployment
-from rackwright.store.noderoles import NodeRoleRecord, select_noderoles
-from rackwright.store.nodes import NewNode, create_node
-from rackwright.store.runs import Claimant, Finished, claim, settle
-from rackwright.store.session import Session, Store
+from rackwright.store.db.session import Session, Store
+from rackwright.store.graph import commits, snapshots
+from rackwright.store.graph.binding import bind_proposed
+from rackwright.store.graph.deployments import DeploymentRecord, create_deployment, get_deployment
+from rackwright.store.graph.noderoles import NodeRoleRecord, select_noderoles
+from rackwright.store.machines.nodes import NewNode, create_node
+from rackwright.store.runs.claims_and_settling import Claimant, Finished, claim, settle
 
 T = TypeVar("T")
 

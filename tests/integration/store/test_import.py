@@ -10,9 +10,9 @@ from rackwright.barclamps.loader import built_in
 from rackwright.domain.catalogue import Barclamp
 from rackwright.domain.errors import Invalid, NotFound, Rule
 from rackwright.domain.states import ACTIVE, TODO
-from rackwright.store.barclamps import import_barclamps
+from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.bootstrap import first_start
-from rackwright.store.session import Store
+from rackwright.store.db.session import Store
 
 CATALOGUE = ("jigs", "roles", "attribs", "node_roles", "node_role_edges", "node_role_links", "deployment_roles")
 

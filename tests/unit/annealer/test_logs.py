@@ -8,7 +8,7 @@ import pytest
 
 from rackwright.annealer import logs as module
 from rackwright.annealer.logs import ALLOWANCE, LARGEST_SHARE, LAST_KEPT, OVERDRAFT, SMALLEST_SHARE, RunLogs
-from rackwright.store.run_logs import LOG_LIMIT
+from rackwright.store.runs.run_logs import LOG_LIMIT
 
 
 class Written:

@@ -7,7 +7,7 @@ import pytest
 
 from rackwright.api.settings import Options, SettingsInvalid, load_settings, show_settings
 from rackwright.domain.errors import RackwrightError
-from rackwright.store.database import normalise_url
+from rackwright.store.db.database import normalise_url
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,109 @@
+"""The catalogue as stored: read whole, and kept by its version."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Row
+
+from rackwright.domain.attributes import Staged
+from rackwright.domain.catalogue import RUNS_FILES, Attrib, Catalogue, Flag, Jig, Role
+
+if TYPE_CHECKING:
+    from rackwright.store.db.session import Session
+
+
+class CatalogueMoved(Exception):
+    """There is a role that was imported after this catalogue was read."""
+
+
+@dataclass(frozen=True)
+class StoredCatalogue:
+    version: int
+    catalogue: Catalogue
+    role_ids: Mapping[str, int]
+    role_names: Mapping[int, str]
+    attrib_ids: Mapping[str, int]
+    digests: Mapping[str, str]
+    """Of the files of each role's barclamp; empty: there are none in the database."""
+
+    bare: dict[int, Staged] = field(default_factory=dict, compare=False, repr=False)
+    """What a noderole of each role is handed that has nothing but its role's defaults; filled when first needed."""
+
+    def name_of(self, role_id: int) -> str:
+        name = self.role_names.get(role_id)
+        if name is None:
+            raise CatalogueMoved(role_id)
+        return name
+
+    def content_of(self, role: Role) -> str:
+        """The digest of the files that a run of the role runs; empty if its jig runs none."""
+        jig = self.catalogue.jigs.get(role.jig)
+        return self.digests.get(role.name, "") if jig and jig.kind in RUNS_FILES else ""
+
+    @cached_property
+    def templated(self) -> list[int]:
+        """The roles that have data by themselves."""
+        return [self.role_ids[name] for name, role in self.catalogue.roles.items() if role.template]
+
+
+async def load_catalogue(session: "Session", version: int) -> StoredCatalogue:
+    jigs = await session.rows(
+        "SELECT j.name, b.name AS barclamp, j.kind, j.description, j.active, j.client_role"
+        " FROM jigs j JOIN barclamps b ON b.id = j.barclamp_id"
+    )
+    roles = await session.rows(
+        "SELECT r.id, r.name, b.name AS barclamp, r.jig, r.description, r.requires, r.attaches, r.wants, r.provides,"
+        " r.conflicts, r.flags, r.template, r.deadline, r.hooks, b.digest"
+        " FROM roles r JOIN barclamps b ON b.id = r.barclamp_id"
+    )
+    attribs = await session.rows(
+        'SELECT a.id, a.name, b.name AS barclamp, a.map, r.name AS role, a.description, a.schema, a."default",'
+        " a.has_default, a.secret FROM attribs a JOIN barclamps b ON b.id = a.barclamp_id"
+        " LEFT JOIN roles r ON r.id = a.role_id ORDER BY a.id"
+    )
+    return StoredCatalogue(
+        version=version,
+        catalogue=Catalogue(
+            roles={row.name: _role(row) for row in roles},
+            jigs={row.name: Jig(**row._mapping) for row in jigs},
+            attribs={row.name: _attrib(row) for row in attribs},
+        ),
+        role_ids={row.name: row.id for row in roles},
+        role_names={row.id: row.name for row in roles},
+        attrib_ids={row.name: row.id for row in attribs},
+        digests={row.name: row.digest for row in roles},
+    )
+
+
+def _role(row: Row[Any]) -> Role:
+    return Role(
+        name=row.name,
+        barclamp=row.barclamp,
+        jig=row.jig,
+        description=row.description,
+        requires=tuple(row.requires),
+        attaches=tuple(row.attaches),
+        wants=tuple(row.wants),
+        provides=tuple(row.provides),
+        conflicts=tuple(row.conflicts),
+        flags=frozenset(Flag(flag) for flag in row.flags),
+        template=row.template,
+        deadline=row.deadline,
+        hooks=frozenset(row.hooks),
+    )
+
+
+def _attrib(row: Row[Any]) -> Attrib:
+    return Attrib(
+        name=row.name,
+        barclamp=row.barclamp,
+        map=tuple(row.map),
+        role=row.role,
+        description=row.description,
+        schema=row.schema,
+        default=row.default,
+        has_default=row.has_default,
+        secret=row.secret,
+    )

@@ -1,0 +1,71 @@
+"""Bringing every stored secret under the vault's newest key."""
+
+from pathlib import Path
+
+from psycopg.types.json import Jsonb
+
+from rackwright.domain.catalogue import Json
+from rackwright.domain.sealed import SEAL, is_sealed
+from rackwright.store.db.session import Session, Store
+from rackwright.store.db.vault import Vault, save_vault
+from rackwright.store.db.vault_check import remember_vault
+
+SEALED_COLUMNS = (
+    ("node_roles", ("user_data", "wall", "sysdata")),
+    ("deployment_roles", ("data", "wall")),
+    ("snapshot_roles", ("data",)),
+    ("snapshot_bindings", ("data",)),
+    ("nodes", ("hint",)),
+    ("runs", ("staged",)),
+    ("webhooks", ("secret",)),
+    ("hook_calls", ("view",)),
+    ("hook_views", ("view",)),
+)
+
+
+async def rotate_key(store: Store, home: Path) -> int:
+    """Seal every secret under a new key and drop the older ones; how many values that changed.
+
+    The key file has old and new until all is sealed anew, so whatever ends this in the middle loses nothing, and doing
+    it again completes it.
+    """
+    vault = store.vault.with_new_key()
+    save_vault(vault, home)
+    store.vault = vault
+
+    async def work(session: Session) -> int:
+        changed = await reseal(session, vault)
+        await remember_vault(session, vault)
+        return changed
+
+    changed = await store.change(work, actor="key rotation")
+    store.vault = vault.with_newest_key_only()
+    save_vault(store.vault, home)
+    return changed
+
+
+async def reseal(session: Session, vault: Vault) -> int:
+    """Bring every stored secret under the newest key, and say how many rows that changed."""
+    changed = 0
+    for table, columns in SEALED_COLUMNS:
+        for column in columns:
+            rows = await session.rows(
+                f"SELECT ctid::text AS ctid, {column} AS value FROM {table} WHERE {column}::text LIKE :mark FOR UPDATE",
+                mark=f'%"{SEAL}"%',
+            )
+            for row in rows:
+                await session.run(
+                    f"UPDATE {table} SET {column} = :value WHERE ctid = CAST(:ctid AS tid)",
+                    value=Jsonb(_resealed(vault, row.value)),
+                    ctid=row.ctid,
+                )
+            changed += len(rows)
+    return changed
+
+
+def _resealed(vault: Vault, value: Json) -> Json:
+    if isinstance(value, dict):
+        if is_sealed(value):
+            return vault.seal(vault.open(value))
+        return {key: _resealed(vault, inner) for key, inner in value.items()}
+    return [_resealed(vault, inner) for inner in value] if isinstance(value, list) else value

@@ -1,0 +1,120 @@
+"""Noderoles as people see them: with what they want of each, proposed or committed, and what it stands on."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.errors import NotFound
+from rackwright.domain.states import NodeRoleState
+from rackwright.store.db.listing import Column, Filter, Listing
+from rackwright.store.db.session import Session
+
+
+@dataclass(frozen=True)
+class NodeRoleView:
+    id: int
+    node_id: int
+    node: str
+    role_id: int
+    role: str
+    deployment_id: int
+    deployment: str
+    state: NodeRoleState
+    cohort: int
+    run_id: int | None
+    doomed: bool
+    error: str
+    committed_data: JsonObject
+    """What a person wants of it, as committed."""
+    proposed_data: JsonObject | None
+    """The same in the open proposal; None if there is none, or it is bound there no more."""
+
+    @property
+    def user_data(self) -> JsonObject:
+        return self.committed_data if self.proposed_data is None else self.proposed_data
+
+
+_SELECT = """
+SELECT nr.id, nr.node_id, n.name AS node, nr.role_id, r.name AS role, nr.deployment_id, d.name AS deployment,
+       nr.state, nr.cohort, nr.run_id, nr.doomed, nr.error, nr.user_data AS committed_data,
+       (SELECT b.data FROM snapshots s JOIN snapshot_bindings b
+          ON b.snapshot_id = s.id AND b.node_id = nr.node_id AND b.role_id = nr.role_id
+        WHERE s.deployment_id = nr.deployment_id AND s.state = 'proposed') AS proposed_data
+FROM node_roles nr JOIN nodes n ON n.id = nr.node_id JOIN roles r ON r.id = nr.role_id
+JOIN deployments d ON d.id = nr.deployment_id
+"""
+
+NODE_ROLES = Listing(
+    "node_roles",
+    {
+        "id": Column("nr.id", Filter.NUMBER, sort="bigint"),
+        "node": Column("n.name", Filter.REFERENCE, "nr.node_id", sort="text"),
+        "role": Column("r.name", Filter.REFERENCE, "nr.role_id", sort="text"),
+        "deployment": Column("d.name", Filter.REFERENCE, "nr.deployment_id", sort="text"),
+        "state": Column(
+            "nr.state",
+            Filter.CHOICE,
+            choices={state.label: int(state) for state in NodeRoleState},
+            sort="smallint",
+            key=lambda noderole: int(noderole.state),
+        ),
+        "cohort": Column("nr.cohort", Filter.NUMBER, sort="bigint", says="How far down the graph it stands"),
+        "run_id": Column("nr.run_id", Filter.NUMBER),
+    },
+    default="id",
+    id="nr.id",
+    seen="nr.deployment_id = ANY (:sees)",
+    listed="nr.id = ANY (ARRAY(SELECT m.id FROM node_roles m WHERE m.deployment_id = ANY (:sees)))",
+)
+
+
+def seen_end(end: str) -> str:
+    """Of an edge: whether the noderole at this end may be seen. For `Session.within`."""
+    return f"EXISTS (SELECT FROM node_roles e WHERE e.id = {end} AND e.deployment_id = ANY (:sees))"
+
+
+async def select_views(session: Session, where: str, **values: object) -> list[NodeRoleView]:
+    found = await session.rows(f"{_SELECT} {where}", **values)
+    return [NodeRoleView(**{**row._mapping, "state": NodeRoleState(row.state)}) for row in found]
+
+
+async def view_noderole(session: Session, id: int) -> NodeRoleView:
+    found = await select_views(session, f"WHERE nr.id = :id AND {session.within(NODE_ROLES.seen)}", id=id)
+    if not found:
+        raise NotFound("noderole", id)
+    return found[0]
+
+
+async def visible_noderoles(session: Session, ids: Collection[int]) -> set[int]:
+    """Those of these noderoles that the session may see."""
+    rows = await session.rows(
+        f"SELECT nr.id FROM node_roles nr WHERE nr.id = ANY (:ids) AND {session.within(NODE_ROLES.seen)}", ids=list(ids)
+    )
+    return {row.id for row in rows}
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a noderole computed, and what stands next to it in the graph."""
+
+    wall: JsonObject
+    sysdata: JsonObject
+    parents: list[int]
+    children: list[int]
+
+
+async def around(session: Session, id: int) -> Around:
+    row = await session.row(
+        f"""
+        SELECT wall, sysdata,
+               ARRAY(SELECT parent_id FROM node_role_edges
+                     WHERE child_id = nr.id AND {session.within(seen_end("parent_id"))} ORDER BY 1) AS parents,
+               ARRAY(SELECT child_id FROM node_role_edges
+                     WHERE parent_id = nr.id AND {session.within(seen_end("child_id"))} ORDER BY 1) AS children
+        FROM node_roles nr WHERE id = :id
+        """,
+        id=id,
+    )
+    if row is None:
+        raise NotFound("noderole", id)
+    return Around(**row._mapping)

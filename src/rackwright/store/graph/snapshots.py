@@ -1,0 +1,450 @@
+"""The time line of a deployment: propose, edit, discard, recall, diff and rollback. Committing is in `commits.py`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from psycopg.types.json import Jsonb
+
+from rackwright.domain.attributes import check_data
+from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.errors import Conflict, NotFound, Rule
+from rackwright.domain.snapshots import Difference, Intent, diff
+from rackwright.domain.states import PROPOSED, TODO
+from rackwright.store.catalogue.submitted_data import checked_edit
+from rackwright.store.db.listing import Column, Filter, Listing
+from rackwright.store.db.session import Session
+from rackwright.store.events.outbox import emit
+from rackwright.store.graph.binding import add_deployment_roles, bind_proposed, require_proposal, touch
+from rackwright.store.graph.deployments import DeploymentRecord, get_deployment
+from rackwright.store.graph.noderole_views import NodeRoleView
+from rackwright.store.graph.noderoles import NodeRoleRecord, deletable, erase, select_noderoles
+from rackwright.store.hooks.hook_calls import ask_deployment_roles
+
+
+@dataclass(frozen=True)
+class SnapshotRecord:
+    id: int
+    deployment_id: int
+    deployment: str
+    state: str
+    base_id: int | None
+    revision: int
+    comment: str
+    created_at: datetime
+    committed_at: datetime | None
+
+
+_SELECT = """
+SELECT s.id, s.deployment_id, d.name AS deployment, s.state, s.base_id, s.revision, s.comment, s.created_at,
+       s.committed_at
+FROM snapshots s JOIN deployments d ON d.id = s.deployment_id
+"""
+
+SNAPSHOTS = Listing(
+    "snapshots",
+    {
+        "id": Column("s.id", Filter.NUMBER, sort="bigint"),
+        "deployment": Column("d.name", Filter.REFERENCE, "d.id", sort="text"),
+        "state": Column("s.state", Filter.CHOICE, choices={state: state for state in ("proposed", "head", "archived")}),
+        "created_at": Column("s.created_at", Filter.TIME, sort="timestamptz"),
+        "committed_at": Column("s.committed_at", Filter.TIME),
+    },
+    default="-id",
+    id="s.id",
+    seen="s.deployment_id = ANY (:sees)",
+)
+
+
+async def select_snapshots(session: Session, where: str, **values: object) -> list[SnapshotRecord]:
+    return [SnapshotRecord(**row._mapping) for row in await session.rows(f"{_SELECT} {where}", **values)]
+
+
+async def get_snapshot(session: Session, id: int) -> SnapshotRecord:
+    found = await select_snapshots(session, f"WHERE s.id = :id AND {session.within(SNAPSHOTS.seen)}", id=id)
+    if not found:
+        raise NotFound("snapshot", id)
+    return found[0]
+
+
+async def list_snapshots(session: Session, deployment_id: int) -> list[SnapshotRecord]:
+    """The time line, newest first."""
+    return await select_snapshots(session, "WHERE s.deployment_id = :id ORDER BY s.id DESC", id=deployment_id)
+
+
+async def proposed_from(session: Session, deployment: DeploymentRecord) -> list[int]:
+    """The other deployments whose nodes are bound in the open proposal. Committing it moves those here."""
+    rows = await session.rows(
+        "SELECT DISTINCT n.deployment_id FROM snapshot_bindings b JOIN nodes n ON n.id = b.node_id"
+        " WHERE b.snapshot_id = :proposed AND n.deployment_id <> :here",
+        proposed=deployment.proposed_id,
+        here=deployment.id,
+    )
+    return [row.deployment_id for row in rows]
+
+
+async def propose(session: Session, deployment: DeploymentRecord) -> int:
+    """Open a copy of head for editing; what runs goes on."""
+    # Of two at once the second waits here, and then sees the first one's.
+    await session.run("SELECT FROM deployments WHERE id = :id FOR UPDATE", id=deployment.id)
+    deployment = await get_deployment(session, deployment.id)
+    _check_proposable(deployment)
+    id: int = await session.value(
+        "INSERT INTO snapshots (deployment_id, state, base_id, worked_out_at)"
+        " VALUES (:deployment_id, 'proposed', :head, (SELECT version FROM graph)) RETURNING id",
+        deployment_id=deployment.id,
+        head=deployment.head_id,
+    )
+    await _copy_intent(session, deployment.head_id, id)
+    await emit(session, "snapshot.proposed", id, deployment_id=deployment.id)
+    return id
+
+
+def _check_proposable(deployment: DeploymentRecord) -> None:
+    if deployment.system:
+        raise Conflict(
+            Rule.SYSTEM,
+            "The system deployment is always committed and never proposed. Create a deployment of your own below it.",
+        )
+    if deployment.proposed_id is not None:
+        raise Conflict(
+            Rule.PROPOSAL_EXISTS,
+            f"Deployment {deployment.name!r} has an open proposal already (snapshot {deployment.proposed_id}). "
+            "Edit, commit or discard that one.",
+        )
+
+
+async def _copy_intent(session: Session, source: int | None, target: int) -> None:
+    """What the source says of nodes and roles that are still bound."""
+    if source is None:
+        return
+    await session.run(
+        "INSERT INTO snapshot_roles (snapshot_id, role_id, role_name, data)"
+        " SELECT :target, s.role_id, r.name, s.data FROM snapshot_roles s JOIN roles r ON r.id = s.role_id"
+        " WHERE snapshot_id = :source",
+        source=source,
+        target=target,
+    )
+    await session.run(
+        """
+        INSERT INTO snapshot_bindings (snapshot_id, node_id, role_id, node_name, role_name, asked, data)
+        SELECT :target, b.node_id, b.role_id, n.name, b.role_name, b.asked, b.data
+        FROM snapshot_bindings b JOIN nodes n ON n.id = b.node_id
+        JOIN node_roles nr ON nr.node_id = b.node_id AND nr.role_id = b.role_id AND NOT nr.doomed
+        WHERE b.snapshot_id = :source
+        """,
+        source=source,
+        target=target,
+    )
+
+
+async def recall(session: Session, deployment: DeploymentRecord) -> int:
+    """Hold the deployment and open a copy of head. Head stays as it is; what runs settles."""
+    if deployment.head_id is None and not deployment.system:
+        raise Conflict(Rule.NOTHING_COMMITTED, f"Deployment {deployment.name!r} has nothing committed to recall.")
+    id = await propose(session, deployment)
+    await session.run("UPDATE deployments SET held = true WHERE id = :id", id=deployment.id)
+    await _touch_nodes(session, deployment.id)
+    await emit(session, "deployment.held", deployment.id, deployment_id=deployment.id)
+    return id
+
+
+async def release(session: Session, deployment: DeploymentRecord) -> None:
+    """End a hold, if there is one."""
+    if await session.run("UPDATE deployments SET held = false WHERE id = :id AND held", id=deployment.id):
+        await _touch_nodes(session, deployment.id)
+        await emit(session, "deployment.released", deployment.id, deployment_id=deployment.id)
+
+
+async def _touch_nodes(session: Session, deployment_id: int) -> None:
+    waiting = await session.rows(
+        "SELECT DISTINCT node_id FROM node_roles WHERE deployment_id = :id AND state = :todo",
+        id=deployment_id,
+        todo=int(TODO),
+    )
+    session.touch(row.node_id for row in waiting)
+
+
+async def discard(session: Session, deployment: DeploymentRecord) -> None:
+    """Drop the open proposal and its proposed noderoles. Needs the graph lock."""
+    snapshot_id = await require_proposal(session, deployment)
+    proposed = await session.rows(
+        "SELECT id FROM node_roles WHERE deployment_id = :id AND state = :proposed",
+        id=deployment.id,
+        proposed=int(PROPOSED),
+    )
+    await erase(session, [row.id for row in proposed])
+    await session.run("DELETE FROM snapshots WHERE id = :id", id=snapshot_id)
+    await drop_unused_roles(session, deployment.id)
+    await release(session, deployment)
+    await emit(session, "snapshot.discarded", snapshot_id, deployment_id=deployment.id)
+
+
+async def drop_unused_roles(session: Session, deployment_id: int) -> None:
+    """Deployment-roles that neither head, proposal nor a noderole knows any more go.
+
+    A noderole that only waits for the end of its run does not keep its deployment-role: nobody looks again then.
+    """
+    going = await session.rows(
+        """
+        SELECT dr.id FROM deployment_roles dr WHERE dr.deployment_id = :id
+          AND NOT EXISTS (SELECT FROM snapshots s JOIN snapshot_roles sr ON sr.snapshot_id = s.id
+              WHERE s.deployment_id = :id AND s.state IN ('head', 'proposed') AND sr.role_id = dr.role_id)
+          AND NOT EXISTS (SELECT FROM node_roles nr
+              WHERE nr.deployment_id = :id AND nr.role_id = dr.role_id AND NOT nr.doomed)
+        FOR UPDATE
+        """,
+        id=deployment_id,
+    )
+    if not going:
+        return
+    ids = [row.id for row in going]
+    await ask_deployment_roles(session, "on_deployment_delete", ids)
+    await session.run(
+        """
+        WITH gone AS (DELETE FROM deployment_roles WHERE id = ANY (:ids) RETURNING id, role_id)
+        INSERT INTO events (kind, subject_id, deployment_id, data)
+        SELECT 'deployment_role.deleted', gone.id, :id, jsonb_build_object('role', r.name)
+        FROM gone JOIN roles r ON r.id = gone.role_id
+        """,
+        ids=ids,
+        id=deployment_id,
+    )
+
+
+# --- editing a proposal
+
+
+async def add_role(session: Session, deployment: DeploymentRecord, role: str) -> None:
+    """Give the deployment a deployment-role, to set its data before anything is bound."""
+    snapshot_id = await require_proposal(session, deployment)
+    stored = await session.catalogue()
+    stored.catalogue.role(role)
+    await session.run(
+        "INSERT INTO snapshot_roles (snapshot_id, role_id, role_name) VALUES (:snapshot_id, :role_id, :role)"
+        " ON CONFLICT DO NOTHING",
+        snapshot_id=snapshot_id,
+        role_id=stored.role_ids[role],
+        role=role,
+    )
+    await add_deployment_roles(session, stored, deployment.id, [role])
+    await touch(session, snapshot_id)
+
+
+async def remove_role(session: Session, deployment: DeploymentRecord, role: str) -> list[NodeRoleRecord]:
+    """Take a role out of the proposal, with its noderoles there and what stands on those. Needs the graph lock.
+
+    Returns those of them that are of this deployment, as they were.
+
+    What was only proposed is gone at once; what is committed goes, and is asked `on_deployment_delete`, when the
+    proposal is committed.
+    """
+    snapshot_id = await require_proposal(session, deployment)
+    bound = await session.rows(
+        "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id"
+        " WHERE nr.deployment_id = :deployment AND r.name = :role AND NOT nr.doomed",
+        deployment=deployment.id,
+        role=role,
+    )
+    ids = [row.id for row in bound]
+    going = await select_noderoles(
+        session,
+        "WHERE nr.id = ANY (:ids) AND nr.deployment_id = :here ORDER BY nr.cohort, nr.id",
+        ids=list(await deletable(session, ids)),
+        here=deployment.id,
+    )
+    await unbind(session, deployment, ids)
+    taken = await session.run(
+        "DELETE FROM snapshot_roles WHERE snapshot_id = :id AND role_name = :role", id=snapshot_id, role=role
+    )
+    if not taken:
+        raise NotFound(f"role in the proposal of deployment {deployment.name!r}:", role)
+    await touch(session, snapshot_id)
+    await drop_unused_roles(session, deployment.id)
+    return going
+
+
+async def _checked(session: Session, role: str, data: JsonObject) -> JsonObject:
+    """What a person says of a role: fit for its attribs, and its secrets sealed before they are stored."""
+    catalogue = (await session.catalogue()).catalogue
+    check_data(catalogue, role, data)
+    return session.store.vault.seal_secrets(catalogue.attribs_of(role), data)
+
+
+async def set_role_data(session: Session, deployment: DeploymentRecord, role: str, data: JsonObject) -> None:
+    """What the deployment-role should say once committed."""
+    snapshot_id = await require_proposal(session, deployment)
+    data = await _checked(session, role, data)
+    changed = await session.run(
+        "UPDATE snapshot_roles SET data = :data WHERE snapshot_id = :snapshot_id AND role_name = :role",
+        data=Jsonb(data),
+        snapshot_id=snapshot_id,
+        role=role,
+    )
+    if not changed:
+        raise NotFound(f"role in the proposal of deployment {deployment.name!r}:", role)
+    await touch(session, snapshot_id)
+
+
+async def set_binding_data(
+    session: Session, deployment: DeploymentRecord, node_id: int, role: str, data: JsonObject
+) -> None:
+    """What a person wants of this one noderole, once committed."""
+    snapshot_id = await require_proposal(session, deployment)
+    data = await _checked(session, role, data)
+    changed = await session.run(
+        "UPDATE snapshot_bindings SET data = :data"
+        " WHERE snapshot_id = :snapshot_id AND node_id = :node_id AND role_name = :role",
+        data=Jsonb(data),
+        snapshot_id=snapshot_id,
+        node_id=node_id,
+        role=role,
+    )
+    if not changed:
+        raise NotFound(f"binding in the proposal of deployment {deployment.name!r}:", f"{role} on node {node_id}")
+    await touch(session, snapshot_id)
+
+
+async def edit_binding_data(
+    session: Session, deployment: DeploymentRecord, noderole: NodeRoleView, data: JsonObject
+) -> None:
+    """As `set_binding_data`, for what a person saw and changed: secrets that came back masked stay what they were."""
+    attribs = (await session.catalogue()).catalogue.attribs_of(noderole.role)
+    kept = checked_edit(session.store.vault, attribs, noderole.user_data, data)
+    await set_binding_data(session, deployment, noderole.node_id, noderole.role, kept)
+
+
+async def unbind(session: Session, deployment: DeploymentRecord, noderole_ids: Sequence[int]) -> set[int]:
+    """Take bindings out of the proposal, with all that stands on them. Needs the graph lock.
+
+    What was only proposed is gone at once; what is committed goes when the proposal is committed.
+    """
+    snapshot_id = await require_proposal(session, deployment)
+    own = await session.rows(
+        "SELECT id FROM node_roles WHERE id = ANY (:ids) AND deployment_id = :deployment",
+        ids=list(noderole_ids),
+        deployment=deployment.id,
+    )
+    foreign = set(noderole_ids) - {row.id for row in own}
+    if foreign:
+        raise NotFound(f"noderole in deployment {deployment.name!r}:", min(foreign))
+    going = await deletable(session, noderole_ids)
+    proposed = await session.rows(
+        "SELECT id FROM node_roles WHERE id = ANY (:ids) AND state = :proposed AND deployment_id = :deployment",
+        ids=list(going),
+        proposed=int(PROPOSED),
+        deployment=deployment.id,
+    )
+    await session.run(
+        """
+        DELETE FROM snapshot_bindings b USING node_roles nr
+        WHERE nr.id = ANY (:ids) AND b.snapshot_id = :snapshot_id
+          AND b.node_id = nr.node_id AND b.role_id = nr.role_id
+        """,
+        ids=list(going),
+        snapshot_id=snapshot_id,
+    )
+    await erase(session, [row.id for row in proposed])
+    await touch(session, snapshot_id)
+    return going
+
+
+# --- comparing and going back
+
+
+async def intent(session: Session, snapshot_id: int) -> Intent:
+    roles = await session.rows("SELECT role_name, data FROM snapshot_roles WHERE snapshot_id = :id", id=snapshot_id)
+    bindings = await session.rows(
+        "SELECT coalesce(n.name, b.node_name) AS node_name, b.role_name, b.data FROM snapshot_bindings b"
+        " LEFT JOIN nodes n ON n.id = b.node_id WHERE b.snapshot_id = :id",
+        id=snapshot_id,
+    )
+    return Intent(
+        roles={row.role_name: row.data for row in roles},
+        bindings={(row.node_name, row.role_name): row.data for row in bindings},
+    )
+
+
+async def check_own(session: Session, deployment: DeploymentRecord, snapshot_id: int) -> None:
+    """Refuse the snapshot of another deployment."""
+    if (await get_snapshot(session, snapshot_id)).deployment_id != deployment.id:
+        raise NotFound(f"snapshot of deployment {deployment.name!r}:", snapshot_id)
+
+
+async def diff_snapshots(session: Session, old: int, new: int) -> Difference:
+    await get_snapshot(session, old)
+    await get_snapshot(session, new)
+    return diff(await intent(session, old), await intent(session, new))
+
+
+@dataclass(frozen=True)
+class Rollback:
+    snapshot_id: int
+    not_restorable: tuple[tuple[str, str], ...]
+    """(node, role) bindings of nodes or roles that are gone."""
+
+
+async def rollback(session: Session, deployment: DeploymentRecord, snapshot_id: int) -> Rollback:
+    """Propose what an earlier snapshot said. Needs the graph lock."""
+    await check_own(session, deployment, snapshot_id)
+    proposal = await propose(session, deployment)
+    deployment = await get_deployment(session, deployment.id)
+    wanted = await session.rows(
+        """
+        SELECT b.node_id, b.role_id, b.node_name, b.role_name, b.asked, b.data,
+               n.id IS NOT NULL AND r.id IS NOT NULL AS restorable
+        FROM snapshot_bindings b LEFT JOIN nodes n ON n.id = b.node_id
+        LEFT JOIN roles r ON r.id = b.role_id WHERE b.snapshot_id = :id
+        ORDER BY b.node_id, b.role_id
+        """,
+        id=snapshot_id,
+    )
+    places = {(row.node_id, row.role_id) for row in wanted}
+    superfluous = await session.rows(
+        """
+        SELECT nr.id, nr.node_id, nr.role_id FROM snapshot_bindings b
+        JOIN node_roles nr ON nr.node_id = b.node_id AND nr.role_id = b.role_id WHERE b.snapshot_id = :id
+        """,
+        id=proposal,
+    )
+    dropped = [row.id for row in superfluous if (row.node_id, row.role_id) not in places]
+    if dropped:
+        await unbind(session, deployment, dropped)
+    await bind_proposed(session, deployment, [(row.node_id, row.role_name) for row in wanted if row.restorable])
+    await _restore_data(session, snapshot_id, proposal)
+    stored = await session.catalogue()
+    kept = await session.rows(
+        "SELECT r.name FROM snapshot_roles s JOIN roles r ON r.id = s.role_id WHERE s.snapshot_id = :id", id=snapshot_id
+    )
+    await add_deployment_roles(session, stored, deployment.id, [row.name for row in kept])
+    return Rollback(proposal, tuple((row.node_name, row.role_name) for row in wanted if not row.restorable))
+
+
+async def _restore_data(session: Session, past: int, proposal: int) -> None:
+    await session.run(
+        """
+        UPDATE snapshot_bindings b SET data = p.data, asked = p.asked FROM snapshot_bindings p
+        WHERE b.snapshot_id = :proposal AND p.snapshot_id = :past AND p.node_id = b.node_id AND p.role_id = b.role_id
+        """,
+        past=past,
+        proposal=proposal,
+    )
+    await session.run(
+        """
+        DELETE FROM snapshot_roles s WHERE s.snapshot_id = :proposal
+          AND NOT EXISTS (SELECT FROM snapshot_roles p WHERE p.snapshot_id = :past AND p.role_id = s.role_id)
+          AND NOT EXISTS (SELECT FROM snapshot_bindings b WHERE b.snapshot_id = :proposal AND b.role_id = s.role_id)
+        """,
+        past=past,
+        proposal=proposal,
+    )
+    await session.run(
+        """
+        INSERT INTO snapshot_roles (snapshot_id, role_id, role_name, data)
+        SELECT :proposal, p.role_id, r.name, p.data FROM snapshot_roles p JOIN roles r ON r.id = p.role_id
+        WHERE p.snapshot_id = :past
+        ON CONFLICT (snapshot_id, role_id) DO UPDATE SET data = excluded.data
+        """,
+        past=past,
+        proposal=proposal,
+    )

@@ -1,0 +1,214 @@
+"""Applying what hooks returned: one function an effect, all of one call in the caller's transaction.
+
+Each is idempotent, because a call may be made twice; and what it is about may be gone, which is no mistake of the hook.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from psycopg.types.json import Jsonb
+
+from rackwright.domain.attributes import merge, nest
+from rackwright.domain.catalogue import Json, JsonObject
+from rackwright.domain.effects import MAX_MESSAGE
+from rackwright.domain.errors import Conflict, Invalid, NotFound, Rule
+from rackwright.domain.hooks import (
+    Effect,
+    Enqueue,
+    Log,
+    Refuse,
+    SetDeploymentRoleData,
+    SetNode,
+    SetNodeAttribute,
+    SetSysdata,
+)
+from rackwright.domain.states import ACTIVE, PROPOSED
+from rackwright.store.db.session import Session
+from rackwright.store.events.outbox import emit
+from rackwright.store.graph.transitions import dirty, dirty_takers
+from rackwright.store.machines.nodes import confirm_identity, get_node, update_node
+from rackwright.store.runs.run_lifecycle import enqueue
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which hook returned the effects, and what it was called for: what an effect that names no target is about."""
+
+    role: str
+    hook: str
+    node_id: int | None = None
+    node_role_id: int | None = None
+    deployment_id: int | None = None
+
+
+async def apply_effects(session: Session, origin: Origin, effects: Sequence[Effect]) -> None:
+    """Do all that one call of a hook asked for."""
+    changed: set[int] = set()
+    for effect in effects:
+        match effect:
+            case SetNode():
+                await _set_node(session, origin, effect)
+            case SetNodeAttribute():
+                await _set_node_attribute(session, origin, effect)
+            case SetSysdata():
+                changed |= await _set_sysdata(session, origin, effect)
+            case SetDeploymentRoleData():
+                changed |= await _set_deployment_role_data(session, origin, effect)
+            case Refuse():
+                raise Conflict(Rule.REFUSED, refusal(origin.role, origin.hook, effect))
+            case Log():
+                await _log(session, origin, effect)
+            case Enqueue():
+                pass  # after the rest, so that it runs with what the rest changed
+    wanted: set[int] = set()
+    for effect in effects:
+        if isinstance(effect, Enqueue):
+            wanted |= await _enqueued(session, origin, effect)
+    await _inputs_changed(session, changed, wanted)
+    for id in sorted(wanted):
+        await enqueue(session, id)
+
+
+def refusal(role: str, hook: str, effect: Refuse) -> str:
+    return f"Role {role!r} refuses ({hook}): {effect.message[:MAX_MESSAGE]}"
+
+
+async def _node(session: Session, id: int | None, effect: Effect) -> int | None:
+    """The node an effect is about; None if it is gone."""
+    if id is None:
+        raise Invalid(f"{type(effect).__name__} must say which node it is about.")
+    found: int | None = await session.value("SELECT id FROM nodes WHERE id = :id FOR UPDATE", id=id)
+    return found
+
+
+async def _set_node(session: Session, origin: Origin, effect: SetNode) -> None:
+    id = await _node(session, origin.node_id if effect.node is None else effect.node, effect)
+    if id is None:
+        return
+    wanted: dict[str, Json] = {
+        "bootenv": effect.bootenv,
+        "alive": effect.alive,
+        "available": effect.available,
+        "stay_on": effect.stay_on,
+    }
+    node = await get_node(session, id)
+    if effect.available and node.waiting:
+        await confirm_identity(session, node, confirmed=True)
+    await update_node(session, id, {name: value for name, value in wanted.items() if value is not None})
+
+
+async def _set_node_attribute(session: Session, origin: Origin, effect: SetNodeAttribute) -> None:
+    id = await _node(session, origin.node_id if effect.node is None else effect.node, effect)
+    if id is None:
+        return
+    attrib = (await session.catalogue()).catalogue.attribs.get(effect.attrib)
+    if attrib is None:
+        raise NotFound("attrib", effect.attrib)
+    if attrib.role is not None:
+        raise Invalid(f"Attrib {attrib.name!r} is one of role {attrib.role!r} and not of the node. Use SetSysdata.")
+    node = await get_node(session, id)
+    await update_node(session, id, {"discovery": merge(node.discovery, nest(attrib.map, effect.value))})
+
+
+async def _set_sysdata(session: Session, origin: Origin, effect: SetSysdata) -> set[int]:
+    """Merge into sysdata; gives the noderoles that have other data now."""
+    one = origin.node_role_id if effect.noderole is None else effect.noderole
+    rows = await session.rows(
+        "SELECT nr.id, nr.sysdata FROM node_roles nr JOIN roles r ON r.id = nr.role_id AND r.name = :role"
+        " WHERE CAST(:one AS bigint) IS NULL OR nr.id = :one ORDER BY nr.id FOR UPDATE OF nr",
+        role=origin.role,
+        one=one,
+    )
+    if effect.noderole is not None and not rows:
+        await _check_own(session, origin, effect.noderole)
+    changed: set[int] = set()
+    for row in rows:
+        patched = patch(row.sysdata, effect.data)
+        if patched != row.sysdata:
+            await session.run("UPDATE node_roles SET sysdata = :data WHERE id = :id", data=Jsonb(patched), id=row.id)
+            changed.add(row.id)
+    return changed
+
+
+async def _check_own(session: Session, origin: Origin, id: int) -> None:
+    other = await session.value(
+        "SELECT r.name FROM node_roles nr JOIN roles r ON r.id = nr.role_id WHERE nr.id = :id", id=id
+    )
+    if other is not None:
+        raise Invalid(f"Noderole {id} is of role {other!r}; {origin.hook} of {origin.role!r} sets only its own role's.")
+
+
+async def _set_deployment_role_data(session: Session, origin: Origin, effect: SetDeploymentRoleData) -> set[int]:
+    """Merge into the deployment-role's wall; gives the noderoles that have other data now."""
+    id = origin.deployment_id if effect.deployment is None else effect.deployment
+    if id is None:
+        raise Invalid("SetDeploymentRoleData must say which deployment it is about.")
+    row = await session.row(
+        "SELECT dr.id, dr.wall, dr.role_id FROM deployment_roles dr JOIN roles r ON r.id = dr.role_id"
+        " WHERE dr.deployment_id = :id AND r.name = :role FOR UPDATE OF dr",
+        id=id,
+        role=origin.role,
+    )
+    if row is None:
+        return set()
+    patched = patch(row.wall, effect.data)
+    if patched == row.wall:
+        return set()
+    await session.run("UPDATE deployment_roles SET wall = :wall WHERE id = :id", wall=Jsonb(patched), id=row.id)
+    rows = await session.rows(
+        "SELECT id FROM node_roles WHERE deployment_id = :id AND role_id = :role AND state <> :proposed",
+        id=id,
+        role=row.role_id,
+        proposed=int(PROPOSED),
+    )
+    return {one.id for one in rows}
+
+
+async def _log(session: Session, origin: Origin, effect: Log) -> None:
+    await emit(
+        session,
+        "hook.log",
+        origin.node_role_id,
+        node_id=origin.node_id,
+        deployment_id=origin.deployment_id,
+        data={"role": origin.role, "hook": origin.hook, "message": effect.message[:MAX_MESSAGE]},
+    )
+
+
+async def _enqueued(session: Session, origin: Origin, effect: Enqueue) -> set[int]:
+    rows = await session.rows(
+        "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id"
+        " WHERE (nr.id = :one OR CAST(:one AS bigint) IS NULL AND r.name = :role)"
+        " AND nr.state <> :proposed AND NOT nr.doomed",
+        one=effect.noderole,
+        role=effect.role or origin.role,
+        proposed=int(PROPOSED),
+    )
+    return {row.id for row in rows}
+
+
+async def _inputs_changed(session: Session, changed: Collection[int], enqueued: Collection[int]) -> None:
+    """Whoever has other inputs now runs again; what is enqueued stays ACTIVE for its children while it does."""
+    if not changed:
+        return
+    staying = await session.rows(
+        "UPDATE node_roles SET inputs_rev = inputs_rev + 1 WHERE id = ANY (:ids) AND state = :active RETURNING id",
+        ids=sorted(set(changed) & set(enqueued)),
+        active=int(ACTIVE),
+    )
+    await dirty(session, set(changed) - {row.id for row in staying})
+    await dirty_takers(session, set(changed))
+
+
+def patch(values: JsonObject, changes: JsonObject) -> JsonObject:
+    """As RFC 7396: maps merge, null takes away, anything else replaces."""
+    patched = dict(values)
+    for key, value in changes.items():
+        before = patched.get(key)
+        if value is None:
+            patched.pop(key, None)
+        elif isinstance(value, dict):
+            patched[key] = patch(before if isinstance(before, dict) else {}, value)
+        else:
+            patched[key] = value
+    return patched

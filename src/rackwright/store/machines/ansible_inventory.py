@@ -1,0 +1,77 @@
+"""All machines for Ansible: hosts with their variables, in groups by deployment, role and group."""
+
+import re
+
+from rackwright.domain.catalogue import Json, JsonObject
+from rackwright.domain.ssh_login import PORT, ROOT, Login, login_of
+from rackwright.domain.states import PROPOSED, NodeRoleState, worst
+from rackwright.store.db.session import Session
+from rackwright.store.graph.noderole_views import NODE_ROLES
+from rackwright.store.machines.nodes import NODES
+
+# Roles that a node has in a deployment which may not be seen are not told of it.
+_HOSTS = """
+SELECT n.id, n.name, n.alive, n.available, n.bootenv, d.name AS deployment,
+       coalesce(n.hint ->> 'address', n.discovery ->> 'address') AS address, n.hint,
+       ARRAY(SELECT r.name FROM node_roles nr JOIN roles r ON r.id = nr.role_id
+             WHERE nr.node_id = n.id AND nr.state <> :proposed AND {seen_role} ORDER BY 1) AS roles,
+       ARRAY(SELECT DISTINCT state FROM node_roles nr WHERE nr.node_id = n.id) AS states,
+       ARRAY(SELECT g.category || '_' || g.name FROM node_groups ng JOIN groups g ON g.id = ng.group_id
+             WHERE ng.node_id = n.id ORDER BY 1) AS groups
+FROM nodes n JOIN deployments d ON d.id = n.deployment_id WHERE NOT n.system AND {seen_node} ORDER BY n.name
+"""
+
+
+async def inventory(session: Session) -> JsonObject:
+    """Ansible's own shape: a map of groups, and all variables of hosts under `_meta`."""
+    hostvars: JsonObject = {}
+    members: dict[str, list[str]] = {}
+    hosts_of = _HOSTS.format(seen_role=session.within(NODE_ROLES.seen), seen_node=session.within(NODES.seen))
+    for row in await session.rows(hosts_of, proposed=int(PROPOSED)):
+        state = worst(NodeRoleState(state) for state in row.states).label
+        hostvars[row.name] = {
+            **({"ansible_host": row.address} if row.address else {}),
+            **_login(login_of(row.hint)),
+            "rackwright_id": row.id,
+            "rackwright_deployment": row.deployment,
+            "rackwright_alive": row.alive,
+            "rackwright_available": row.available,
+            "rackwright_bootenv": row.bootenv,
+            "rackwright_state": state,
+            "rackwright_roles": row.roles,
+            "rackwright_groups": row.groups,
+        }
+        groups = [_name("deployment", row.deployment), *(_name("role", role) for role in row.roles)]
+        for group in (*groups, *(_name("group", one) for one in row.groups)):
+            members.setdefault(group, []).append(row.name)
+    children = await _tree(session)
+    named = sorted(members.keys() | children.keys() | {below for one in children.values() for below in one})
+    found: JsonObject = {"_meta": {"hostvars": hostvars}, "all": {"children": [*named]}}
+    for group in named:
+        hosts: list[Json] = [*members.get(group, ())]
+        below: list[Json] = [*children.get(group, ())]
+        found[group] = {"hosts": hosts, **({"children": below} if below else {})}
+    return found
+
+
+def _login(login: Login) -> JsonObject:
+    """How Ansible logs in, where it is not as it would anyway."""
+    port: JsonObject = {} if login.port == PORT else {"ansible_port": login.port}
+    return port if login.user == ROOT else {**port, "ansible_user": login.user}
+
+
+async def _tree(session: Session) -> dict[str, list[str]]:
+    """A deployment's group has those of the deployments below it."""
+    rows = await session.rows(
+        "SELECT p.name AS parent, d.name FROM deployments d JOIN deployments p ON p.id = d.parent_id"
+        f" WHERE {session.within('d.id = ANY (:sees) AND p.id = ANY (:sees)')} ORDER BY 2"
+    )
+    children: dict[str, list[str]] = {}
+    for row in rows:
+        children.setdefault(_name("deployment", row.parent), []).append(_name("deployment", row.name))
+    return children
+
+
+def _name(kind: str, name: str) -> str:
+    """A name that Ansible takes without a warning."""
+    return f"{kind}_{re.sub(r'[^A-Za-z0-9_]', '_', name)}"

@@ -1,0 +1,140 @@
+"""What nodes should boot: the desired bootenv, its generation, and what the boot providers have to serve."""
+
+from ipaddress import IPv4Address
+
+from rackwright.domain.dhcp import DhcpHost, DhcpState, DhcpSubnet, ordered, share
+from rackwright.domain.errors import NotFound
+from rackwright.domain.install import SLEDGEHAMMER
+from rackwright.domain.networks import Category, Network, Use
+from rackwright.domain.states import PROPOSED
+from rackwright.store.db.session import Session
+from rackwright.store.machines.boot_generation import next_generation
+from rackwright.store.machines.nodes import update_node
+from rackwright.store.networks.allocations import allocate_bound
+from rackwright.store.networks.network_rows import NetworkRecord, select_networks
+
+INSTALL_CHANNEL = "rackwright_install"
+"""Notified when an install may go on."""
+
+PROVIDER_ROLE = "provisioner-dhcp-database"
+"""Its noderoles are the boot providers: each records the generation it serves."""
+
+
+async def set_bootenv(session: Session, node_id: int, bootenv: str) -> int:
+    """Decide what a node boots next, and say the generation from which on providers serve that."""
+    known = await session.row("SELECT bootenv, boot_generation FROM nodes WHERE id = :id FOR UPDATE", id=node_id)
+    if known is None:
+        raise NotFound("node", node_id)
+    if known.bootenv == bootenv and known.boot_generation:
+        return int(known.boot_generation)
+    generation = await next_generation(session)
+    await session.run("UPDATE nodes SET boot_generation = :n WHERE id = :id", n=generation, id=node_id)
+    await update_node(session, node_id, {"bootenv": bootenv})
+    return generation
+
+
+async def dhcp_state(session: Session, node_role_id: int) -> DhcpState:
+    """All that one boot provider has to serve, of one moment.
+
+    Read under the lock of the counter: nobody is in the middle of changing what this generation says.
+    """
+    await allocate_bound(session)
+    generation = await session.value("SELECT generation FROM boot_state FOR SHARE")
+    place, of = await _place(session, node_role_id)
+    rows = await session.rows(
+        "SELECT n.name, CASE WHEN n.identity_confirmed THEN n.bootenv ELSE '' END AS bootenv,"
+        " ARRAY(SELECT mac::text FROM node_macs m WHERE m.node_id = n.id) AS macs,"
+        " ARRAY(SELECT host(address) FROM allocations a WHERE a.node_id = n.id AND a.family = 4) AS addresses"
+        " FROM nodes n WHERE NOT n.system AND EXISTS (SELECT FROM node_macs m WHERE m.node_id = n.id)"
+    )
+    subnets = [_subnet(record, place, of) for record in await select_networks(session) if _is_served(record.network)]
+    served = [one.subnet for one in subnets]
+    hosts = [
+        DhcpHost(
+            row.name,
+            row.bootenv or SLEDGEHAMMER,
+            tuple(row.macs),
+            tuple(
+                address for address in map(IPv4Address, row.addresses) if any(address in subnet for subnet in served)
+            ),
+        )
+        for row in rows
+    ]
+    return ordered(DhcpState(generation or 0, tuple(subnets), tuple(hosts)))
+
+
+def _is_served(network: Network) -> bool:
+    """Machines boot from the admin network; on another one DHCP is served if somebody kept a range for it."""
+    return network.v4_subnet is not None and (
+        network.category is Category.ADMIN or any(one.use is Use.DYNAMIC and one.family == 4 for one in network.ranges)
+    )
+
+
+def _subnet(record: NetworkRecord, place: int, of: int) -> DhcpSubnet:
+    network = record.network
+    assert network.v4_subnet is not None
+    pools = [
+        (one.first, one.last)
+        for one in network.ranges
+        if one.use is Use.DYNAMIC and isinstance(one.first, IPv4Address) and isinstance(one.last, IPv4Address)
+    ]
+    routers = tuple(one.address for one in network.routers if isinstance(one.address, IPv4Address))
+    return DhcpSubnet(record.id, network.name, network.v4_subnet, share(pools, place, of), routers)
+
+
+async def _place(session: Session, node_role_id: int) -> tuple[int, int]:
+    """Which of how many providers it is: each gives out its own share of the addresses for strangers."""
+    rows = await session.rows(
+        "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id AND r.name = :role"
+        " WHERE nr.state <> :proposed AND NOT nr.doomed ORDER BY nr.id",
+        role=PROVIDER_ROLE,
+        proposed=int(PROPOSED),
+    )
+    ids = [row.id for row in rows]
+    return (ids.index(node_role_id), len(ids)) if node_role_id in ids else (0, 1)
+
+
+async def record_served(session: Session, node_role_id: int, generation: int) -> None:
+    """A provider was seen to serve a generation; an older one never replaces a newer."""
+    await session.run(
+        """
+        INSERT INTO boot_providers (node_role_id, generation) VALUES (:id, :generation)
+        ON CONFLICT (node_role_id) DO UPDATE SET generation = excluded.generation, published_at = now()
+        WHERE boot_providers.generation < excluded.generation
+        """,
+        id=node_role_id,
+        generation=generation,
+    )
+    await session.run(f"NOTIFY {INSTALL_CHANNEL}")
+
+
+async def lagging_providers(session: Session, node_id: int, generation: int) -> list[str]:
+    """Boot providers up the node's deployment path, on nodes that are alive, that do not serve `generation` yet."""
+    rows = await session.rows(
+        """
+        WITH RECURSIVE path (id, parent_id) AS (
+            SELECT d.id, d.parent_id FROM nodes n JOIN deployments d ON d.id = n.deployment_id WHERE n.id = :node_id
+            UNION ALL SELECT d.id, d.parent_id FROM path JOIN deployments d ON d.id = path.parent_id
+        )
+        SELECT r.name || ' on ' || n.name AS title FROM path JOIN node_roles nr ON nr.deployment_id = path.id
+        JOIN roles r ON r.id = nr.role_id AND r.name = :role JOIN nodes n ON n.id = nr.node_id AND n.alive
+        LEFT JOIN boot_providers b ON b.node_role_id = nr.id
+        WHERE nr.state <> :proposed AND coalesce(b.generation, 0) < :generation ORDER BY 1
+        """,
+        node_id=node_id,
+        role=PROVIDER_ROLE,
+        generation=generation,
+        proposed=int(PROPOSED),
+    )
+    return [row.title for row in rows]
+
+
+async def boot_answer(session: Session, node_id: int | None) -> str:
+    """What a machine that asks now should boot. An unknown one is to be discovered, and so is one that somebody claims
+    who may not accept machines."""
+    if node_id is None:
+        return SLEDGEHAMMER
+    bootenv: str | None = await session.value(
+        "SELECT bootenv FROM nodes WHERE id = :id AND identity_confirmed", id=node_id
+    )
+    return bootenv or SLEDGEHAMMER

@@ -1,0 +1,123 @@
+"""Groups of nodes, by category: racks, rooms, owners. Addressed as category:name, or by id."""
+
+from dataclasses import dataclass
+
+from rackwright.domain.errors import Conflict, NotFound, Rule
+from rackwright.domain.names import check_name
+from rackwright.store.db.listing import Column, Filter, Listing, key_id
+from rackwright.store.db.session import Session
+from rackwright.store.events.outbox import emit
+from rackwright.store.machines.nodes import NODES, NodeRecord
+
+
+@dataclass(frozen=True)
+class GroupRecord:
+    id: int
+    category: str
+    name: str
+    description: str
+    nodes: list[str]
+
+    @property
+    def title(self) -> str:
+        return f"{self.category}:{self.name}"
+
+
+# A group lies in no deployment: its nodes do, and whoever may see some of those sees the group with just these.
+_SELECT = """
+SELECT g.id, g.category, g.name, g.description, m.nodes
+FROM groups g CROSS JOIN LATERAL (
+    SELECT ARRAY(SELECT n.name FROM node_groups ng JOIN nodes n ON n.id = ng.node_id
+                 WHERE ng.group_id = g.id AND {seen} ORDER BY 1) AS nodes) m
+"""
+
+GROUPS = Listing(
+    "groups",
+    {
+        "id": Column("g.id", Filter.NUMBER, sort="bigint"),
+        "category": Column("g.category", sort="text"),
+        "name": Column("g.name", sort="text"),
+        "node": Column("m.nodes", Filter.WORDS, says="Nodes that are in it"),
+    },
+    default="category",
+    id="g.id",
+    seen="m.nodes <> '{}'",
+)
+
+
+async def select_groups(session: Session, where: str, **values: object) -> list[GroupRecord]:
+    select = _SELECT.format(seen=session.within(NODES.seen))
+    return [GroupRecord(**row._mapping) for row in await session.rows(f"{select} {where}", **values)]
+
+
+async def get_group(session: Session, key: str | int) -> GroupRecord:
+    category, _, name = str(key).partition(":")
+    found = await select_groups(
+        session,
+        f"WHERE (g.category = :category AND g.name = :name OR g.id = :id) AND {session.within(GROUPS.seen)}",
+        category=category,
+        name=name,
+        id=key_id(key),
+    )
+    if not found:
+        raise NotFound("group", key)
+    return found[0]
+
+
+async def lock_group(session: Session, key: str) -> GroupRecord:
+    """The group, which nobody else edits until this transaction ends."""
+    group = await get_group(session, key)
+    await session.run("SELECT FROM groups WHERE id = :id FOR NO KEY UPDATE", id=group.id)
+    return await get_group(session, group.id)
+
+
+async def create_group(session: Session, category: str, name: str, description: str) -> GroupRecord:
+    check_name("category", category)
+    check_name("group", name)
+    id = await session.value(
+        "INSERT INTO groups (category, name, description) VALUES (:category, :name, :description)"
+        " ON CONFLICT DO NOTHING RETURNING id",
+        category=category,
+        name=name,
+        description=description,
+    )
+    if id is None:
+        raise Conflict(Rule.EXISTS, f"There is a group {category}:{name} already. Choose another name.")
+    await emit(session, "group.created", id, data={"category": category, "name": name})
+    return await get_group(session, id)
+
+
+async def describe_group(session: Session, group: GroupRecord, description: str) -> GroupRecord:
+    if description != group.description:
+        await session.run(
+            "UPDATE groups SET description = :description WHERE id = :id", description=description, id=group.id
+        )
+        await emit(session, "group.updated", group.id)
+    return await get_group(session, group.id)
+
+
+async def delete_group(session: Session, group: GroupRecord) -> None:
+    """Its nodes stay."""
+    await session.run("DELETE FROM groups WHERE id = :id", id=group.id)
+    await emit(session, "group.deleted", group.id, data={"category": group.category, "name": group.name})
+
+
+async def add_node(session: Session, group: GroupRecord, node: NodeRecord) -> None:
+    if node.system:
+        raise Conflict(Rule.PHANTOM, f"{node.name} is a phantom node and is in no group.")
+    added = await session.run(
+        "INSERT INTO node_groups (node_id, group_id) VALUES (:node, :group) ON CONFLICT DO NOTHING",
+        node=node.id,
+        group=group.id,
+    )
+    if added:
+        await emit(session, "group.node_added", group.id, node_id=node.id)
+
+
+async def remove_node(session: Session, group: GroupRecord, node: NodeRecord) -> None:
+    gone = await session.run(
+        "DELETE FROM node_groups WHERE node_id = :node AND group_id = :group", node=node.id, group=group.id
+    )
+    if not gone:
+        raise NotFound(f"node in group {group.title}:", node.name)
+    await emit(session, "group.node_removed", group.id, node_id=node.id)

@@ -1,0 +1,449 @@
+"""Nodes: found again by any MAC, UUID or key, never made twice; what happens when one boots, moves or goes."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from psycopg.types.json import Jsonb
+from sqlalchemy import Row
+
+from rackwright.domain.attributes import merge
+from rackwright.domain.catalogue import Flag, Json, JsonObject
+from rackwright.domain.errors import Conflict, Invalid, NotFound, Rule
+from rackwright.domain.names import check_mac, check_node_name, check_uuid
+from rackwright.domain.states import COMMITTED, PROPOSED, TRANSITION, NodeRoleState, Trigger, worst
+from rackwright.store.db.listing import Column, Filter, Listing, key_id
+from rackwright.store.db.session import Session
+from rackwright.store.events.outbox import emit
+from rackwright.store.graph.binding import bind_committed
+from rackwright.store.graph.deployments import SYSTEM, get_deployment
+from rackwright.store.graph.noderoles import deletable, erase_doomed, remove
+from rackwright.store.graph.subgraph import bump_graph, load_path
+from rackwright.store.graph.transitions import dirty, dirty_peers, move, regroup
+from rackwright.store.hooks.hook_calls import queue_node_created, queue_node_deleted, queue_node_updated
+from rackwright.store.networks.allocations import free_node
+from rackwright.store.runs.slots import add_slots
+
+
+@dataclass(frozen=True)
+class NewNode:
+    """What is known of a machine when it is added."""
+
+    name: str
+    description: str = ""
+    admin: bool = False
+    alive: bool = False
+    available: bool = True
+    deployment: str | None = None
+    macs: Sequence[str] = ()
+    uuid: str | None = None
+    key: str | None = None
+    discovery: JsonObject = field(default_factory=dict)
+    hint: JsonObject = field(default_factory=dict)
+    registered_from: str | None = None
+    """Where a machine came from that nobody announced. It waits to be accepted."""
+    identity_confirmed: bool = True
+    """Whether whoever adds it may say which machine it is. If not, its MACs and UUID are only a claim."""
+
+
+@dataclass(frozen=True)
+class NodeRecord:
+    id: int
+    name: str
+    description: str
+    admin: bool
+    system: bool
+    alive: bool
+    available: bool
+    bootenv: str
+    observed_bootenv: str
+    boot_id: str | None
+    deployment_id: int
+    deployment: str
+    uuid: str | None
+    discovery: JsonObject
+    hint: JsonObject
+    quirks: list[str]
+    stay_on: bool
+    macs: list[str]
+    states: list[int]
+    waiting: bool = False
+    """It came by itself, and was never accepted."""
+    identity_confirmed: bool = True
+    offered_key: str | None = None
+    """The key of a machine that says it is this node, and that nobody accepted."""
+    offered_from: str | None = None
+    host_key: str | None = None
+    """The one that its machine must show over SSH, as OpenSSH writes it."""
+    offered_host_key: str | None = None
+    """Another one that it showed, and was refused for."""
+    sleep: str | None = None
+    """Where it is on its way to sleep and back."""
+    shutdown_at: datetime | None = None
+    """Since when its system is asked to shut down."""
+    groups: list[str] = field(default_factory=list)
+    """Each as category:name."""
+
+    @property
+    def state(self) -> NodeRoleState:
+        return worst(NodeRoleState(state) for state in self.states)
+
+
+_SELECT = """
+SELECT n.id, n.name, n.description, n.admin, n.system, n.alive, n.available, n.bootenv, n.observed_bootenv, n.boot_id,
+       n.deployment_id, d.name AS deployment, n.uuid::text AS uuid, n.discovery, n.hint, n.quirks, n.stay_on,
+       n.waiting_since IS NOT NULL AS waiting, n.identity_confirmed, n.offered_key, n.offered_from,
+       n.host_key, n.offered_host_key, n.sleep, n.shutdown_at,
+       ARRAY(SELECT mac::text FROM node_macs m WHERE m.node_id = n.id ORDER BY mac) AS macs,
+       ARRAY(SELECT DISTINCT state FROM node_roles nr WHERE nr.node_id = n.id) AS states,
+       ARRAY(SELECT g.category || ':' || g.name FROM node_groups ng JOIN groups g ON g.id = ng.group_id
+             WHERE ng.node_id = n.id ORDER BY 1) AS groups
+FROM nodes n JOIN deployments d ON d.id = n.deployment_id
+"""
+
+
+# In a list nobody reads all that every machine found out about itself, and it is most of a node.
+_SELECT_LISTED = _SELECT.replace("n.discovery,", "CAST('{}' AS jsonb) AS discovery,")
+
+NODES = Listing(
+    "nodes",
+    {
+        "id": Column("n.id", Filter.NUMBER, sort="bigint"),
+        "name": Column("n.name", sort="text"),
+        "deployment": Column("d.name", Filter.REFERENCE, "d.id", sort="text", says="Deployment the node is in"),
+        "state": Column(
+            "coalesce((SELECT max(nr.state) FROM node_roles nr WHERE nr.node_id = n.id), 0)",
+            Filter.CHOICE,
+            choices={state.label: int(state) for state in NodeRoleState},
+            sort="smallint",
+            key=lambda node: max(node.states, default=0),
+            says="The worst state of its noderoles",
+        ),
+        "alive": Column("n.alive", Filter.FLAG, sort="boolean"),
+        "available": Column("n.available", Filter.FLAG, sort="boolean"),
+        "waiting": Column("n.waiting_since IS NOT NULL", Filter.FLAG, says="Machines that came by themselves"),
+        "admin": Column("n.admin", Filter.FLAG),
+        "system": Column("n.system", Filter.FLAG, says="Phantom nodes, which carry the services of a deployment"),
+        "stay_on": Column("n.stay_on", Filter.FLAG),
+        "bootenv": Column("n.bootenv", sort="text"),
+        "mac": Column("(SELECT array_agg(mac::text) FROM node_macs m WHERE m.node_id = n.id)", Filter.WORDS),
+        "uuid": Column("n.uuid::text"),
+        "quirk": Column("n.quirks", Filter.WORDS),
+        "group": Column(
+            "ARRAY(SELECT g.category || ':' || g.name FROM node_groups ng JOIN groups g ON g.id = ng.group_id"
+            " WHERE ng.node_id = n.id)",
+            Filter.WORDS,
+            says="Groups it is in, as category:name",
+        ),
+    },
+    default="name",
+    id="n.id",
+    seen="n.deployment_id = ANY (:sees)",
+)
+
+
+async def select_listed(session: Session, where: str, **values: object) -> Sequence[Row[Any]]:
+    """As `select_nodes`, but as rows, for long lists, and without what machines found out about themselves."""
+    return await session.rows(f"{_SELECT_LISTED} {where}", **values)
+
+
+async def lock_node(session: Session, name_or_id: str | int) -> NodeRecord:
+    """The node, which nobody else edits until this transaction ends."""
+    node = await get_node(session, name_or_id)
+    await session.run("SELECT FROM nodes WHERE id = :id FOR NO KEY UPDATE", id=node.id)
+    return await get_node(session, node.id)
+
+
+async def select_nodes(session: Session, where: str, **values: object) -> list[NodeRecord]:
+    return [NodeRecord(**row._mapping) for row in await session.rows(f"{_SELECT} {where}", **values)]
+
+
+async def get_node(session: Session, name_or_id: str | int) -> NodeRecord:
+    found = await select_nodes(
+        session,
+        f"WHERE (n.name = :name OR n.id = :id) AND {session.within(NODES.seen)}",
+        name=str(name_or_id).lower(),
+        id=key_id(name_or_id),
+    )
+    if not found:
+        raise NotFound("node", name_or_id)
+    return found[0]
+
+
+async def find_node(
+    session: Session, macs: Collection[str], uuid: str | None = None, key: str | None = None
+) -> int | None:
+    """The node any of these belongs to. They find a machine; they never authenticate it."""
+    found = await session.rows(
+        "SELECT node_id AS id FROM node_macs WHERE mac = ANY (CAST(:macs AS macaddr[]))"
+        " UNION SELECT id FROM nodes WHERE uuid = CAST(:uuid AS uuid) OR key = :key",
+        macs=[check_mac(mac) for mac in macs],
+        uuid=None if uuid is None else check_uuid(uuid),
+        key=key,
+    )
+    if len(found) > 1:
+        names = await session.rows("SELECT name FROM nodes WHERE id = ANY (:ids)", ids=[row.id for row in found])
+        listed = ", ".join(sorted(row.name for row in names))
+        raise Conflict(
+            Rule.EXISTS, f"These MACs, UUID or key belong to several nodes: {listed}. Remove the wrong ones."
+        )
+    return found[0].id if found else None
+
+
+async def create_node(session: Session, new: NewNode) -> int:
+    """Add a machine and bind its discovery roles. Needs the graph lock."""
+    name = check_node_name(new.name)
+    taken = await session.value("SELECT 1 FROM nodes WHERE name = :name", name=name)
+    if taken:
+        raise Conflict(Rule.EXISTS, f"There is a node {name!r} already. Choose another name.")
+    other = await find_node(session, new.macs, new.uuid, new.key)
+    if other is not None:
+        known = await get_node(session, other)
+        raise Conflict(Rule.EXISTS, f"This machine is known already, as node {known.name!r}.")
+    system = await get_deployment(session, SYSTEM)
+    id: int = await session.value(
+        """
+        INSERT INTO nodes (name, description, admin, alive, available, deployment_id, uuid, key, discovery, hint,
+                           registered_from, waiting_since, identity_confirmed)
+        VALUES (:name, :description, :admin, :alive, :available, :deployment_id, CAST(:uuid AS uuid), :key,
+                :discovery, :hint, :registered_from,
+                CASE WHEN CAST(:registered_from AS text) IS NOT NULL THEN now() END, :identity_confirmed)
+        RETURNING id
+        """,
+        name=name,
+        description=new.description,
+        admin=new.admin,
+        alive=new.alive,
+        available=new.available,
+        deployment_id=system.id,
+        uuid=None if new.uuid is None else check_uuid(new.uuid),
+        key=new.key,
+        discovery=Jsonb(new.discovery),
+        hint=Jsonb(new.hint),
+        registered_from=new.registered_from,
+        identity_confirmed=new.identity_confirmed,
+    )
+    await add_slots(session, nodes=[id])
+    for mac in dict.fromkeys(check_mac(mac) for mac in new.macs):
+        await session.run("INSERT INTO node_macs (mac, node_id) VALUES (CAST(:mac AS macaddr), :id)", mac=mac, id=id)
+    await emit(session, "node.created", id, node_id=id, deployment_id=system.id, data={"name": name})
+    await queue_node_created(session, id)
+    stored = await session.catalogue()
+    flag = Flag.BOOTSTRAP if new.admin else Flag.DISCOVERY
+    await bind_committed(session, system.id, [(id, role) for role in stored.catalogue.flagged(flag)])
+    if new.deployment is not None and new.deployment != SYSTEM:
+        await move_node(session, id, new.deployment)
+    await bump_graph(session)
+    return id
+
+
+EDITABLE = (
+    "description",
+    "alive",
+    "available",
+    "bootenv",
+    "observed_bootenv",
+    "stay_on",
+    "quirks",
+    "hint",
+    "discovery",
+)
+
+
+async def update_node(session: Session, name_or_id: str | int, changes: dict[str, Json]) -> NodeRecord:
+    """Set columns of a node. Changed facts and wishes are inputs of the noderoles that want them."""
+    node = await get_node(session, name_or_id)
+    unknown = sorted(changes.keys() - set(EDITABLE))
+    if unknown:
+        raise Invalid(f"A node has no field {unknown[0]!r} that can be set. Those that can: {', '.join(EDITABLE)}.")
+    changed = {name: value for name, value in changes.items() if getattr(node, name) != value}
+    if not changed:
+        return node
+    if node.system:
+        raise Conflict(Rule.PHANTOM, f"{node.name} is a phantom node; nothing of it can be changed.")
+    values: dict[str, object] = {
+        name: Jsonb(value) if isinstance(value, dict) else value for name, value in changed.items()
+    }
+    sets = ", ".join(f"{name} = :{name}" for name in changed)
+    if changed.get("available") is True:
+        sets += ", waiting_since = NULL"  # whoever was let in once is never again one that nobody accepted
+    await session.run(f"UPDATE nodes SET {sets} WHERE id = :id", id=node.id, **values)
+    await emit(session, "node.updated", node.id, node_id=node.id, data={"changed": [*sorted(changed)]})
+    await queue_node_updated(session, {node.id: {name: getattr(node, name) for name in changed}})
+    if changed.keys() & {"alive", "available"}:
+        session.touch([node.id])
+    if changed.keys() & {"hint", "discovery", "quirks"}:
+        await dirty(session, await noderoles_of(session, node.id))
+    edited = await get_node(session, node.id)
+    if _address(node) != _address(edited):
+        await dirty_peers(session, node.id)
+    return edited
+
+
+def _address(node: NodeRecord) -> Json:
+    """What peers of a cluster are told of where a node is: a person's word counts more than the machine's."""
+    return merge(node.discovery, node.hint).get("address")
+
+
+async def rename_node(session: Session, node: NodeRecord, name: str) -> NodeRecord:
+    """Give a node another name. What is served of it, by DNS and DHCP, and what its cluster peers are told follows."""
+    wanted = check_node_name(name, "/name")
+    if wanted == node.name:
+        return node
+    if node.system:
+        raise Conflict(Rule.PHANTOM, f"{node.name} is a phantom node; it is named after its deployment.")
+    if node.admin:
+        raise Conflict(
+            Rule.ADMIN_NAME,
+            f"{node.name} is a server, which finds its node by the name of its host: it stays so.",
+        )
+    if await session.value("SELECT 1 FROM nodes WHERE name = :name", name=wanted):
+        raise Conflict(Rule.EXISTS, f"There is a node {wanted!r} already. Choose another name.")
+    await session.run("UPDATE nodes SET name = :name WHERE id = :id", name=wanted, id=node.id)
+    data: JsonObject = {"changed": ["name"], "before": node.name, "name": wanted}
+    await emit(session, "node.updated", node.id, node_id=node.id, data=data)
+    await queue_node_updated(session, {node.id: {"name": node.name}})
+    await dirty_peers(session, node.id)
+    return await get_node(session, node.id)
+
+
+async def confirm_identity(session: Session, node: NodeRecord, *, confirmed: bool) -> None:
+    """Note whether the machine with this node's MACs and UUID is agreed to be this node.
+
+    While it is not, a machine that comes with them boots sledgehammer, and is kept out until it is accepted.
+    """
+    if node.identity_confirmed == confirmed:
+        return
+    await session.run("UPDATE nodes SET identity_confirmed = :it WHERE id = :id", it=confirmed, id=node.id)
+    await emit(session, "node.updated", node.id, node_id=node.id, data={"changed": ["identity_confirmed"]})
+    await queue_node_updated(session, {node.id: {"identity_confirmed": node.identity_confirmed}})
+
+
+async def noderoles_of(session: Session, node_id: int, states: Collection[NodeRoleState] = COMMITTED) -> list[int]:
+    found = await session.rows(
+        "SELECT id FROM node_roles WHERE node_id = :id AND state = ANY (:states)",
+        id=node_id,
+        states=[int(state) for state in states],
+    )
+    return [row.id for row in found]
+
+
+PAST_BOOTS = 8
+"""Boots that a node is remembered by, so that a message that was long on its way is seen to be of the past."""
+
+
+async def boot_node(
+    session: Session, node_id: int, boot_id: str, observed_bootenv: str = "", *, installing: bool = False
+) -> bool:
+    """A machine reported a boot. A new boot id makes its noderoles run again; one it had before changes nothing.
+
+    While it is being installed the boot is only noted: the install says when the node is alive again.
+    """
+    node = await session.row(
+        "SELECT id, boot_id, past_boot_ids, observed_bootenv, alive, system FROM nodes WHERE id = :id FOR UPDATE",
+        id=node_id,
+    )
+    if node is None or node.system:
+        raise NotFound("node", node_id)
+    if boot_id in (node.boot_id, *node.past_boot_ids):
+        return False
+    await session.run(
+        "UPDATE nodes SET boot_id = :boot_id, observed_bootenv = :bootenv, alive = :alive, past_boot_ids = :past"
+        " WHERE id = :id",
+        boot_id=boot_id,
+        bootenv=observed_bootenv,
+        alive=node.alive if installing else True,
+        past=[id for id in (node.boot_id, *node.past_boot_ids) if id is not None][:PAST_BOOTS],
+        id=node_id,
+    )
+    await emit(session, "node.booted", node_id, node_id=node_id, data={"boot_id": boot_id, "bootenv": observed_bootenv})
+    now = {"boot_id": boot_id, "observed_bootenv": observed_bootenv, "alive": node.alive if installing else True}
+    await queue_node_updated(
+        session, {node_id: {name: old for name, value in now.items() if (old := getattr(node, name)) != value}}
+    )
+    if installing:
+        return True
+    session.touch([node_id])
+    # Locked: one that is being accepted just now owns the reboot, and is not seen to be accepted before it is.
+    holding = await session.rows(
+        "SELECT node_role_id, state FROM runs WHERE slot = :id AND state IN ('accepted', 'running') FOR UPDATE",
+        id=node_id,
+    )
+    owning = {row.node_role_id for row in holding if row.state == "accepted"}
+    spoilt = await _fail_running(session, node_id)
+    ids = [id for id in await noderoles_of(session, node_id) if id not in owning and id not in spoilt]
+    await move(session, Trigger.REBOOT, ids)
+    await erase_doomed(session, ids)
+    return True
+
+
+async def _fail_running(session: Session, node_id: int) -> set[int]:
+    """What was running there died with the machine. A destructive run must not start again by itself: gives those."""
+    ended = await session.rows(
+        """
+        UPDATE runs SET state = 'failed', ended_at = now(), error = 'node rebooted'
+        WHERE slot = :id AND state IN ('accepted', 'running') AND state = 'running' RETURNING node_role_id
+        """,
+        id=node_id,
+    )
+    destructive = await session.rows(
+        "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id WHERE nr.id = ANY (:ids) AND r.destructive",
+        ids=[row.node_role_id for row in ended],
+    )
+    spoilt = {row.id for row in destructive}
+    await move(session, Trigger.FAIL, spoilt, error="node rebooted")
+    await erase_doomed(session, spoilt)
+    return spoilt
+
+
+async def move_node(session: Session, name_or_id: str | int, deployment: str | int) -> None:
+    """Put a node into another deployment. Needs the graph lock."""
+    node = await get_node(session, name_or_id)
+    target = await get_deployment(session, deployment)
+    if node.deployment_id == target.id:
+        return
+    if node.system:
+        raise Conflict(Rule.PHANTOM, f"{node.name} belongs to its deployment and cannot be moved.")
+    path = [one.id for one in await load_path(session, target.id)]
+    bound = await session.row(
+        "SELECT r.name AS role, d.name AS deployment FROM node_roles nr JOIN roles r ON r.id = nr.role_id"
+        " JOIN deployments d ON d.id = nr.deployment_id WHERE nr.node_id = :id AND nr.deployment_id <> ALL (:path)"
+        " AND (nr.state <> :proposed OR nr.deployment_id = :old) ORDER BY r.name LIMIT 1",
+        id=node.id,
+        path=path,
+        old=node.deployment_id,
+        proposed=int(PROPOSED),
+    )
+    if bound is not None:
+        raise Conflict(
+            Rule.BOUND,
+            f"{node.name} has {bound.role!r} bound in {bound.deployment!r}, and {target.name!r} is not below that. "
+            "Unbind it first.",
+        )
+    await session.run("UPDATE nodes SET deployment_id = :to WHERE id = :id", to=target.id, id=node.id)
+    await bump_graph(session)
+    await emit(session, "node.updated", node.id, node_id=node.id, data={"changed": ["deployment"]})
+    await queue_node_updated(session, {node.id: {"deployment": node.deployment}})
+
+
+async def delete_node(session: Session, name_or_id: str | int) -> None:
+    """Take a machine out, with its noderoles. Needs the graph lock."""
+    node = await get_node(session, name_or_id)
+    if node.system:
+        raise Conflict(Rule.PHANTOM, f"{node.name} goes with its deployment. Delete that.")
+    admins = await session.value("SELECT count(*) FROM nodes WHERE admin")
+    if node.admin and admins == 1:
+        raise Conflict(Rule.LAST_ADMIN, f"{node.name} is the last admin node and cannot be deleted.")
+    if int(TRANSITION) in node.states:
+        raise Conflict(Rule.BUSY, f"{node.name} has a run under way. Wait for it to end, or cancel it.")
+    await session.run("SELECT FROM nodes WHERE id = :id FOR UPDATE", id=node.id)
+    await queue_node_deleted(session, node.id)
+    own = await noderoles_of(session, node.id, list(NodeRoleState))
+    going = await deletable(session, own)
+    await regroup(session, going)
+    await remove(session, going)
+    await free_node(session, node.id)
+    await emit(session, "node.deleted", node.id, node_id=node.id, data={"name": node.name})
+    await session.run("DELETE FROM nodes WHERE id = :id", id=node.id)
+    await bump_graph(session)

@@ -1,0 +1,24 @@
+"""Having every DNS server serve what the database says now."""
+
+from rackwright.domain.states import ACTIVE, ERROR, PROPOSED, Trigger
+from rackwright.store.db.session import Session
+from rackwright.store.graph.transitions import move
+from rackwright.store.runs.run_lifecycle import enqueue
+from rackwright.store.runs.slots import WORK_CHANNEL
+
+ROLE = "dns-database"
+
+
+async def refresh_names(session: Session) -> None:
+    """The names changed otherwise than by a node: have all that serve them do it anew."""
+    rows = await session.rows(
+        "SELECT nr.id, nr.state FROM node_roles nr JOIN roles r ON r.id = nr.role_id"
+        " WHERE r.name = :role AND nr.state <> :proposed AND NOT nr.doomed ORDER BY nr.id",
+        role=ROLE,
+        proposed=int(PROPOSED),
+    )
+    await move(session, Trigger.RETRY, [row.id for row in rows if row.state == int(ERROR)])
+    for row in rows:
+        if row.state == int(ACTIVE):
+            await enqueue(session, row.id)
+    await session.run(f"NOTIFY {WORK_CHANNEL}")

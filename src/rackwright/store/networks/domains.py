@@ -1,0 +1,94 @@
+"""Domains: under which names nodes are served by DNS, and whose they are. A domain belongs to a deployment and is for
+its nodes and those below it. Nothing outside of them is ever served, so no node's name makes us speak for `com`."""
+
+from dataclasses import dataclass
+
+from rackwright.domain.domains import check_domain, domain_of
+from rackwright.domain.errors import Conflict, NotFound, Rule
+from rackwright.store.db.listing import Column, Filter, Listing, key_id
+from rackwright.store.db.session import Session
+from rackwright.store.events.outbox import emit
+from rackwright.store.graph.deployments import DeploymentRecord, root_id
+from rackwright.store.networks.dns_refresh import refresh_names
+
+FIRST_DOMAIN = "internal"
+"""Of a new system: that of discovered machines, and of servers that have no other."""
+
+
+@dataclass(frozen=True)
+class DomainRecord:
+    id: int
+    name: str
+    deployment: str
+    deployment_id: int
+
+
+_SELECT = """
+SELECT m.id, m.name, d.name AS deployment, m.deployment_id
+FROM domains m JOIN deployments d ON d.id = m.deployment_id
+"""
+
+DOMAINS = Listing(
+    "domains",
+    {
+        "id": Column("m.id", Filter.NUMBER, sort="bigint"),
+        "name": Column("m.name", sort="text"),
+        "deployment": Column("d.name", Filter.REFERENCE, "d.id", sort="text", says="Deployment it belongs to"),
+    },
+    default="name",
+    id="m.id",
+    seen="m.deployment_id = ANY (:sees)",
+)
+
+
+async def select_domains(session: Session, where: str, **values: object) -> list[DomainRecord]:
+    return [DomainRecord(**row._mapping) for row in await session.rows(f"{_SELECT} {where}", **values)]
+
+
+async def get_domain(session: Session, key: str | int) -> DomainRecord:
+    found = await select_domains(
+        session,
+        f"WHERE (m.name = :name OR m.id = :id) AND {session.within(DOMAINS.seen)}",
+        name=str(key).lower(),
+        id=key_id(key),
+    )
+    if not found:
+        raise NotFound("domain", key)
+    return found[0]
+
+
+async def create_domain(session: Session, name: str, deployment: DeploymentRecord) -> DomainRecord:
+    """Serve the names below it, for the nodes of a deployment."""
+    id = await session.value(
+        "INSERT INTO domains (name, deployment_id) VALUES (:name, :deployment) ON CONFLICT DO NOTHING RETURNING id",
+        name=check_domain(name),
+        deployment=deployment.id,
+    )
+    if id is None:
+        raise Conflict(Rule.EXISTS, f"There is a domain {name!r} already. It belongs to one deployment only.")
+    await emit(session, "domain.created", id, deployment_id=deployment.id, data={"name": name})
+    await refresh_names(session)
+    return await get_domain(session, id)
+
+
+async def delete_domain(session: Session, domain: DomainRecord) -> None:
+    """Serve it no more. Nodes keep their names."""
+    await session.run("DELETE FROM domains WHERE id = :id", id=domain.id)
+    await emit(session, "domain.deleted", domain.id, deployment_id=domain.deployment_id, data={"name": domain.name})
+    await refresh_names(session)
+
+
+async def nearest_domain(session: Session, node_name: str) -> DomainRecord | None:
+    """The domain that a node's name lies in, the longest of several; None: it lies in none, and is not served."""
+    domains = {domain.name: domain for domain in await select_domains(session, "")}
+    name = domain_of(node_name, domains)
+    return None if name is None else domains[name]
+
+
+async def make_first_domain(session: Session) -> None:
+    """Of a new system."""
+    await session.run(
+        "INSERT INTO domains (name, deployment_id) VALUES (:name, :root) ON CONFLICT DO NOTHING",
+        name=FIRST_DOMAIN,
+        root=await root_id(session),
+    )

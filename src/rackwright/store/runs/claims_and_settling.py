@@ -1,0 +1,348 @@
+"""Runs: claiming what can start, and settling what became of it. Many at once, in the caller's transaction.
+
+The rest of a run's life (leases, deadlines, cancelling, refreshing, logs) is in `run_lifecycle.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from psycopg.types.json import Jsonb
+from sqlalchemy import Row
+
+from rackwright.domain.catalogue import Jig, JsonObject
+from rackwright.domain.runs import DEFAULT_DEADLINE, Answer, Run
+from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, TODO, TRANSITION, TRANSITIONS, NodeRoleState, Trigger
+from rackwright.store.db.session import Asked, Rows, Session
+from rackwright.store.graph.noderoles import erase
+from rackwright.store.graph.run_attribs import StagedNodeRole, stage_glanced, stage_noderoles
+from rackwright.store.graph.transitions import LABELS, TRACE_OF, Move, dirty_takers, move, tell_children
+from rackwright.store.runs.claim_candidates import Picking, picked
+from rackwright.store.runs.instant_runs import AtOnce, run_ahead
+from rackwright.store.runs.node_findings import write_findings
+from rackwright.store.runs.slots import refreshing
+
+DEFAULT_LEASE = 30.0
+REFRESH_PLACES = 2
+"""Places beyond the cap for enqueued runs: else installs under a full cap would wait for a DHCP run that finds none."""
+
+
+@dataclass(frozen=True)
+class Claimant:
+    """Who claims, and on what terms."""
+
+    worker: str
+    """Names a server process; its leases are in this name."""
+    node_id: int | None = None
+    """The admin node it runs on: what is bound there only it may run."""
+    lease: float = DEFAULT_LEASE
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What became of a run."""
+
+    run_id: int
+    ok: bool = True
+    error: str = ""
+    wall: JsonObject = field(default_factory=dict)
+    accepted: bool = False
+    role: str = ""
+    """Whose secrets, if any, are in the wall."""
+
+    @property
+    def answer(self) -> Answer:
+        if self.accepted:
+            return Answer.ACCEPTED
+        return Answer.SUCCEEDED if self.ok else Answer.FAILED
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one claim did."""
+
+    started: list[Run]
+    unchanged: list[int]
+    """Noderoles whose inputs are those of their last success: ACTIVE without a run."""
+    ended: int = 0
+    """Runs that were over at once."""
+    more: bool = False
+    """There may be more that could start now."""
+
+
+# --- claiming
+
+# A pass asks the same over and over: to plan it anew for each set of values takes longer than to do it.
+_SAME_PLANS = "SELECT set_config('plan_cache_mode', 'force_generic_plan', true)"
+
+# The first condition is that of the index; only what a worker executes counts against the cap.
+_LOAD = """
+SELECT (SELECT count(*) FROM runs WHERE state IN ('accepted', 'running') AND state = 'running') AS running,
+       EXISTS (SELECT FROM runs WHERE state = 'queued') AS queued
+"""
+
+_PICK_REFRESHES = f"""
+SELECT run.id, run.node_role_id, run.slot FROM runs run JOIN nodes n ON n.id = run.node_id
+JOIN node_roles nr ON nr.id = run.node_role_id AND nr.state = {int(ACTIVE)} AND NOT nr.doomed
+JOIN deployments d ON d.id = nr.deployment_id AND NOT d.held
+JOIN jigs j ON j.name = run.jig AND j.active
+WHERE run.state = 'queued' AND coalesce(run.not_before <= now(), true)
+  AND n.alive AND n.available AND (NOT n.admin OR n.id = :here OR CAST(:here AS bigint) IS NULL)
+  AND NOT EXISTS (SELECT FROM runs other WHERE other.slot = run.slot AND other.state IN ('accepted', 'running'))
+ORDER BY run.queued_at, run.id FOR UPDATE OF nr SKIP LOCKED
+"""
+
+_GIVEN = """
+WITH given AS (
+    SELECT id, staged, decode(hash, 'hex') AS hash, content
+    FROM jsonb_to_recordset(:given) AS given (id bigint, staged jsonb, hash text, content text)
+)
+"""
+
+_STARTED = "SELECT id, node_role_id, attempt, deadline, refresh, trace FROM started ORDER BY id"
+
+_START = f"""
+{_GIVEN}, started AS (
+    INSERT INTO runs (node_role_id, node_id, slot, jig, state, attempt, inputs_rev, staged, hash, worker, started_at,
+                      lease_until, deadline, trace, content)
+    SELECT nr.id, nr.node_id, CASE WHEN n.system THEN -nr.id ELSE n.id END, r.jig, 'running', nr.attempts + 1,
+           nr.inputs_rev, given.staged, given.hash, :worker, now(), now() + :lease * interval '1 second',
+           coalesce(r.deadline, {DEFAULT_DEADLINE}), {TRACE_OF}, given.content
+    FROM given JOIN node_roles nr ON nr.id = given.id JOIN nodes n ON n.id = nr.node_id
+    JOIN roles r ON r.id = nr.role_id
+    ORDER BY nr.cohort, nr.id
+    RETURNING id, node_role_id, node_id, slot, attempt, deadline, refresh, trace
+), marked AS (
+    UPDATE node_roles nr SET run_id = started.id, state = {int(TRANSITIONS[Trigger.CLAIM].target or 0)},
+        attempts = started.attempt, retry_at = NULL
+    FROM started WHERE nr.id = started.node_role_id RETURNING nr.id, nr.node_id, nr.deployment_id, nr.trace
+), taken AS (
+    UPDATE slots s SET candidate_id = NULL, cohort = NULL FROM started WHERE s.slot = started.slot
+), told AS (
+    INSERT INTO events (kind, subject_id, node_id, deployment_id, trace)
+    SELECT 'noderole.{TRANSITION.label}', id, node_id, deployment_id, trace FROM marked
+)
+{_STARTED}
+"""
+
+_START_REFRESHES = f"""
+{_GIVEN}, started AS (
+    UPDATE runs run SET state = 'running', staged = given.staged, hash = given.hash, worker = :worker,
+        started_at = now(), lease_until = now() + :lease * interval '1 second', inputs_rev = nr.inputs_rev,
+        content = given.content
+    FROM given JOIN node_roles nr ON nr.id = given.id
+    WHERE run.node_role_id = nr.id AND run.state = 'queued'
+    RETURNING run.id, run.node_role_id, run.slot, run.attempt, run.deadline, run.refresh, run.trace
+), taken AS (
+    UPDATE slots s SET candidate_id = NULL, cohort = NULL FROM started WHERE s.slot = started.slot
+)
+{_STARTED}
+"""
+
+
+async def claim(
+    session: Session, claimant: Claimant, cap: int, only: int | None = None, at_once: AtOnce | None = None
+) -> Pass:
+    """Start what can start, enqueued runs first, at most one a slot, under the cap. Needs the cap lock.
+
+    With `at_once`, runs that need no time are over when this returns.
+    """
+    _, [(running, queued)] = await _with_slots(session, (_SAME_PLANS, {}), (_LOAD, {}))
+    refreshed: list[Run] = []
+    if queued and only is None:
+        refreshed = await _claim_refreshes(session, claimant, cap + REFRESH_PLACES - running)
+    room = cap - running - len(refreshed)
+    if room <= 0:
+        return Pass(refreshed, [])
+    ended = 0
+    if at_once and only is None:
+        ahead = await run_ahead(session, at_once, claimant.worker, claimant.node_id)
+        ended = ahead.ended
+        if not ahead.met_other:
+            return Pass(refreshed, [], ended, more=bool(ended))
+    found = await _claim_ordinary(session, claimant, Picking(claimant.node_id, room, only))
+    return Pass(refreshed + found.started, found.unchanged, ended, more=bool(ended or found.unchanged))
+
+
+async def _claim_ordinary(session: Session, claimant: Claimant, picking: Picking) -> Pass:
+    picks = picked(*await _with_slots(session, *picking.statements(await session.catalogue())))
+    if not picks:
+        return Pass([], [])
+    staged = await stage_glanced(session, picks)
+    same = {row.id for row in picks if not row.forced and row.hash == staged[row.id].staged.hash}
+    await move(session, Trigger.UNCHANGED, same)
+    starting = {row.id: staged[row.id] for row in picks if row.id not in same}
+    started = await _start(session, _START, claimant, starting)
+    session.moved.extend((id, int(TRANSITION)) for id in starting)
+    return Pass(started, sorted(same))
+
+
+async def _with_slots(session: Session, *asked: Asked) -> list[Rows]:
+    """Ask once it is worked out what would run next, without waiting for that in between."""
+    await session.queue_hooks()
+    fresh = refreshing(session.touched) if session.touched else ()
+    answers = await session.batch(*fresh, *asked)
+    session.touched.clear()
+    return answers[len(fresh) :]
+
+
+async def _claim_refreshes(session: Session, claimant: Claimant, room: int) -> list[Run]:
+    picked = await session.rows(_PICK_REFRESHES, here=claimant.node_id)
+    first = {row.slot: row.node_role_id for row in reversed(picked)}
+    ids = [row.node_role_id for row in picked if first[row.slot] == row.node_role_id][: max(room, 0)]
+    if not ids:
+        return []
+    return await _start(session, _START_REFRESHES, claimant, await stage_noderoles(session, ids))
+
+
+async def _start(session: Session, query: str, claimant: Claimant, starting: Mapping[int, StagedNodeRole]) -> list[Run]:
+    if not starting:
+        return []
+    stored = await session.catalogue()
+    contents = {id: stored.content_of(one.role) for id, one in starting.items()}
+    rows = await session.rows(
+        query,
+        given=Jsonb(
+            [
+                {"id": id, "staged": one.staged.input, "hash": one.staged.hash.hex(), "content": contents[id]}
+                for id, one in starting.items()
+            ]
+        ),
+        worker=claimant.worker,
+        lease=claimant.lease,
+    )
+    jigs = stored.catalogue.jigs
+    return [_run(row, starting[row.node_role_id], jigs, contents[row.node_role_id]) for row in rows]
+
+
+def _run(row: Row[Any], noderole: StagedNodeRole, jigs: Mapping[str, Jig], content: str) -> Run:
+    return Run(
+        id=row.id,
+        node_role_id=row.node_role_id,
+        node_id=noderole.node_id,
+        node=noderole.node,
+        role=noderole.role.name,
+        jig=noderole.role.jig,
+        kind=jigs[noderole.role.jig].kind,
+        input=noderole.staged.input,
+        deadline=row.deadline,
+        attempt=row.attempt,
+        refresh=row.refresh,
+        trace=row.trace,
+        barclamp=noderole.role.barclamp,
+        content=content,
+    )
+
+
+# --- settling
+
+# A destructive one that succeeded stays so even if its inputs changed in the meantime: it never runs twice by itself.
+_SETTLE = f"""
+WITH given AS (
+    SELECT * FROM jsonb_to_recordset(:given) AS given (id bigint, answer text, error text, wall jsonb)
+), ended AS (
+    UPDATE runs SET state = given.answer, error = given.error, lease_until = NULL,
+        ended_at = CASE WHEN given.answer = 'accepted' THEN NULL ELSE now() END
+    FROM given WHERE runs.id = given.id
+      AND (runs.state = 'running' OR runs.state = 'accepted' AND given.answer <> 'accepted')
+    RETURNING runs.id, runs.node_role_id, runs.node_id, runs.hash, runs.inputs_rev, runs.refresh, runs.state,
+              runs.attempt, given.wall, given.error
+), before AS (
+    SELECT nr.id, nr.state AS was, nr.wall AS old_wall, ended.id AS run_id, ended.hash, ended.wall, ended.error,
+        ended.refresh, ended.state AS run_state, ended.inputs_rev, r.destructive
+    FROM ended JOIN node_roles nr ON nr.id = ended.node_role_id AND (nr.run_id = ended.id OR ended.refresh)
+    JOIN roles r ON r.id = nr.role_id
+    WHERE ended.state <> 'accepted'
+    ORDER BY nr.id FOR UPDATE OF nr
+), moved AS (
+    UPDATE node_roles nr
+    SET state = CASE WHEN before.refresh THEN nr.state WHEN before.run_state = 'failed' THEN {int(ERROR)}
+                     WHEN nr.inputs_rev = before.inputs_rev OR before.destructive
+                     THEN {int(TRANSITIONS[Trigger.SUCCEED].target or 0)}
+                     WHEN nr.unmet > 0 THEN {int(BLOCKED)} ELSE {int(TODO)} END,
+        run_id = CASE WHEN before.refresh THEN nr.run_id END,
+        error = CASE WHEN before.refresh THEN nr.error ELSE before.error END,
+        hash = CASE WHEN before.run_state = 'succeeded' THEN before.hash WHEN before.refresh THEN nr.hash END,
+        wall = CASE WHEN before.run_state = 'succeeded' THEN before.wall ELSE nr.wall END,
+        forced = nr.forced AND before.run_state <> 'succeeded',
+        attempts = CASE WHEN before.run_state = 'succeeded' THEN 0 ELSE nr.attempts END
+    FROM before WHERE nr.id = before.id
+    RETURNING nr.id, before.was, nr.state AS now, nr.node_id, nr.deployment_id, nr.doomed, nr.trace,
+              before.old_wall <> nr.wall AS wall_changed
+), told AS (
+    INSERT INTO events (kind, subject_id, node_id, deployment_id, trace)
+    SELECT {LABELS}[now + 1], id, node_id, deployment_id, trace FROM moved WHERE was <> now
+), told_runs AS (
+    INSERT INTO events (kind, subject_id, node_id)
+    SELECT 'run.' || ended.state, ended.id, ended.node_id FROM ended WHERE ended.refresh OR ended.state = 'accepted'
+)
+SELECT id AS run_id, node_id, state AS run_state, NULL AS id, NULL AS was, NULL AS now, NULL AS doomed,
+       NULL AS wall_changed FROM ended
+UNION ALL SELECT NULL, node_id, NULL, id, was, now, doomed, wall_changed FROM moved
+"""
+
+
+async def settle(session: Session, finished: Sequence[Finished]) -> list[int]:
+    """Write what became of runs, and say which of them took it.
+
+    A result for a run that is over changes nothing: its worker lost the lease, its node rebooted, or it was cancelled.
+    """
+    if not finished:
+        return []
+    walls = await _sealed_walls(session, finished)
+    rows = await session.rows(
+        _SETTLE,
+        given=Jsonb(
+            [
+                {"id": one.run_id, "answer": one.answer, "error": one.error, "wall": wall}
+                for one, wall in zip(finished, walls, strict=True)
+            ]
+        ),
+    )
+    moved = [row for row in rows if row.id is not None]
+    ended = [row for row in rows if row.run_id is not None]
+    session.touch(row.node_id for row in rows)
+    session.moved.extend((row.id, row.now) for row in moved if row.was != row.now)
+    await tell_children(session, [Move(row.id, NodeRoleState(row.was), NodeRoleState(row.now)) for row in moved])
+    await erase(session, [row.id for row in moved if row.doomed])
+    await dirty_takers(session, [row.id for row in moved if row.wall_changed and not row.doomed])
+    succeeded = {row.run_id for row in ended if row.run_state == "succeeded"}
+    given = zip(finished, walls, strict=True)
+    await write_findings(session, {one.run_id: wall for one, wall in given if wall and one.run_id in succeeded})
+    failed = [row.run_id for row in ended if row.run_state == "failed"]
+    if failed:
+        await _retry_later(session, failed)
+    return [row.run_id for row in ended]
+
+
+async def _sealed_walls(session: Session, finished: Sequence[Finished]) -> list[JsonObject]:
+    catalogue = (await session.catalogue()).catalogue
+    vault = session.store.vault
+    return [
+        vault.seal_secrets(catalogue.attribs_of(one.role), one.wall) if one.wall and one.role else one.wall
+        for one in finished
+    ]
+
+
+async def _retry_later(session: Session, run_ids: Sequence[int]) -> None:
+    """A failed refresh is tried again, ever later; a failed noderole only if the settings say how often."""
+    await session.run(
+        """
+        INSERT INTO runs (node_role_id, node_id, slot, jig, state, refresh, attempt, deadline, not_before, trace)
+        SELECT node_role_id, node_id, slot, jig, 'queued', true, attempt + 1, deadline,
+               now() + least(300, power(2, least(attempt, 10))) * interval '1 second', trace
+        FROM runs WHERE id = ANY (:ids) AND refresh ON CONFLICT DO NOTHING
+        """,
+        ids=list(run_ids),
+    )
+    await session.run(
+        """
+        UPDATE node_roles nr SET retry_at = now() + least(3600, power(2, least(nr.attempts, 12))) * interval '1 second'
+        FROM runs r, settings s
+        WHERE r.id = ANY (:ids) AND nr.id = r.node_role_id AND nr.state = :error AND s.name = 'retries'
+          AND nr.attempts <= CAST(s.value AS int)
+          AND NOT EXISTS (SELECT FROM roles WHERE roles.id = nr.role_id AND roles.destructive)
+        """,
+        ids=list(run_ids),
+        error=int(ERROR),
+    )
