@@ -24,8 +24,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rackwright.mesh.fleet import Fleet
-from rackwright.mesh.namespaces import Network, sweep
+from rackwright.lab.mesh_fleet import Fleet
+from rackwright.lab.namespaces import Network, sweep
 from report import Goal, at_most, emit
 
 KILLED_TARGET = 1.0

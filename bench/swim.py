@@ -17,11 +17,11 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from rackwright.mesh.config import SwimConfig
-from rackwright.mesh.messages import Ping
-from rackwright.mesh.outputs import EventKind, Send
-from rackwright.mesh.simulator import Simulator, Weather
-from rackwright.mesh.suspicion import suspicion_timeout
+from rackwright.lab.mesh_simulator import Simulator, Weather
+from rackwright.mesh.membership.messages import Ping
+from rackwright.mesh.membership.protocol_config import SwimConfig
+from rackwright.mesh.membership.protocol_outputs import EventKind, Send
+from rackwright.mesh.membership.suspicion import suspicion_timeout
 from report import Goal, at_most, emit
 
 

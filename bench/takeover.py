@@ -19,13 +19,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rackwright.mesh.datastore_config import DatastoreConfig
+from rackwright.lab.mesh_fleet import Fleet
+from rackwright.lab.namespaces import Network, sweep
+from rackwright.mesh.datastore.datastore_settings import DatastoreConfig
+from rackwright.mesh.datastore.etcd_client import Etcd
 from rackwright.mesh.errors import MeshError, NoDatastore
-from rackwright.mesh.etcd import Etcd
-from rackwright.mesh.fleet import Fleet
-from rackwright.mesh.identity import IdentityFiles
-from rackwright.mesh.namespaces import Network, sweep
-from rackwright.mesh.tls import Contexts
+from rackwright.mesh.identity.server_identity import IdentityFiles
+from rackwright.mesh.transport.tls import Contexts
 from report import Goal, at_most, emit
 
 GRACE = 5.0
@@ -226,7 +226,7 @@ def fleet_busy(fleet: Fleet) -> dict[str, float]:
 def at_rest(fleet: Fleet) -> bool:
     """Whether every agent has an engine at hand that has nothing left to load."""
     engines = [
-        [child for child in fleet.processes(server)[1:] if "rackwright.mesh.run_engine" in words_of(child)]
+        [child for child in fleet.processes(server)[1:] if "rackwright.mesh.runs.engine_process" in words_of(child)]
         for server in fleet.servers
     ]
     before = [spent(engine) for each in engines for engine in each]

@@ -12,7 +12,7 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.annealer import hooks, judged
 from rackwright.api import passwords
-from rackwright.mesh.run_belief import RunBelief
+from rackwright.mesh.runs.believed_records import RunBelief
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.support.waiting import PATIENCE
 
-from rackwright.mesh.etcd import Etcd
+from rackwright.mesh.datastore.etcd_client import Etcd
 
 
 class PatientEtcd(Etcd):

@@ -11,9 +11,9 @@ from typing import Any
 
 from tests.support.waiting import PATIENCE
 
-from rackwright.mesh.datastore_config import DatastoreConfig
-from rackwright.mesh.fleet import Fleet
-from rackwright.mesh.namespaces import Network, sweep
+from rackwright.lab.mesh_fleet import Fleet
+from rackwright.lab.namespaces import Network, sweep
+from rackwright.mesh.datastore.datastore_settings import DatastoreConfig
 
 UNHURRIED: Mapping[str, Any] = {
     "suspicion_multiplier": 15,

@@ -12,13 +12,13 @@ from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
-from rackwright.mesh.etcd import Etcd
-from rackwright.mesh.identity import IdentityFiles
-from rackwright.mesh.run_belief import RunBelief
-from rackwright.mesh.run_model import read_request
-from rackwright.mesh.run_store import RunStore, Signed
-from rackwright.mesh.statements import Statements
-from rackwright.mesh.tls import Contexts
+from rackwright.mesh.datastore.etcd_client import Etcd
+from rackwright.mesh.identity.server_identity import IdentityFiles
+from rackwright.mesh.identity.signed_statements import Statements
+from rackwright.mesh.runs.believed_records import RunBelief
+from rackwright.mesh.runs.run_model import read_request
+from rackwright.mesh.runs.run_store import RunStore, Signed
+from rackwright.mesh.transport.tls import Contexts
 
 
 async def main(folder: Path, endpoints: list[str], wish: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.support.programs import make_ssh_key
 from tests.support.waiting import wait_until
 
-from rackwright.mesh.namespaces import Network
+from rackwright.lab.namespaces import Network
 
 CONFIG = """
 Port 22

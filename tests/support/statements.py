@@ -5,10 +5,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-from rackwright.mesh.authority import LIFE, AuthorityFiles
-from rackwright.mesh.identity import Identity, new_key
-from rackwright.mesh.run_belief import RunBelief
-from rackwright.mesh.statements import Statements, never_revoked
+from rackwright.mesh.identity.authority import LIFE, AuthorityFiles
+from rackwright.mesh.identity.server_identity import Identity, new_key
+from rackwright.mesh.identity.signed_statements import Statements, never_revoked
+from rackwright.mesh.runs.believed_records import RunBelief
 
 
 def make_identities(folder: Path, *names: str, life: timedelta = LIFE) -> dict[str, Identity]:

@@ -14,10 +14,10 @@ from typing import Any
 from tests.support.linearizable import Kind, Operation
 from tests.support.waiting import PATIENCE, wait_until
 
-from rackwright.mesh.datastore_config import DatastoreConfig
+from rackwright.lab.mesh_fleet import Fleet
+from rackwright.lab.namespaces import Network
+from rackwright.mesh.datastore.datastore_settings import DatastoreConfig
 from rackwright.mesh.errors import MeshError
-from rackwright.mesh.fleet import Fleet
-from rackwright.mesh.namespaces import Network
 
 UNHURRIED_STORE = DatastoreConfig(grace=40.0, learner_seconds=PATIENCE)
 """A datastore in which nobody is replaced because the machine of the test is busy. What must be replaced is replaced

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from tests.support.linearizable import Kind
 
+from rackwright.mesh.datastore.etcd_client import Etcd
 from rackwright.mesh.errors import NoDatastore
-from rackwright.mesh.etcd import Etcd
-from rackwright.mesh.identity import IdentityFiles
-from rackwright.mesh.tls import Contexts
+from rackwright.mesh.identity.server_identity import IdentityFiles
+from rackwright.mesh.transport.tls import Contexts
 
 WORKERS = 3
 PAUSE_SECONDS = 0.04

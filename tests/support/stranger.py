@@ -7,12 +7,12 @@ from pathlib import Path
 
 from tests.support.waiting import PATIENCE
 
-from rackwright.mesh import http
 from rackwright.mesh.address import Address
-from rackwright.mesh.identity import IdentityFiles
-from rackwright.mesh.link import HEADER, Kind
-from rackwright.mesh.messages import Body, Message, Update, encode
-from rackwright.mesh.tls import Contexts, joiner_context
+from rackwright.mesh.identity.server_identity import IdentityFiles
+from rackwright.mesh.membership.messages import Body, Message, Update, encode
+from rackwright.mesh.transport import http
+from rackwright.mesh.transport.link import HEADER, Kind
+from rackwright.mesh.transport.tls import Contexts, joiner_context
 
 
 @dataclass

@@ -78,25 +78,25 @@ MEETS_OUTSIDE = {
         "FOLDER",
         "SCRIPT_NAME",
     ),
-    "mesh/admission.py": (
+    "mesh/joining/admission.py": (
         "HOST_KEY",
         "[a-z_][a-z0-9_-]{0,31}",
     ),
-    "mesh/etcd_cluster.py": ("_ACTIVE",),
-    "mesh/health.py": ("_NAME",),
-    "mesh/http.py": (
+    "mesh/datastore/etcd_members.py": ("_ACTIVE",),
+    "mesh/health/health_checks.py": ("_NAME",),
+    "mesh/transport/http.py": (
         r"(?i)\r\ncontent-length: *([0-9]{1,6})\r\n",
         r"\r\nAdvertise: ([\x21-\x7e]{1,270})\r\n",
     ),
-    "mesh/identity.py": ("NAME",),
-    "mesh/member.py": (
+    "mesh/identity/server_identity.py": ("NAME",),
+    "mesh/membership/member.py": (
         "_ADDRESS",
         "_LABEL_KEY",
         "_LABEL_VALUE",
         "_NAME",
     ),
-    "mesh/run_batch.py": ("_ODD",),
-    "mesh/trust.py": (
+    "mesh/runs/event_batches.py": ("_ODD",),
+    "mesh/identity/trust.py": (
         "KEY",
         "NAME",
     ),
@@ -195,7 +195,7 @@ MEETS_OUTSIDE = {
 INTERNAL = {
     "api/docs.py: `([^`]+)`": "our own documentation",
     r"api/docs.py: \*\*([^*]+)\*\*": "our own documentation",
-    "mesh/namespaces.py: NAME": "network namespaces that we named",
+    "lab/namespaces.py: NAME": "network namespaces that we named",
     "store/embedded/cluster.py: \\b(ERROR|FATAL|PANIC):": "what the PostgreSQL that we start says",
     r"store/db/session.py: (?<![:\w]):(\w+)": "our own SQL",
 }

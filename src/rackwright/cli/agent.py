@@ -24,7 +24,7 @@ def run(folder: Folder = None) -> None:
     """Run until SIGTERM, then leave the cluster. Logs are JSON lines on standard error."""
     import asyncio
 
-    from rackwright.mesh.agent import Agent
+    from rackwright.mesh.agent.agent import Agent
     from rackwright.mesh.errors import MeshError
     from rackwright.mesh.folder import default_folder
 

@@ -62,9 +62,9 @@ def init(
     """Make a new cluster, with this server as its first member and keeper of its CA."""
     from datetime import timedelta
 
-    from rackwright.mesh.authority import LIFE
-    from rackwright.mesh.founding import found
-    from rackwright.mesh.identity import fingerprint
+    from rackwright.mesh.identity.authority import LIFE
+    from rackwright.mesh.identity.server_identity import fingerprint
+    from rackwright.mesh.joining.founding import found
 
     home = folder or default_folder()
     where = parse_address(advertise)
@@ -153,8 +153,8 @@ def join_command(
     """Join a cluster that has invited this server, or given it a token."""
     import asyncio
 
-    from rackwright.mesh.founding import refuse_if_member
-    from rackwright.mesh.join import Wish, join, read_token
+    from rackwright.mesh.joining.founding import refuse_if_member
+    from rackwright.mesh.joining.join import Wish, join, read_token
 
     home = folder or default_folder()
     refuse_if_member(home, again=again)
@@ -239,7 +239,7 @@ def leave(folder: Folder = None, yes: Yes = False) -> None:
 @plain_errors
 def ssh_key(folder: Folder = None) -> None:
     """The line that lets the cluster log in at an invited server, for its authorized_keys."""
-    from rackwright.mesh.handover import ensure_key
+    from rackwright.mesh.joining.handover import ensure_key
 
     path = (folder or default_folder()) / "ssh_key"
     if not path.exists():

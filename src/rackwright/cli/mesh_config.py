@@ -55,9 +55,9 @@ def add(
     folder: Folder = None,
 ) -> None:
     """Run a branch on servers now, and again whenever it moves."""
-    from rackwright.mesh import trust
-    from rackwright.mesh.orders import Order
-    from rackwright.mesh.run_model import Targets
+    from rackwright.mesh.identity import trust
+    from rackwright.mesh.runs.run_model import Targets
+    from rackwright.mesh.runs.standing_orders import Order
 
     home = folder or default_folder()
     if mode not in MODES:

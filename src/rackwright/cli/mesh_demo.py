@@ -15,8 +15,8 @@ from rackwright.mesh import control
 from rackwright.mesh.errors import MeshError
 
 if TYPE_CHECKING:
-    from rackwright.mesh.fleet import Fleet
-    from rackwright.mesh.namespaces import Network
+    from rackwright.lab.mesh_fleet import Fleet
+    from rackwright.lab.namespaces import Network
 
 app = make_app("Five servers on this machine, in network namespaces.")
 
@@ -38,9 +38,9 @@ class _Plain:
 
 
 def _fleet() -> "Fleet":
-    from rackwright.mesh.datastore_config import DatastoreConfig
-    from rackwright.mesh.fleet import Fleet
-    from rackwright.mesh.namespaces import Network
+    from rackwright.lab.mesh_fleet import Fleet
+    from rackwright.lab.namespaces import Network
+    from rackwright.mesh.datastore.datastore_settings import DatastoreConfig
 
     folder = Path(os.environ.get("RACKWRIGHT_MESH_DEMO_DIR", FOLDER))
     prefix = os.environ.get("RACKWRIGHT_MESH_DEMO_PREFIX", "rwdemo")
@@ -101,7 +101,7 @@ def cut(number: Number) -> None:
 @app.command()
 def heal() -> None:
     """Bring back whatever was killed, paused or cut."""
-    from rackwright.mesh.fleet import NotRunning
+    from rackwright.lab.mesh_fleet import NotRunning
 
     with _Plain():
         fleet = _fleet()

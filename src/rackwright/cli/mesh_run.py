@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rackwright.cli.terminal import say
-from rackwright.mesh import control, run_model
+from rackwright.mesh import control
 from rackwright.mesh.errors import BadRequest, MeshError
 from rackwright.mesh.folder import default_folder
-from rackwright.mesh.run_model import Targets
-from rackwright.mesh.run_request import new_request, sealed, write_package
+from rackwright.mesh.runs import run_model
+from rackwright.mesh.runs.run_model import Targets
+from rackwright.mesh.runs.run_request import new_request, sealed, write_package
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,12 +18,13 @@ from rackwright.domain.members import LIVE
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.heard import Heard
 from rackwright.jigs.mesh import Membership
-from rackwright.mesh import run_model, signatures
 from rackwright.mesh.client import MeshClient
 from rackwright.mesh.control import Failed
 from rackwright.mesh.errors import MeshError, NoAgent
-from rackwright.mesh.run_model import FINAL, Request, Targets, TaskState
-from rackwright.mesh.run_request import new_request, sealed, write_package
+from rackwright.mesh.identity import ssh_signatures
+from rackwright.mesh.runs import run_model
+from rackwright.mesh.runs.run_model import FINAL, Request, Targets, TaskState
+from rackwright.mesh.runs.run_request import new_request, sealed, write_package
 
 Scope = Callable[[], Awaitable[str]]
 """What tells the runs of this database from those of another."""
@@ -123,7 +124,7 @@ class MeshWay:
                     elif TaskState(event["state"]) in FINAL:
                         return _judge(run, TaskState(event["state"]), str(event["why"]), heard)
         except Failed as problem:
-            if problem.code == signatures.BadSignature.code:
+            if problem.code == ssh_signatures.BadSignature.code:
                 raise NotThisWay(f"{problem}. This server signs with {self._key}") from problem
             return Outcome.failure(f"{run.node}, through the mesh: {problem}")
         except MeshError as problem:

@@ -1,7 +1,7 @@
 """The agent's local control socket: how the command line on the same server speaks to it.
 
 A unix socket only its owner can open, one JSON object a line each way. What can be asked is the agent's; this is the
-carriage, at the end that asks. The other end is `control_server.py`.
+carriage, at the end that asks. The other end is `mesh/agent/control_server.py`.
 """
 
 import json

@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from rackwright.mesh.address import Address
-from rackwright.mesh.swim import State, Swim
+from rackwright.mesh.membership.swim import State, Swim
 
 
 class Metrics:

@@ -7,7 +7,7 @@ from tests.support.faketime import FakeClock
 from tests.support.netns import cluster
 from tests.support.waiting import wait_until
 
-from rackwright.mesh.fleet import Fleet
+from rackwright.lab.mesh_fleet import Fleet
 
 pytestmark = pytest.mark.chaos
 

@@ -10,8 +10,8 @@ import pytest
 from tests.support.netns import AS_SHIPPED, cluster, network
 from tests.support.waiting import wait_until
 
-from rackwright.mesh.fleet import Fleet
-from rackwright.mesh.namespaces import Network
+from rackwright.lab.mesh_fleet import Fleet
+from rackwright.lab.namespaces import Network
 
 pytestmark = pytest.mark.chaos
 

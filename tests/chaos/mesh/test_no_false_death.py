@@ -1,8 +1,8 @@
 """Five servers of which nobody may be held dead who lives: not who leaves, not by who slept, and not while all is well.
 
 A suspect has 15 seconds here before it is held dead, so that a machine that is busy for ten seconds changes nothing.
-With the seconds that people have it is shown by simulation in `tests/unit/mesh/test_simulated_cluster.py`, and measured
-with every core loaded by `bench/detect.py`.
+With the seconds that people have it is shown by simulation in `tests/unit/mesh/membership/test_simulated_cluster.py`,
+and measured with every core loaded by `bench/detect.py`.
 """
 
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ import pytest
 from tests.support.netns import UNHURRIED, cluster, network
 from tests.support.waiting import wait_until
 
-from rackwright.mesh.config import SwimConfig
-from rackwright.mesh.fleet import Fleet
+from rackwright.lab.mesh_fleet import Fleet
+from rackwright.mesh.membership.protocol_config import SwimConfig
 
 pytestmark = pytest.mark.chaos
 

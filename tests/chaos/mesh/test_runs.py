@@ -19,12 +19,14 @@ from tests.support.programs import make_ssh_key
 from tests.support.store import UNHURRIED_STORE, leader, wait_complete, wires
 from tests.support.waiting import PATIENCE, wait_until
 
-from rackwright.mesh import control, run_model, trust
+from rackwright.lab.mesh_fleet import Fleet
+from rackwright.mesh import control
 from rackwright.mesh.errors import Unreachable
-from rackwright.mesh.fleet import Fleet
-from rackwright.mesh.identity import read_certificate
-from rackwright.mesh.run_model import Request, Targets, pack_tree, task_key
-from rackwright.mesh.sealing import key_of, seal
+from rackwright.mesh.identity import trust
+from rackwright.mesh.identity.sealing import key_of, seal
+from rackwright.mesh.identity.server_identity import read_certificate
+from rackwright.mesh.runs import run_model
+from rackwright.mesh.runs.run_model import Request, Targets, pack_tree, task_key
 from rackwright.states import extensions
 
 pytestmark = pytest.mark.chaos

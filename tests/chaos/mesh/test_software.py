@@ -1,7 +1,7 @@
 """Software that dies on one server and hangs on another: every server knows, and when it is back.
 
 That they know within two check intervals is measured by `bench/detect.py`, and shown of the schedule in
-`tests/unit/mesh/test_health.py`.
+`tests/unit/mesh/health/test_health.py`.
 """
 
 import signal
@@ -14,7 +14,7 @@ import pytest
 from tests.support.netns import fleet, network
 from tests.support.waiting import wait_until
 
-from rackwright.mesh.fleet import Fleet
+from rackwright.lab.mesh_fleet import Fleet
 
 pytestmark = pytest.mark.chaos
 

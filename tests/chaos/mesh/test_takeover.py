@@ -35,7 +35,7 @@ from tests.support.store import (
 )
 from tests.support.waiting import wait_until
 
-from rackwright.mesh.fleet import Fleet
+from rackwright.lab.mesh_fleet import Fleet
 
 pytestmark = pytest.mark.chaos
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rackwright.mesh.errors import BadRequest
-from rackwright.mesh.run_model import pack_tree
+from rackwright.mesh.runs.run_model import pack_tree
 from rackwright.states.module import Context, StateError
 from rackwright.states.modules import file
 from rackwright.states.support.files import Owner, make_folder, refuse_foreign_links, remove_all, set_owner, write_whole

@@ -20,23 +20,24 @@ from tests.support.netns import cluster
 from tests.support.stranger import as_member, message, nameless
 from tests.support.waiting import PATIENCE, until, wait_until
 
-from rackwright.mesh import http, join
+from rackwright.lab.mesh_fleet import Fleet
 from rackwright.mesh.address import Address, parse_address
-from rackwright.mesh.datastore import MAX_ENDPOINTS
-from rackwright.mesh.datastore_gossip import Hint, Part
-from rackwright.mesh.fleet import Fleet
-from rackwright.mesh.health import Result, Status, pack_results
-from rackwright.mesh.identity import IdentityFiles, new_key, request_for
-from rackwright.mesh.link import Kind
-from rackwright.mesh.lookup import THREADS, Lookup
-from rackwright.mesh.member import Entry, State
-from rackwright.mesh.messages import Alive, Gossip, SyncState
-from rackwright.mesh.metadata import Section, pack
-from rackwright.mesh.software import MAX_HELD, SoftwareWatch
-from rackwright.mesh.swim import MemberRecord
-from rackwright.mesh.table import MemberTable
-from rackwright.mesh.tls import Contexts
-from rackwright.mesh.transport import DEFAULTS
+from rackwright.mesh.datastore.datastore_gossip import Hint, Part
+from rackwright.mesh.datastore.local_datastore import MAX_ENDPOINTS
+from rackwright.mesh.health.health_checks import Result, Status, pack_results
+from rackwright.mesh.health.software import MAX_HELD, SoftwareWatch
+from rackwright.mesh.identity.server_identity import IdentityFiles, new_key, request_for
+from rackwright.mesh.joining import join
+from rackwright.mesh.membership.member import Entry, State
+from rackwright.mesh.membership.member_table import MemberTable
+from rackwright.mesh.membership.messages import Alive, Gossip, SyncState
+from rackwright.mesh.membership.metadata import Section, pack
+from rackwright.mesh.membership.swim import MemberRecord
+from rackwright.mesh.transport import http
+from rackwright.mesh.transport.link import Kind
+from rackwright.mesh.transport.name_lookup import THREADS, Lookup
+from rackwright.mesh.transport.tls import Contexts
+from rackwright.mesh.transport.transport import DEFAULTS
 
 PAIR = ["s1", "s2"]
 JUNK = b"GET /nothing HTTP/1.1\r\n\r\n"

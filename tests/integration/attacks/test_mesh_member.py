@@ -22,19 +22,20 @@ from tests.support.store import UNHURRIED_STORE, wait_complete, wires
 from tests.support.stranger import as_member, message
 from tests.support.waiting import PATIENCE, wait_until
 
-from rackwright.mesh import join, run_model
+from rackwright.lab.mesh_fleet import Fleet
 from rackwright.mesh.address import parse_address
-from rackwright.mesh.datastore_gossip import Hint, Part
-from rackwright.mesh.fleet import Fleet
-from rackwright.mesh.link import Kind
-from rackwright.mesh.messages import Alive, Gossip, Ping
-from rackwright.mesh.metadata import Section, pack
-from rackwright.mesh.repositories import ORDERS, SEEN
-from rackwright.mesh.run_batch import pack as pack_events
-from rackwright.mesh.run_end import FENCES
-from rackwright.mesh.run_model import Task, TaskState, gate_prefix, pointers, run_events, state_key, task_key
-from rackwright.mesh.sealing import SEALS
-from rackwright.mesh.swim import MemberRecord
+from rackwright.mesh.datastore.datastore_gossip import Hint, Part
+from rackwright.mesh.identity.sealing import SEALS
+from rackwright.mesh.joining import join
+from rackwright.mesh.membership.messages import Alive, Gossip, Ping
+from rackwright.mesh.membership.metadata import Section, pack
+from rackwright.mesh.membership.swim import MemberRecord
+from rackwright.mesh.runs import run_model
+from rackwright.mesh.runs.event_batches import pack as pack_events
+from rackwright.mesh.runs.repositories import ORDERS, SEEN
+from rackwright.mesh.runs.run_end import FENCES
+from rackwright.mesh.runs.run_model import Task, TaskState, gate_prefix, pointers, run_events, state_key, task_key
+from rackwright.mesh.transport.link import Kind
 
 PAIR = ["s1", "s2"]
 

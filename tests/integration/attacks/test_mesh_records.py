@@ -11,16 +11,16 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.support.etcd import PatientEtcd
 
-from rackwright.mesh import cluster_config
-from rackwright.mesh.datastore_config import DatastoreConfig
+from rackwright.mesh.bounded_json import read_object
+from rackwright.mesh.datastore import cluster_config
+from rackwright.mesh.datastore.datastore_settings import DatastoreConfig
+from rackwright.mesh.datastore.etcd_client import Change, Etcd, text64
+from rackwright.mesh.datastore.lock import Lock
 from rackwright.mesh.errors import Unreadable
-from rackwright.mesh.etcd import Change, Etcd, text64
-from rackwright.mesh.lock import Lock
-from rackwright.mesh.reading import read_object
-from rackwright.mesh.run_batch import read_cursor, told
-from rackwright.mesh.run_belief import RunBelief
-from rackwright.mesh.run_model import OPEN, RUNS, Task, gate_prefix, pointers, run_events, task_key
-from rackwright.mesh.run_store import RunStore, read_about
+from rackwright.mesh.runs.believed_records import RunBelief
+from rackwright.mesh.runs.event_batches import read_cursor, told
+from rackwright.mesh.runs.run_model import OPEN, RUNS, Task, gate_prefix, pointers, run_events, task_key
+from rackwright.mesh.runs.run_store import RunStore, read_about
 
 LONG = "x" * 1_200_000
 """etcd keeps a key of this length, and refuses a question that names it twice: as one about all keys below it does."""

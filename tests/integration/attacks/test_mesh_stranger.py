@@ -19,10 +19,10 @@ from tests.support.netns import cluster
 from tests.support.stranger import nameless, request
 from tests.support.waiting import PATIENCE
 
-from rackwright.mesh import join
+from rackwright.lab.mesh_fleet import Fleet
 from rackwright.mesh.address import Address, parse_address
-from rackwright.mesh.fleet import Fleet
-from rackwright.mesh.identity import IdentityFiles, new_key, request_for
+from rackwright.mesh.identity.server_identity import IdentityFiles, new_key, request_for
+from rackwright.mesh.joining import join
 
 HERE = "127.0.0.1"
 """Where everybody on loopback comes from."""

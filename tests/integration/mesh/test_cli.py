@@ -10,10 +10,10 @@ import pytest
 from tests.support.netns import cluster
 from tests.support.waiting import PATIENCE, wait_until
 
+from rackwright.lab.mesh_fleet import Fleet
 from rackwright.mesh import control
 from rackwright.mesh.address import parse_address
 from rackwright.mesh.errors import Unreachable
-from rackwright.mesh.fleet import Fleet
 
 SERVERS = ["s1", "s2", "s3"]
 

@@ -21,7 +21,7 @@ from tests.support.servers import DIES_WITH_US
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.barclamps.loader import built_in
-from rackwright.mesh.namespaces import Network as Wires
+from rackwright.lab.namespaces import Network as Wires
 from rackwright.store.bootstrap import first_start
 from rackwright.store.db.database import open_database
 from rackwright.store.db.session import Store

@@ -1,0 +1,123 @@
+"""A network of servers on one machine: a network namespace for each, joined by a bridge in one of its own.
+
+Nothing of the machine's own network is touched, so any number of these may exist side by side. It can be hurt the way
+real networks are: cables pulled, parts split off, packets lost. What runs inside is `mesh_fleet.py`.
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from rackwright.mesh.errors import MeshError
+
+SUBNET = "10.77.0"
+NAME = re.compile(r"rw([0-9]+)-")
+
+
+class NoNamespaces(MeshError):
+    """Network namespaces cannot be made here; be root, with iproute2 installed"""
+
+    code = "no_namespaces"
+
+
+class Network:
+    """`servers` in namespaces of their own, each with the address `address(server)`."""
+
+    def __init__(self, servers: Sequence[str], prefix: str | None = None) -> None:
+        self.servers = list(servers)
+        # The maker's process id is in the name, so that what a killed maker left can be told from what is in use.
+        self.prefix = prefix or f"rw{os.getpid()}"
+        self.switch = f"{self.prefix}-switch"
+
+    def namespace(self, server: str) -> str:
+        return f"{self.prefix}-{server}"
+
+    def address(self, server: str) -> str:
+        return f"{SUBNET}.{self.servers.index(server) + 1}"
+
+    def command(self, server: str, arguments: Sequence[str]) -> list[str]:
+        """The arguments that run a program inside. The process id is the program's own: `ip` becomes it."""
+        return ["ip", "netns", "exec", self.namespace(server), *arguments]
+
+    def up(self) -> None:
+        _ip("netns", "add", self.switch)
+        for bridge in ("br0", "br1"):
+            _ip("-n", self.switch, "link", "add", bridge, "type", "bridge", "forward_delay", "0")
+            _ip("-n", self.switch, "link", "set", bridge, "up")
+        for server in self.servers:
+            self._plug_in(server)
+
+    def down(self) -> None:
+        """Remove every namespace; their links and bridges go with them. May be called twice."""
+        held = set(_namespaces())
+        for namespace in [*map(self.namespace, self.servers), self.switch]:
+            if namespace in held:
+                _ip("netns", "del", namespace)
+
+    def cut(self, server: str) -> None:
+        """Pull the cable: packets vanish, and nobody is told."""
+        _ip("-n", self.switch, "link", "set", server, "down")
+
+    def mend(self, server: str) -> None:
+        _ip("-n", self.switch, "link", "set", server, "up")
+
+    def split(self, away: Sequence[str]) -> None:
+        """Move these servers to a bridge of their own: they see each other, and nobody else."""
+        for server in away:
+            _ip("-n", self.switch, "link", "set", server, "master", "br1")
+
+    def heal(self) -> None:
+        """Undo every cut, split and loss."""
+        for server in self.servers:
+            _ip("-n", self.switch, "link", "set", server, "master", "br0")
+            self.mend(server)
+            self.lose(server, 0)
+
+    def lose(self, server: str, percent: int) -> None:
+        """Lose so many of the packets that come to this server, at random."""
+        rules = "add table inet loss\ndelete table inet loss\n"
+        if percent:
+            rules += "add table inet loss\nadd chain inet loss input { type filter hook input priority 0; }\n"
+            rules += f'add rule inet loss input iifname != "lo" numgen random mod 100 < {percent} drop\n'
+        _run(self.command(server, ["nft", "-f", "-"]), rules)
+
+    def processes(self, server: str) -> list[int]:
+        return [int(line) for line in _ip("netns", "pids", self.namespace(server)).split()]
+
+    def _plug_in(self, server: str) -> None:
+        namespace = self.namespace(server)
+        _ip("netns", "add", namespace)
+        _ip("-n", namespace, "link", "add", "eth0", "type", "veth", "peer", "name", server, "netns", self.switch)
+        _ip("-n", namespace, "addr", "add", f"{self.address(server)}/24", "dev", "eth0")
+        _ip("-n", namespace, "link", "set", "lo", "up")
+        _ip("-n", namespace, "link", "set", "eth0", "up")
+        _ip("-n", self.switch, "link", "set", server, "master", "br0")
+        _ip("-n", self.switch, "link", "set", server, "up")
+
+
+def sweep() -> None:
+    """Remove what makers left behind that no longer live: after a kill there was nobody to clean up."""
+    for namespace in _namespaces():
+        match = NAME.match(namespace)
+        if match and not Path(f"/proc/{match[1]}").exists():
+            _ip("netns", "del", namespace)
+
+
+def _namespaces() -> list[str]:
+    return [line.split()[0] for line in _ip("netns", "list").splitlines() if line]
+
+
+def _ip(*arguments: str) -> str:
+    return _run(["ip", *arguments])
+
+
+def _run(arguments: list[str], given: str = "") -> str:
+    try:
+        done = subprocess.run(arguments, input=given, capture_output=True, text=True, check=False, timeout=30)
+    except FileNotFoundError as problem:
+        raise NoNamespaces(f"{arguments[0]} is not installed; install iproute2 and nftables") from problem
+    if done.returncode:
+        raise NoNamespaces(f"{' '.join(arguments)} failed: {done.stderr.strip() or done.returncode}")
+    return done.stdout

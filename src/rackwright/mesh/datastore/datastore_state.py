@@ -1,0 +1,41 @@
+"""What a server keeps on disk about its part in the datastore, to know it again after a restart."""
+
+import json
+import secrets
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rackwright.mesh.identity.server_identity import write_private
+
+FILE = "datastore.json"
+
+
+@dataclass(frozen=True)
+class KeptState:
+    """What must be known again after a restart."""
+
+    era: int = 0
+    token: str = ""
+    member: bool = False
+    """etcd's data here is that of a member, as far as this server knows."""
+    member_id: int = 0
+    alone: bool = False
+    """This server is to begin the datastore by itself: it founded the cluster or recovered it."""
+    endpoints: tuple[str, ...] = ()
+
+
+def load(folder: Path) -> KeptState:
+    try:
+        content = json.loads((folder / FILE).read_text())
+    except FileNotFoundError:
+        return KeptState()
+    return KeptState(**{**content, "endpoints": tuple(content.get("endpoints", ()))})
+
+
+def save(folder: Path, state: KeptState) -> None:
+    write_private(folder / FILE, json.dumps(asdict(state)).encode())
+
+
+def founded(folder: Path) -> None:
+    """Mark a new cluster's first server as the one that begins its datastore."""
+    save(folder, KeptState(1, secrets.token_hex(8), member=True, alone=True))

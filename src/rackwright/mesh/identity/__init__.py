@@ -1,0 +1,4 @@
+"""Who a server is: the cluster's CA, certificates, revocation, trust, signatures and sealing.
+
+Used by the transport, the datastore and runs. It must never know who is alive.
+"""

@@ -1,0 +1,48 @@
+"""What the membership machine asks of its caller: send this, tell people that, try to dial."""
+
+import enum
+from dataclasses import dataclass
+
+from rackwright.mesh.membership.member import MemberRecord
+from rackwright.mesh.membership.messages import Message
+
+
+class EventKind(enum.Enum):
+    JOINED = "joined"  # a member that was not known, or had left
+    ALIVE = "alive"  # a suspect that refuted, or a dead member that is back
+    SUSPECT = "suspect"
+    DEAD = "dead"
+    LEFT = "left"
+    UPDATED = "updated"  # same member, other labels, metadata or address
+    CONFLICT = "conflict"  # another process claims this member's name; `member` is the claim
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send `message` to the member named `to`.
+
+    With `reliable` the transport connects first if it must, and retries until its own timeout; without, it may drop the
+    message, for what is late by a second is worth nothing.
+    """
+
+    to: str
+    message: Message
+    reliable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    kind: EventKind
+    member: MemberRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """Open a *new* connection to `peer` now, and report `connection_refused` or `connected`; report nothing on a
+    timeout.
+    """
+
+    peer: str
+
+
+Output = Send | Event | Dial

@@ -1,0 +1,158 @@
+"""State repositories of the cluster: when their branch moves, a run begins by itself.
+
+What is to be run where is an operator's signed order; the datastore only keeps it. The run is signed with the key
+`run-key` of the datastore server that sees the change, which an operator must have put into the list of trusted keys: a
+cluster in which nobody has done so starts nothing by itself.
+"""
+
+import asyncio
+import secrets
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rackwright.mesh.bounded_json import read_object
+from rackwright.mesh.datastore.datastore_gossip import Part
+from rackwright.mesh.datastore.etcd_client import Item
+from rackwright.mesh.datastore.lock import Lock
+from rackwright.mesh.errors import BadRequest, Fenced, MeshError, NoDatastore, Rejected
+from rackwright.mesh.identity import trust
+from rackwright.mesh.identity.server_identity import fingerprint
+from rackwright.mesh.runs import run_model
+from rackwright.mesh.runs.run_model import EXPIRES_SECONDS, Request
+from rackwright.mesh.runs.run_store import Signed
+from rackwright.mesh.runs.standing_orders import Order, read_order
+from rackwright.states.refusal import Refused
+from rackwright.states.sources import Repository, SourceRefused, pinned
+from rackwright.states.tree import place
+
+if TYPE_CHECKING:
+    from rackwright.mesh.agent.agent import Agent
+
+ORDERS = "/rackwright/repositories/"
+SEEN = "/rackwright/repositories-seen/"
+LOCK_KEY = "/rackwright/repositories-watcher"
+RUN_KEY = "run-key"
+EVERY_SECONDS = 2.0
+
+
+def _signed(item: Item) -> Signed:
+    content = read_object(item.value, item.key[:200])
+    return Signed(str(content.get("request")), str(content.get("signature")))
+
+
+def _commit(seen: Item | None) -> str:
+    """The commit that was run last."""
+    return seen.value.decode(errors="replace").partition(" ")[0] if seen else ""
+
+
+class Repositories:
+    def __init__(self, agent: "Agent") -> None:
+        self.agent, self.etcd = agent, agent.datastore.etcd
+        self.store = agent.runs
+        self.lock = Lock(self.etcd, LOCK_KEY, agent.name, agent.settings.datastore.lease_seconds)
+        self._next: dict[str, float] = {}
+        self._told: dict[str, str] = {}
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await asyncio.sleep(EVERY_SECONDS)
+                if self.agent.datastore.part is Part.VOTER and self.key.exists():
+                    try:
+                        await self._turn()
+                    except (NoDatastore, Rejected, Fenced):
+                        continue
+        finally:
+            await self.lock.release()
+
+    @property
+    def key(self) -> Path:
+        return self.agent.folder / RUN_KEY
+
+    async def add(self, signed: Signed) -> Order:
+        order = await self._believed(signed)
+        await self.etcd.put(f"{ORDERS}{order.name}", signed.dump())
+        return order
+
+    async def remove(self, name: str) -> None:
+        if await self.etcd.get(f"{ORDERS}{name}") is None:
+            raise BadRequest(f"there is no repository {name!r}; see: rackwright mesh repository list")
+        await self.etcd.delete(f"{ORDERS}{name}")
+
+    async def listed(self) -> list[dict[str, Any]]:
+        found = []
+        for item in (await self.etcd.page(ORDERS)).items:
+            try:
+                order = read_order(_signed(item).text)
+            except MeshError as problem:
+                self.agent.refuse(problem.code, source="datastore", why=str(problem))
+                continue
+            seen = await self.etcd.get(f"{SEEN}{order.name}")
+            found.append({**asdict(order), "seen": _commit(seen)})
+        return found
+
+    async def _believed(self, signed: Signed) -> Order:
+        await self.agent.tasks.refresh_signers()
+        allowed = self.agent.tasks.signers.allowed
+        await asyncio.to_thread(trust.verify, signed.text.encode(), signed.signature, allowed)
+        order = read_order(signed.text)
+        if order.cluster != fingerprint(self.agent.identity.ca):
+            raise BadRequest("the order was signed for another cluster")
+        return order
+
+    async def _turn(self) -> None:
+        if not await self.lock.hold():
+            return
+        for item in (await self.etcd.page(ORDERS)).items:
+            name = item.key.removeprefix(ORDERS)
+            if time.monotonic() < self._next.get(name, 0.0):
+                continue
+            try:
+                order = await self._believed(_signed(item))
+                self._next[name] = time.monotonic() + order.seconds
+                await self._look(order)
+                self._told.pop(name, None)
+            except (MeshError, SourceRefused, Refused) as problem:
+                if self._next.get(name, 0.0) <= time.monotonic():
+                    self._next[name] = time.monotonic() + 60.0
+                if self._told.get(name) != str(problem):
+                    self._told[name] = str(problem)
+                    self.agent.log.error("repository_failed", repository=name, why=str(problem))
+
+    async def _look(self, order: Order) -> None:
+        """Begin a run if the branch has moved since the last one; once a commit, whoever looks."""
+        commit, packed, sls = await asyncio.to_thread(self._fetch, order)
+        seen = await self.etcd.get(f"{SEEN}{order.name}")
+        if _commit(seen) == commit:
+            return
+        now = int(time.time())
+        run = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(4)}"
+        # Told before it is begun: after a crash in between, the commit is not run rather than run twice.
+        await self.lock.check()
+        if not await self.etcd.replace(f"{SEEN}{order.name}", f"{commit} {run}".encode(), seen):
+            return
+        pins = [{"url": order.url, "reference": order.branch, "commit": commit}]
+        request = Request(
+            run,
+            order.cluster,
+            now,
+            now + EXPIRES_SECONDS,
+            run_model.digest_of(packed),
+            order.targets,
+            sls,
+            order.mode,
+            modules=list(order.modules),
+            pins=pins,
+        )
+        signature = await asyncio.to_thread(trust.sign, request.dump().encode(), self.key)
+        await self.store.tell(self.agent.name, "repository_changed", repository=order.name, commit=commit, run=run)
+        await self.agent.desk.runs.begin(Signed(request.dump(), signature), packed)
+
+    def _fetch(self, order: Order) -> tuple[str, bytes, list[str] | None]:
+        signers = self.agent.tasks.signers.allowed if order.signed_commits else None
+        cache = self.agent.folder / "sources"
+        with pinned([Repository(order.url, signers=signers)], order.branch, cache) as held:
+            tree, sls = place(held.path)
+            return held.pins[0].commit, run_model.pack_tree(tree.root), sls

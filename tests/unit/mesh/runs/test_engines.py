@@ -1,0 +1,112 @@
+"""Engines as the agent keeps them: real processes, one of them ready before its job is there."""
+
+import asyncio
+import json
+import os
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.waiting import PATIENCE
+
+from rackwright.mesh.runs.engine_pool import Engine, Engines
+
+
+@pytest.fixture
+async def engines(tmp_path: Path) -> AsyncIterator[Engines]:
+    made = Engines(tmp_path / "runs.log", tmp_path / "engines")
+    yield made
+    await made.close()
+
+
+def job(folder: Path, text: str) -> dict[str, Any]:
+    files = {"init.sls": {"base64": b64encode(text.encode()).decode(), "mode": 0o600}}
+    more = {"sls": ["init"], "variables": {}, "mode": "ansible", "modules": {}, "secrets": []}
+    work = {"do": "run", "run": "r1", "name": "s1", "targets": ["s1"], "test": False, "parallel": 0}
+    return work | more | {"files": files, "signers": str(folder / "signers"), "seen": str(folder / "seen.json")}
+
+
+async def told(engine: Engine, work: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
+    """The exit status and all that an engine says of a job."""
+    said: list[dict[str, Any]] = []
+    async with asyncio.timeout(PATIENCE):
+        await engine.say(work)
+        async for lines in engine.lines():
+            for one in map(json.loads, lines):
+                said.append(one)
+                if one["kind"] == "ask":
+                    await engine.say({"answer": one["ask"], "value": []})
+        return await engine.end(), said
+
+
+async def test_an_engine_that_is_at_hand_is_taken_once(engines: Engines, tmp_path: Path) -> None:
+    await engines.stock()
+    first, second = await engines.take(), await engines.take()
+    try:
+        assert first is not second
+        for engine in (first, second):
+            status, said = await told(engine, job(tmp_path, "a:\n  test.nop: []\n"))
+            assert status == 0
+            assert [one["state"]["id"] for one in said if one["kind"] == "state"] == ["a"]
+    finally:
+        await first.kill()
+        await second.kill()
+    assert not list(engines.folder.iterdir())
+
+
+async def test_what_a_killed_agent_left_behind_is_gone_when_it_starts_again(engines: Engines) -> None:
+    engine = await engines.take()
+    (left,) = engines.folder.iterdir()
+    again = Engines(engines.log, engines.folder)
+    assert not left.exists()
+    left.mkdir()
+    await engine.kill()
+    await again.close()
+
+
+async def test_an_engine_that_died_while_it_waited_is_replaced(engines: Engines, tmp_path: Path) -> None:
+    await engines.stock()
+    spare = await engines.take()
+    await spare.kill()
+    engines._spare = spare
+    engine = await engines.take()
+    try:
+        status, _ = await told(engine, job(tmp_path, "a:\n  test.nop: []\n"))
+        assert status == 0
+    finally:
+        await engine.kill()
+
+
+async def test_every_one_of_many_states_is_told_in_order(engines: Engines, tmp_path: Path) -> None:
+    text = "".join(f"s{number}:\n  test.nop: []\n" for number in range(3000))
+    engine = await engines.take()
+    try:
+        _, said = await told(engine, job(tmp_path, text))
+    finally:
+        await engine.kill()
+    assert [one["state"]["id"] for one in said if one["kind"] == "state"] == [f"s{number}" for number in range(3000)]
+    assert {(one["run"], one["target"]) for one in said} == {("r1", "s1")}
+
+
+async def test_a_state_that_takes_its_time_is_told_when_it_starts(engines: Engines, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    engine = await engines.take()
+    kinds: list[str] = []
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await engine.say(job(tmp_path, f"a:\n  cmd.run:\n    - name: cat {go}\n"))
+            async for lines in engine.lines():
+                for one in map(json.loads, lines):
+                    kinds.append(one["kind"])
+                    if one["kind"] == "ask":
+                        await engine.say({"answer": one["ask"], "value": []})
+                    elif one["kind"] == "start":
+                        assert one["id"] == "a"
+                        # Only now may it end.
+                        await asyncio.to_thread(go.write_text, "go")
+    finally:
+        await engine.kill()
+    assert [kind for kind in kinds if kind != "ask"] == ["planned", "start", "state", "report"]
