@@ -15,7 +15,7 @@ from pathlib import Path
 from graph import fill, more_active, more_waiting
 from peers import environment
 from rackwright.annealer.annealer import Annealer
-from rackwright.annealer.cap import AUTO
+from rackwright.annealer.run_cap import AUTO
 from rackwright.domain.runs import Outcome, Run
 from rackwright.domain.states import ACTIVE, TODO
 from rackwright.jigs.base import Jig, JigNode, Log

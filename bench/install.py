@@ -29,7 +29,6 @@ from typing import Any
 from fastapi import FastAPI, Response
 from fastapi.responses import FileResponse
 
-from rackwright.api.serve import listening
 from rackwright.images import sledgehammer
 from rackwright.images.cpio import Cpio
 from rackwright.images.kept import kept_images
@@ -40,6 +39,7 @@ from rackwright.lab.network import BRIDGE, SERVER, add_tap, make_bridge
 from rackwright.lab.rack import KERNEL_ARGUMENTS, Rack, running_rack
 from rackwright.lab.virtual import Hardware, VirtualMachine
 from rackwright.provision.advertise import advertising
+from rackwright.server.serve import listening
 from report import Goal, at_most, emit
 
 ROOT = Path(__file__).resolve().parents[1]

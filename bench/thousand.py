@@ -25,9 +25,9 @@ from typing import Any
 import httpx
 
 from rackwright.api.app import PREFIX
-from rackwright.api.serve import TOKEN_FILE
 from rackwright.lab.lab import running_lab
 from rackwright.lab.operator import Operator
+from rackwright.server.serve import TOKEN_FILE
 from report import at_most, emit
 
 RACKWRIGHT = Path(sys.executable).with_name("rackwright")

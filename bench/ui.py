@@ -19,8 +19,8 @@ from playwright.async_api import BrowserContext, Page, async_playwright
 
 import graph
 from rackwright.api.app import create_app
-from rackwright.api.serve import PASSWORD_FILE, Options, listening, running
 from rackwright.domain.states import Trigger
+from rackwright.server.serve import PASSWORD_FILE, Options, listening, running
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.session import Session, Store
 from rackwright.store.graph.transitions import move

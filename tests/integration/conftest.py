@@ -10,8 +10,8 @@ from tests.support.etcd import one_etcd
 from tests.support.statements import belief_of
 from tests.support.waiting import PATIENCE
 
-from rackwright.annealer import hooks, judged
-from rackwright.api import passwords
+from rackwright.annealer import hooks, veto
+from rackwright.api.auth import passwords
 from rackwright.mesh.runs.believed_records import RunBelief
 
 
@@ -19,7 +19,7 @@ from rackwright.mesh.runs.believed_records import RunBelief
 def patient_product(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give hooks as much time as a slow machine needs. What is to be late sets a time of its own."""
     monkeypatch.setattr(hooks, "BUDGET", PATIENCE)
-    monkeypatch.setattr(judged, "BUDGET", PATIENCE)
+    monkeypatch.setattr(veto, "BUDGET", PATIENCE)
 
 
 @pytest.fixture(autouse=True)

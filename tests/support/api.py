@@ -14,8 +14,8 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.api.app import PREFIX, create_app
 from rackwright.api.context import Server
-from rackwright.api.serve import TOKEN_FILE, Options, running
 from rackwright.domain.people import UserRole
+from rackwright.server.serve import TOKEN_FILE, Options, running
 from rackwright.store.db.session import Session
 from rackwright.store.machines.nodes import get_node
 from rackwright.store.people.tokens import NewToken, create_token

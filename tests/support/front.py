@@ -9,7 +9,7 @@ import httpx
 from tests.support.servers import ServerProcess, free_port
 from tests.support.waiting import PATIENCE
 
-from rackwright.api.serve import TOKEN_FILE
+from rackwright.server.serve import TOKEN_FILE
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 from rackwright.annealer.annealer import Annealer, Pace
 from rackwright.annealer.hooks import HookDispatcher, HookPace
 from rackwright.annealer.role_files import RoleFiles
+from rackwright.annealer.role_transitions import RoleTransitions
 from rackwright.annealer.role_workers import RoleWorkers
-from rackwright.annealer.transitions import RoleTransitions
 from rackwright.jigs.base import Jig
 from rackwright.jigs.noop import NoopJig
 from rackwright.jigs.role_provided import RoleProvidedJig

@@ -12,9 +12,9 @@ from tests.support.rack import Rack
 from tests.support.waiting import PATIENCE
 
 from rackwright.annealer.hooks import HookDispatcher, HookPace
-from rackwright.annealer.judged import Judge
 from rackwright.annealer.role_files import RoleFiles
 from rackwright.annealer.role_workers import RoleWorkers
+from rackwright.annealer.veto import Judge
 from rackwright.barclamps.loader import load_folder
 from rackwright.jigs.base import Jig
 from rackwright.jigs.noop import NoopJig

@@ -15,9 +15,9 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from tests.support.servers import ServerProcess
 from tests.support.waiting import PATIENCE
 
-from rackwright.api.serve import PASSWORD_FILE, TOKEN_FILE
 from rackwright.lab.lab import Lab, running_lab
 from rackwright.lab.machine import Behaviour, Machine
+from rackwright.server.serve import PASSWORD_FILE, TOKEN_FILE
 
 Database = Callable[[str], contextlib.AbstractContextManager[str]]
 """Makes a database for whatever is called so; gives its address."""

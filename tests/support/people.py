@@ -11,7 +11,7 @@ import httpx
 from fastapi import FastAPI
 
 from rackwright.api.app import PREFIX, create_app
-from rackwright.api.serve import PASSWORD_FILE, TOKEN_FILE, Options, running
+from rackwright.server.serve import PASSWORD_FILE, TOKEN_FILE, Options, running
 
 HOST = "house.example"
 PASSWORD = "correct horse battery"

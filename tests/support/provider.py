@@ -14,9 +14,9 @@ from tests.support.rack import Rack
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.api.context import Server
-from rackwright.api.serve import Options, running
 from rackwright.jigs.kea import Kea
 from rackwright.lab.namespaces import Network as Wires
+from rackwright.server.serve import Options, running
 from rackwright.store.db.session import Session
 from rackwright.store.machines.nodes import NewNode, create_node
 from rackwright.store.networks.networks import create_network

@@ -7,7 +7,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from rackwright.api.machines import SIGNATURE, registration_message
+from rackwright.api.routes.machines.machines import SIGNATURE, registration_message
 
 
 def public_key(private: Ed25519PrivateKey) -> str:

@@ -15,14 +15,14 @@ from tests.support.reach import all_reached
 from tests.support.registration import registration, signed
 
 from rackwright.annealer.installs import Installs, Reach
-from rackwright.annealer.powersave import Powersave
+from rackwright.annealer.power_saving import Powersave
 from rackwright.annealer.step import StepReport, step
 from rackwright.api.app import create_app, create_machine_app
 from rackwright.api.context import Server
-from rackwright.api.serve import Options, running
 from rackwright.domain.install import Stage
 from rackwright.domain.why import Reason
 from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power, Seen
+from rackwright.server.serve import Options, running
 from rackwright.store.db.session import Session
 from rackwright.store.graph.why import why
 from rackwright.store.machines.nodes import get_node

@@ -13,30 +13,30 @@ import pytest
 from tests.support.patterns import Pattern, Text, all_patterns, hostile_inputs, seconds_of
 
 MEETS_OUTSIDE = {
-    "api/bodies.py": (
+    "api/http/bodies.py": (
         "_BRACKET",
         "_ODD_ESCAPE",
         "_STRING",
     ),
-    "api/boot.py": ("[^A-Za-z0-9._-]",),
-    "api/compression.py": ("_GZIP",),
-    "api/cookies.py": ("_OURS",),
-    "api/etags.py": ("_TAG",),
-    "api/events.py": ("KIND",),
-    "api/machines.py": (
+    "api/routes/machines/boot.py": ("[^A-Za-z0-9._-]",),
+    "api/http/compression.py": ("_GZIP",),
+    "api/auth/cookies.py": ("_OURS",),
+    "api/http/etags.py": ("_TAG",),
+    "api/routes/events.py": ("KIND",),
+    "api/routes/machines/machines.py": (
         "NAME",
         "^[A-Za-z0-9-]+$",
     ),
-    "api/power.py": (
+    "api/routes/power.py": (
         "^[!-~]*$",
         r"^[0-9A-Za-z._:\[\]-]{1,253}$",
     ),
-    "api/runs.py": (r"^\d{1,9}$",),
-    "api/trace.py": (
+    "api/routes/runs.py": (r"^\d{1,9}$",),
+    "api/http/trace.py": (
         "_REQUEST_ID",
         "_TRACEPARENT",
     ),
-    "api/webhooks.py": ("KIND",),
+    "api/routes/webhooks.py": ("KIND",),
     "cli/barclamp_template.py": ("[a-z][a-z0-9-]{0,30}[a-z0-9]",),
     "cli/terminal.py": ("_CONTROL",),
     "domain/dhcp.py": (
@@ -193,8 +193,8 @@ MEETS_OUTSIDE = {
 }
 
 INTERNAL = {
-    "api/docs.py: `([^`]+)`": "our own documentation",
-    r"api/docs.py: \*\*([^*]+)\*\*": "our own documentation",
+    "api/routes/service/docs.py: `([^`]+)`": "our own documentation",
+    r"api/routes/service/docs.py: \*\*([^*]+)\*\*": "our own documentation",
     "lab/namespaces.py: NAME": "network namespaces that we named",
     "store/embedded/cluster.py: \\b(ERROR|FATAL|PANIC):": "what the PostgreSQL that we start says",
     r"store/db/session.py: (?<![:\w]):(\w+)": "our own SQL",
@@ -234,8 +234,8 @@ def test_every_pattern_of_the_source_is_listed_with_where_its_input_comes_from()
 def test_the_time_a_pattern_takes_grows_no_faster_than_its_input(key: str) -> None:
     pattern = PATTERNS[key]
     if pattern.text is None:
-        assert key == "api/webhooks.py: KIND", "its text could not be read from the source"
-        return  # imported from api/events.py, and tried there
+        assert key == "api/routes/webhooks.py: KIND", "its text could not be read from the source"
+        return  # imported from api/routes/events.py, and tried there
     _assert_never_slow(pattern)
 
 

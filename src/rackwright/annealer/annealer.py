@@ -12,8 +12,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rackwright.annealer.cap import CapControl
 from rackwright.annealer.logs import RunLogs
+from rackwright.annealer.run_cap import CapControl
 from rackwright.annealer.step import finished, is_instant, outcome_of
 from rackwright.domain.foreign import storable_text
 from rackwright.domain.runs import Outcome, Run

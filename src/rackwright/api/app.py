@@ -3,59 +3,52 @@
 from fastapi import FastAPI
 
 from rackwright import __version__
-from rackwright.api import (
+from rackwright.api.auth.authentication import Doorkeeper
+from rackwright.api.auth.cookies import OwnCookieOnly
+from rackwright.api.auth.limits import Bucket, machine_bucket, source_network
+from rackwright.api.context import Server
+from rackwright.api.event_feed import Feed
+from rackwright.api.http import openapi, problems
+from rackwright.api.http.answer_headers import Uncached
+from rackwright.api.http.bodies import Bodies
+from rackwright.api.http.compression import Compressed
+from rackwright.api.http.short_paths import ShortPaths
+from rackwright.api.http.trace import Traced
+from rackwright.api.routes import (
     addresses,
     anneal,
     attribs,
-    boot,
     catalogue,
     deployment_roles,
     deployments,
-    docs,
     domains,
     events,
     graph,
     groups,
-    health,
     hook_calls,
     inputs,
-    machines,
-    me,
-    metrics,
     networks,
     node_roles,
     nodes,
-    openapi,
     power,
-    problems,
-    reaching,
+    reach,
     runs,
-    sessions,
     snapshots,
     target_systems,
-    tokens,
-    users,
     webhooks,
 )
-from rackwright.api.answer_headers import Uncached
-from rackwright.api.bodies import Bodies
-from rackwright.api.compression import Compressed
-from rackwright.api.context import Server
-from rackwright.api.cookies import OwnCookieOnly
-from rackwright.api.doorkeeper import Doorkeeper
-from rackwright.api.feed import Feed
-from rackwright.api.health import Readiness
-from rackwright.api.limits import Bucket, machine_bucket, source_network
-from rackwright.api.metrics import Measured, Meters
-from rackwright.api.short_paths import ShortPaths
-from rackwright.api.trace import Traced
-from rackwright.api.ui import add_page
+from rackwright.api.routes.machines import boot, machines
+from rackwright.api.routes.people import me, sessions, tokens, users
+from rackwright.api.routes.service import docs, health, metrics
+from rackwright.api.routes.service.health import Readiness
+from rackwright.api.routes.service.metrics import Measured, Meters
+from rackwright.api.routes.service.ui import add_page
 
 PREFIX = "/api/v2"
 
 MODULES = (
     *(nodes, power, deployments, snapshots, deployment_roles, node_roles, attribs, runs, groups, target_systems),
-    *(inputs, addresses, reaching),
+    *(inputs, addresses, reach),
     *(catalogue, networks, domains, anneal, graph, hook_calls, docs),
     *(sessions, me, users, tokens, events, webhooks),
 )

@@ -2,8 +2,8 @@
 
 from fastapi import Request
 
+from rackwright.api.auth.limits import Bucket
 from rackwright.api.context import Server
-from rackwright.api.limits import Bucket
 from rackwright.domain.foreign import storable_text
 from rackwright.domain.people import Principal
 from rackwright.store.events.outbox import emit

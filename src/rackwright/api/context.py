@@ -16,11 +16,11 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from rackwright.annealer.annealer import Annealer
 from rackwright.annealer.hooks import HookDispatcher
 from rackwright.annealer.installs import Installs
-from rackwright.annealer.judged import Judge
 from rackwright.annealer.providers import Providers
 from rackwright.annealer.supervision import Supervisor
-from rackwright.api.doorkeeper import Doorkeeper, Forbidden, Unauthenticated
-from rackwright.api.passwords import Passwords
+from rackwright.annealer.veto import Judge
+from rackwright.api.auth.authentication import Doorkeeper, Forbidden, Unauthenticated
+from rackwright.api.auth.passwords import Passwords
 from rackwright.domain.machine_names import DEFAULT
 from rackwright.domain.people import GRANTS, SCOPES, Permission, Principal
 from rackwright.domain.targets import Network

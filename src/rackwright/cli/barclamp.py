@@ -118,9 +118,9 @@ def _told(folder: Path) -> dict[str, Any]:
 
 async def _import(folder: Path, flags: dict[str, Any]) -> list[str]:
     """Import the folder and return the deployments that are behind it."""
-    from rackwright.api.settings import load_settings
     from rackwright.barclamps.loader import load_folder
     from rackwright.domain.errors import RackwrightError
+    from rackwright.server.settings import load_settings
     from rackwright.store.barclamp_import import import_barclamps
     from rackwright.store.database_errors import DatabaseEmpty
     from rackwright.store.db.database import open_database

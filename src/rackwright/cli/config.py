@@ -20,8 +20,8 @@ def show(config: Annotated[Path | None, typer.Option(help="A settings file, inst
     """What a server started here would run with, and where each value comes from."""
     from dataclasses import asdict
 
-    from rackwright.api.settings import load_settings, show_settings
     from rackwright.domain.errors import RackwrightError
+    from rackwright.server.settings import load_settings, show_settings
 
     try:
         return [asdict(one) for one in show_settings(load_settings({}, config))]

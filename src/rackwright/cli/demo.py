@@ -76,11 +76,11 @@ async def _demo(home: Path, wanted: Wanted) -> None:
     import httpx
 
     from rackwright.api.app import PREFIX, create_app
-    from rackwright.api.serve import PASSWORD_FILE, TOKEN_FILE, Options, listening, running
     from rackwright.cli.demo_view import View
     from rackwright.lab.lab import running_lab
     from rackwright.lab.operator import Operator
-    from rackwright.running_servers import announced
+    from rackwright.server.running_servers import announced
+    from rackwright.server.serve import PASSWORD_FILE, TOKEN_FILE, Options, listening, running
 
     began = time.monotonic()
     async with contextlib.AsyncExitStack() as stack:

@@ -15,7 +15,7 @@ from rackwright.cli.passwords import PasswordStdin, read_password
 from rackwright.cli.profile import DEFAULT_URL, URL, Profile, forget, keep, kept_profile
 from rackwright.cli.terminal import say
 from rackwright.home import default_home
-from rackwright.running_servers import servers_of_home, servers_of_user
+from rackwright.server.running_servers import servers_of_home, servers_of_user
 from rackwright.shown_urls import shown_url
 
 

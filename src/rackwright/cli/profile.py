@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from rackwright.home import default_home
-from rackwright.running_servers import RunningServer, servers_of_home, servers_of_user
+from rackwright.server.running_servers import RunningServer, servers_of_home, servers_of_user
 from rackwright.shown_urls import shown_url
 
 DEFAULT_URL = "http://127.0.0.1:8090"

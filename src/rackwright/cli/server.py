@@ -79,10 +79,10 @@ def server(
     """Run the server. Each option is also RACKWRIGHT_<NAME> in the environment, and a key of the settings file."""
     import asyncio
 
-    from rackwright.api.serve import serve
-    from rackwright.api.settings import load_settings
     from rackwright.cli.server_log import log_to_stderr
     from rackwright.domain.errors import RackwrightError
+    from rackwright.server.serve import serve
+    from rackwright.server.settings import load_settings
 
     log_to_stderr()
     given = {name: value for name, value in locals().items() if name in _FLAGS and value not in (None, [])}

@@ -9,8 +9,8 @@ import httpx
 from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel
 
-from rackwright.api.serve import listening
 from rackwright.lab.machine import Behaviour, Machine
+from rackwright.server.serve import listening
 
 SHARING = 20
 """Machines that share an address: strangers are limited by address, and a thousand behind one would wait for that."""

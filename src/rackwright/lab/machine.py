@@ -21,7 +21,7 @@ import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from rackwright.api.machines import SIGNATURE, registration_message
+from rackwright.api.routes.machines.machines import SIGNATURE, registration_message
 from rackwright.lab.lldp import in_base64, switch_frame
 
 log = logging.getLogger(__name__)

@@ -16,12 +16,12 @@ from typing import Any
 import httpx
 
 from rackwright.api.app import PREFIX
-from rackwright.api.serve import TOKEN_FILE, Options, listening
 from rackwright.domain.catalogue import JsonObject
 from rackwright.lab.bmc import Login, create_bmc
 from rackwright.lab.network import BRIDGE, SERVER, add_tap, make_bridge
 from rackwright.lab.serving import Serving, in_this_process
 from rackwright.lab.virtual import Hardware, VirtualMachine, check_programs
+from rackwright.server.serve import TOKEN_FILE, Options, listening
 from rackwright.store.db.session import Store
 
 log = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 
 from rackwright.api.app import create_app
-from rackwright.api.serve import Options, listening, running
-from rackwright.api.settings import PREFIX
 from rackwright.lab.virtual import LabFailed
+from rackwright.server.serve import Options, listening, running
+from rackwright.server.settings import PREFIX
 from rackwright.store.db.database import open_database
 from rackwright.store.db.session import Store
 from rackwright.store.db.vault import load_vault

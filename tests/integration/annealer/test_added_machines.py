@@ -7,11 +7,11 @@ import asyncssh
 import httpx
 from tests.support.ssh_node import ssh_node
 
-from rackwright.annealer.watch import Watch
+from rackwright.annealer.silent_machines import Watch
 from rackwright.api.app import PREFIX, create_app
 from rackwright.api.context import Server
-from rackwright.api.serve import TOKEN_FILE, Options, running
 from rackwright.domain.install import LOCAL
+from rackwright.server.serve import TOKEN_FILE, Options, running
 
 NODE = "db1.rack.example"
 HEARTBEAT = 10.0

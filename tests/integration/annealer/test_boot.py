@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from tests.support.site import INSTALL, HandMachine, Site
 
-from rackwright.api.limits import Bucket
+from rackwright.api.auth.limits import Bucket
 from rackwright.domain.install import Stage
 from rackwright.domain.states import ERROR
 from rackwright.store.machines.keys import host_key

@@ -12,12 +12,12 @@ from tests.support.site import DATABASE, DISCOVERED, INSTALL, INSTALLED, OS, Han
 from tests.support.waiting import until
 
 from rackwright.annealer.installs import Installs
-from rackwright.api.serve import NO_NODE
 from rackwright.domain.errors import Rule
 from rackwright.domain.install import ENDED, Stage
 from rackwright.domain.runs import Run
 from rackwright.domain.states import ACTIVE, ERROR, TODO, TRANSITION, Trigger
 from rackwright.domain.why import Cause
+from rackwright.server.serve import NO_NODE
 from rackwright.store.db.locks import INSTALL_LOCK
 from rackwright.store.db.session import Session
 from rackwright.store.graph.noderoles import retry

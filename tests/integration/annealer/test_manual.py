@@ -15,7 +15,7 @@ from tests.support.waiting import PATIENCE, until
 
 from rackwright.annealer.hooks import HookPace
 from rackwright.api.app import PREFIX, create_app
-from rackwright.api.serve import TOKEN_FILE, Options, running
+from rackwright.server.serve import TOKEN_FILE, Options, running
 
 CODE = """
 class Parent(RoleHooks):

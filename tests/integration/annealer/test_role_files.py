@@ -14,15 +14,15 @@ from tests.support.reach import looks_up
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.annealer.annealer import Annealer, Pace
-from rackwright.annealer.equipment import Means
 from rackwright.annealer.role_files import FilesMissing, RoleFiles
+from rackwright.annealer.role_transitions import RoleTransitions
 from rackwright.annealer.role_workers import RoleWorkers
-from rackwright.annealer.transitions import RoleTransitions
 from rackwright.barclamps.content import folder_digest
 from rackwright.barclamps.loader import load_folder
 from rackwright.domain.catalogue import JIG_KINDS
 from rackwright.domain.runs import Answer
 from rackwright.jigs.registry import all_jigs
+from rackwright.server.jig_ports import Means
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.retention import forget
 from rackwright.store.runs.claims_and_settling import Claimant

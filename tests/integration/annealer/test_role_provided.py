@@ -8,7 +8,7 @@ from tests.support.hooked import Hooked
 from tests.support.processes import is_alive
 from tests.support.waiting import until
 
-from rackwright.annealer.transitions import RoleTransitions
+from rackwright.annealer.role_transitions import RoleTransitions
 from rackwright.domain.runs import Answer, Run
 from rackwright.jigs.role_provided import RoleProvidedJig
 

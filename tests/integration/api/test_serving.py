@@ -18,9 +18,9 @@ from tests.support.servers import DIES_WITH_US, RACKWRIGHT
 from tests.support.sockets import accepted_socket_of
 from tests.support.waiting import PATIENCE, until, wait_until
 
-from rackwright.api.serve import listening
-from rackwright.api.settings import Options
-from rackwright.api.tls import certificate_of, keep_fresh, self_made
+from rackwright.server.serve import listening
+from rackwright.server.settings import Options
+from rackwright.server.tls import certificate_of, keep_fresh, self_made
 
 
 def free_port() -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.support.api import Site, api_site
 
-from rackwright.api import health
+from rackwright.api.routes.service import health
 
 
 async def test_no_answer_of_the_api_is_kept_or_taken_for_something_else(tmp_path: Path, started_url: str) -> None:

@@ -8,9 +8,9 @@ import pytest
 from tests.support.reach import all_reached
 from tests.support.waiting import PATIENCE, until
 
-from rackwright.annealer.watch import Watch
+from rackwright.annealer.silent_machines import Watch
 from rackwright.api.app import create_app
-from rackwright.api.serve import TOKEN_FILE, Options, listening, running
+from rackwright.server.serve import TOKEN_FILE, Options, listening, running
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from tests.support.front import Front, front
 
-from rackwright.api.cookies import own_cookie_only
+from rackwright.api.auth.cookies import own_cookie_only
 
 MINUTE = 60.0
 LITTLE = 2.0

@@ -12,12 +12,12 @@ import pytest
 from tests.support.site import HandMachine, Site
 from tests.support.waiting import until
 
-from rackwright.annealer import sight, watch
+from rackwright.annealer import reachability, silent_machines
 from rackwright.annealer.annealer import Annealer, Pace
 from rackwright.annealer.installs import Reach
 from rackwright.annealer.logs import RunLogs
+from rackwright.annealer.silent_machines import Watch
 from rackwright.annealer.step import outcome_of
-from rackwright.annealer.watch import Watch
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.install import LOCAL
 from rackwright.domain.runs import Answer, Outcome, Run
@@ -122,7 +122,7 @@ async def watch_until_asked(site: Site, probe: Probe, machine: HandMachine) -> N
 async def test_silent_machines_that_are_waited_for_keep_no_living_one_from_being_asked(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "ASKED_AT_ONCE", 1)
+    monkeypatch.setattr(silent_machines, "ASKED_AT_ONCE", 1)
     silent, neighbour = [await installed(site, number) for number in (1, 2)]
     await site.change(lambda session: update_node(session, silent.name, {"alive": False}))
     await watch_until_asked(site, NeverAnswering([silent, neighbour], {silent.name: None}), neighbour)
@@ -132,8 +132,8 @@ async def test_silent_machines_that_are_waited_for_keep_no_living_one_from_being
 async def test_a_living_machine_that_never_answers_is_waited_for_only_so_long(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "ASKED_AT_ONCE", 1)
-    monkeypatch.setattr(sight, "SECONDS_TO_ANSWER", 0.2)
+    monkeypatch.setattr(silent_machines, "ASKED_AT_ONCE", 1)
+    monkeypatch.setattr(reachability, "SECONDS_TO_ANSWER", 0.2)
     hostile, neighbour = [await installed(site, number) for number in (1, 2)]
     await watch_until_asked(site, NeverAnswering([hostile, neighbour], {hostile.name: None}), neighbour)
     assert await site.alive(neighbour)

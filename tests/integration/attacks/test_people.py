@@ -13,8 +13,9 @@ import pytest
 from tests.support.people import House, house, ok, refused
 from tests.support.waiting import PATIENCE
 
-from rackwright.api import feed, runs
-from rackwright.api.patience import SameFaultOncePerMinute
+from rackwright.api import event_feed
+from rackwright.api.http.time_limits import SameFaultOncePerMinute
+from rackwright.api.routes import runs
 from rackwright.store.db.session import Session
 from rackwright.store.graph.deployments import DEEPEST
 
@@ -94,7 +95,7 @@ async def test_a_request_sent_twice_is_answered_twice_until_its_sender_may_less(
 async def test_answers_that_stay_open_are_counted_whatever_they_wait_for(
     home: House, red: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "STREAMS", 1)
+    monkeypatch.setattr(event_feed, "STREAMS", 1)
     run = await start_run(home)
     waiting = asyncio.create_task(red.get("/events", params={"since": "now", "wait": 60}, timeout=PATIENCE))
     await asyncio.wait({waiting}, timeout=1)

@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.support.registration import public_key
 from tests.support.site import INSTALLED, HandMachine, Site, running_site
 
-from rackwright.api.serve import TOKEN_FILE
 from rackwright.domain.install import Stage
 from rackwright.domain.states import TRANSITION
+from rackwright.server.serve import TOKEN_FILE
 from rackwright.store.db.session import Session
 from rackwright.store.machines import registration
 from rackwright.store.machines.boot import set_bootenv

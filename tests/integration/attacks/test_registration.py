@@ -18,9 +18,9 @@ from tests.support.registration import public_key, registration, signed
 from tests.support.site import HandMachine, Site, running_site
 from tests.support.waiting import PATIENCE
 
-from rackwright.api.limits import Bucket
-from rackwright.api.serve import TOKEN_FILE, listening
+from rackwright.api.auth.limits import Bucket
 from rackwright.domain.install import Stage
+from rackwright.server.serve import TOKEN_FILE, listening
 from rackwright.store.machines import challenges
 
 MACHINES = [

@@ -15,12 +15,12 @@ from tests.support.site import HandMachine, Site, running_site
 from tests.support.waiting import PATIENCE
 
 from rackwright.annealer.installs import hammer_node
-from rackwright.api.serve import TOKEN_FILE, Options, listening, running
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.targets import simulated_address
 from rackwright.hammers.base import HammerFailed, HammerNode
 from rackwright.hammers.simulated import SimulatedHammer
 from rackwright.hammers.ssh import SshHammer
+from rackwright.server.serve import TOKEN_FILE, Options, listening, running
 from rackwright.store.machines.nodes import update_node
 
 

@@ -25,10 +25,10 @@ from tests.support.front import front
 from tests.support.loris import HALF_A_BODY, HALF_A_HEAD, connected, is_closed, send
 from tests.support.waiting import PATIENCE, until, wait_until
 
-from rackwright.api.connections import ConnectionLimits
-from rackwright.api.serve import listening
-from rackwright.api.settings import Options
-from rackwright.api.tls import certificate_of
+from rackwright.api.http.connections import ConnectionLimits
+from rackwright.server.serve import listening
+from rackwright.server.settings import Options
+from rackwright.server.tls import certificate_of
 
 SHORT = 0.5
 LARGE = 20 * 1024 * 1024

@@ -18,11 +18,11 @@ from tests.support.rack import Rack
 from tests.support.servers import DIES_WITH_US, RACKWRIGHT, ServerProcess, servers
 from tests.support.waiting import PATIENCE, until, wait_until
 
-from rackwright.api import serve
 from rackwright.api.context import Server
-from rackwright.api.serve import PASSWORD_FILE, TOKEN_FILE, Options, running
-from rackwright.api.settings import SettingsInvalid, load_settings
 from rackwright.domain.states import NodeRoleState
+from rackwright.server import serve
+from rackwright.server.serve import PASSWORD_FILE, TOKEN_FILE, Options, running
+from rackwright.server.settings import SettingsInvalid, load_settings
 from rackwright.store.db.database import open_database
 from rackwright.store.db.session import Session, Store
 from rackwright.store.db.vault import KEY_FILE

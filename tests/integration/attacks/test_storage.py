@@ -16,7 +16,7 @@ import pytest
 from tests.support.registration import registration, signed
 from tests.support.site import HandMachine, Site, running_site
 
-from rackwright.api.machines import INVENTORY_LIMIT
+from rackwright.api.routes.machines.machines import INVENTORY_LIMIT
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.install import Stage
 from rackwright.store.db.session import Session

@@ -7,11 +7,11 @@ import pytest
 from fastapi import FastAPI
 from tests.support.waiting import PATIENCE
 
-from rackwright.api.serve import listening
-from rackwright.api.settings import Options
-from rackwright.api.tls import certificate_of
 from rackwright.cli import shared
 from rackwright.cli.shared import names_of
+from rackwright.server.serve import listening
+from rackwright.server.settings import Options
+from rackwright.server.tls import certificate_of
 
 
 async def test_completion_trusts_the_certificates_of_the_profile(

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from rackwright.api.serve import listening
 from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power
 from rackwright.hammers.qemu import DISK, NETWORK_CARD, QemuHammer, qmp
 from rackwright.hammers.redfish import RedfishHammer
 from rackwright.lab.bmc import Login, create_bmc
 from rackwright.lab.virtual import Hardware, VirtualMachine
+from rackwright.server.serve import listening
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from tests.support.networks import ADMIN_NETWORK, STORAGE
 from tests.support.provider import Provider
 from tests.support.waiting import PATIENCE, until
 
-from rackwright.api.serve import Options, running
 from rackwright.domain.dns import Record, Type
 from rackwright.jigs.daemon import DaemonFailed
 from rackwright.jigs.dns_update import DnsClient, Key
 from rackwright.jigs.knot import Knot
+from rackwright.server.serve import Options, running
 from rackwright.store.db.session import Session
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
 from rackwright.store.machines.nodes import delete_node

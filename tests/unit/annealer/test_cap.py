@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from rackwright.annealer.cap import AutoCap
+from rackwright.annealer.run_cap import AutoCap
 
 SECONDS = 40.0
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from tests.support.cli import Cli
 
-from rackwright import running_servers
 from rackwright.cli.exits import Exit
+from rackwright.server import running_servers
 
 
 @pytest.fixture

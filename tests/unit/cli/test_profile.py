@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rackwright import running_servers
 from rackwright.cli.profile import DEFAULT_URL, NoServer, Profile, current_profile, keep
-from rackwright.running_servers import announced, local_url, servers_of_home
+from rackwright.server import running_servers
+from rackwright.server.running_servers import announced, local_url, servers_of_home
 from rackwright.shown_urls import shown_url
 
 URL = "http://127.0.0.1:18123"

@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from rackwright.api.power import BmcIn
+from rackwright.api.routes.power import BmcIn
 from rackwright.barclamps.loader import built_in
 from rackwright.cli.node import BmcKind
 

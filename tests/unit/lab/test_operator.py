@@ -9,8 +9,8 @@ import pytest
 from fastapi import FastAPI, Request, Response
 from tests.support.waiting import PATIENCE
 
-from rackwright.api.serve import listening
 from rackwright.lab.operator import Operator, Refused
+from rackwright.server.serve import listening
 
 Answer = Callable[[int], Response]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from tests.support.waiting import PATIENCE
 
-from rackwright.api.connections import RareWarning
-from rackwright.api.provisioning import ipxe_files
+from rackwright.api.http.connections import RareWarning
 from rackwright.images.shelf import Shelf
 from rackwright.provision import tftp
 from rackwright.provision.tftp import serving_tftp
+from rackwright.server.provisioning import ipxe_files
 
 HOST = "127.0.0.1"
 CONTENT = bytes(range(256)) * 9 + b"end"

@@ -4,7 +4,7 @@ from functools import partial
 
 from tests.support.rack import Rack
 
-from rackwright.api.retention import Keep, Retention
+from rackwright.server.retention import Keep, Retention
 from rackwright.store.db.retention import forget_runs, unaccounted
 from rackwright.store.db.tables import metadata
 

@@ -1,0 +1,105 @@
+"""Watching over machines: who has been silent for too long, and who waited for too long to be let in.
+
+Sledgehammer says by itself that it is alive. An installed system is asked, over SSH, what it has booted; so is a
+machine that somebody added with its address, from the moment it is added.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from rackwright.annealer.installs import Reach, hammer_node
+from rackwright.annealer.reachability import ACTOR, look_at
+from rackwright.domain.errors import RackwrightError
+from rackwright.domain.install import LOCAL
+from rackwright.hammers.base import HammerFailed, Seen
+from rackwright.store.db.session import DATABASE_TROUBLE, Session, Store, first_line
+from rackwright.store.machines.registration import (
+    answered,
+    begin_watching,
+    first_look,
+    forget_waiting,
+    heartbeat,
+    miss_heartbeats,
+    to_ask,
+)
+
+log = logging.getLogger(__name__)
+
+ASKED_AT_ONCE = 64
+
+
+class Watch:
+    """Runs until cancelled."""
+
+    def __init__(self, store: Store, reach: Reach, heartbeat: float) -> None:
+        self.store = store
+        self.reach = reach
+        self.heartbeat = heartbeat
+
+    async def run(self) -> None:
+        """Machines that are up are asked apart from those that are silent.
+
+        Whoever does not answer is waited for. If all waited in one line, many that are off would keep those that are up
+        from being asked in time, and these would count as silent, too.
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._repeat(self._ask_living))
+            group.create_task(self._repeat(self._ask_silent))
+
+    async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(self.heartbeat)
+            try:
+                await work()
+            except DATABASE_TROUBLE as error:
+                log.warning("cannot look after machines: %s", first_line(error))
+
+    async def _ask_living(self) -> None:
+        """Only who was asked can be found to be silent, so the look comes after."""
+        await self.ask(alive=True)
+        await self.look()
+
+    async def _ask_silent(self) -> None:
+        await self.ask(alive=False)
+
+    async def look(self) -> None:
+        async def work(session: Session) -> None:
+            await begin_watching(session)
+            for node_id in await miss_heartbeats(session, self.heartbeat):
+                log.info("node %s is silent", node_id)
+            await forget_waiting(session)
+
+        await self.store.change(work, actor=ACTOR, graph=True)
+
+    async def ask(self, *, alive: bool) -> None:
+        """Ask installed systems that were not heard of for a while: those that are up, or those that are silent."""
+        async with self.store.read() as session:
+            node_ids = await to_ask(session, alive=alive)
+        places = asyncio.Semaphore(ASKED_AT_ONCE)
+
+        async def ask_within_limit(node_id: int) -> None:
+            async with places:
+                await self._ask_node(node_id)
+
+        await asyncio.gather(*(ask_within_limit(node_id) for node_id in node_ids))
+
+    async def _ask_node(self, node_id: int) -> None:
+        """Each by itself: whatever a machine answers, the others are asked as well."""
+        try:
+            async with self.store.read() as session:
+                node = await hammer_node(session, node_id)
+            seen = await look_at(self.reach, node)
+            await self.store.change(lambda session: self._seen(session, node.id, seen), actor=ACTOR)
+        except (HammerFailed, RackwrightError) as error:
+            log.info("node %s was asked and did not answer: %s", node_id, error)
+            if isinstance(error, HammerFailed) and error.answers:
+                await self.store.change(lambda session: answered(session, node_id), actor=ACTOR)
+        except DATABASE_TROUBLE as error:
+            log.warning("cannot record what node %s answered: %s", node_id, first_line(error))
+        except Exception:
+            log.exception("asking node %s broke; please report this", node_id)
+
+    async def _seen(self, session: Session, node_id: int, seen: Seen) -> None:
+        await first_look(session, node_id, seen.boot_id)
+        await heartbeat(session, node_id, seen.boot_id, LOCAL)

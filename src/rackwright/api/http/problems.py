@@ -1,0 +1,237 @@
+"""Errors as people and programs get them: problem details (RFC 9457) with a stable `type`, whatever went wrong.
+
+What the model refuses has its type from `domain/errors.py`. The framework's own refusals (no such route, a body that
+does not fit its schema) get the same shape here, with a JSON pointer to what is wrong and what would be right.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import psycopg
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from sqlalchemy.exc import DataError
+from starlette.exceptions import HTTPException
+
+from rackwright.api.audit import record_refusal
+from rackwright.api.auth.authentication import Forbidden
+from rackwright.api.auth.limits import TooMany
+from rackwright.domain.errors import Invalid, RackwrightError
+from rackwright.domain.wrong_words import is_of_another_kind, json_pointer, pydantic_words
+from rackwright.store.db.session import UNREACHABLE, first_line
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+URN = "urn:rackwright:problem:"
+MUST_BE = "must be "
+MOST_FAULTS = 20
+"""Things wrong with a request that are told; one can have a hundred thousand."""
+MOST_LOOKED_AT = 10 * MOST_FAULTS
+LONGEST_NAME = 200
+
+
+class Fault(BaseModel):
+    """One thing that is wrong with a request."""
+
+    detail: str = Field(description="What is wrong, and what would be right.")
+    pointer: str | None = Field(default=None, description="JSON pointer into the body.", examples=["/macs/0"])
+    parameter: str | None = Field(default=None, description="Of the query, path or headers.", examples=["limit"])
+
+
+class Problem(BaseModel):
+    """Why a request was refused (RFC 9457)."""
+
+    type: str = Field(description="Stable: programs may compare it.", examples=["urn:rackwright:problem:not-found"])
+    title: str = Field(examples=["Not found"])
+    status: int = Field(ge=400, le=599, examples=[404])
+    detail: str = Field(examples=["There is no node 'n9.rack.example'."])
+    pointer: str | None = Field(default=None, description="JSON pointer into the body.", examples=["/name"])
+    errors: list[Fault] | None = Field(default=None, description="All that is wrong, if several things may be.")
+
+
+class TooLarge(RackwrightError):
+    """The body is larger than what is taken here."""
+
+    status = 413
+    type = "too-large"
+
+
+class Unsupported(RackwrightError):
+    """This takes JSON: send it with the header Content-Type: application/json."""
+
+    status = 415
+    type = "unsupported-media-type"
+
+
+class Stale(RackwrightError):
+    """Somebody changed this since you read it. Read it again, then repeat your change."""
+
+    status = 412
+    type = "stale"
+
+
+class Unreachable(RackwrightError):
+    """The database does not answer now. Try again in a moment."""
+
+    status = 503
+    type = "database-unreachable"
+
+
+class Broken(RackwrightError):
+    """Something is wrong with the server, not with your request. Its log says more."""
+
+    status = 500
+    type = "internal"
+
+
+def problem(
+    type_: str, status: int, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any
+) -> JSONResponse:
+    body = {"type": URN + type_, "title": type_.replace("-", " ").capitalize(), "status": status, "detail": detail}
+    return JSONResponse({**body, **more}, status, headers, media_type=MEDIA_TYPE)
+
+
+def of_error(error: RackwrightError) -> JSONResponse:
+    more: dict[str, Any] = {"pointer": error.pointer} if isinstance(error, Invalid) and error.pointer else {}
+    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
+    if isinstance(error, TooMany):
+        headers["Retry-After"] = str(error.retry_after)
+    return problem(error.type, error.status, error.message, headers=headers, **more)
+
+
+def install(app: FastAPI) -> None:
+    """Have every error of this application become a problem."""
+    app.add_exception_handler(RackwrightError, _refused)
+    app.add_exception_handler(RequestValidationError, _does_not_fit)
+    app.add_exception_handler(HTTPException, _of_the_framework)
+    for not_storable in (DataError, psycopg.DataError):
+        app.add_exception_handler(not_storable, _not_storable)
+    for trouble in set(UNREACHABLE) - {OSError}:  # a file that is missing is no matter of the database
+        app.add_exception_handler(trouble, _unreachable)
+    app.add_exception_handler(Exception, _broken)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RackwrightError)
+    if isinstance(error, Forbidden):
+        await record_refusal(request, error.message)
+    return of_error(error)
+
+
+async def _unreachable(request: Request, error: Exception) -> Response:
+    log.warning("%s %s: the database does not answer: %s", request.method, request.url.path, first_line(error))
+    return of_error(Unreachable())
+
+
+async def _broken(request: Request, error: Exception) -> Response:
+    log.error("%s %s broke", request.method, request.url.path, exc_info=error)
+    return of_error(Broken())
+
+
+async def _not_storable(request: Request, error: Exception) -> Response:
+    """PostgreSQL's text has no NUL and its numbers have an end: the last line of defence, after the schemas."""
+    log.info("%s %s: a value that cannot be stored: %s", request.method, request.url.path, first_line(error))
+    return problem("invalid", 422, "A value of this request cannot be stored: a number out of range, or a NUL in text.")
+
+
+_TYPES = {404: "not-found", 405: "method-not-allowed", 413: "too-large", 415: "unsupported-media-type"}
+
+
+async def _of_the_framework(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    type_ = _TYPES.get(error.status_code, HTTPStatus(error.status_code).phrase.lower().replace(" ", "-"))
+    details = {
+        404: f"There is nothing at {request.url.path[:200]}. The routes are listed in /api/v2/docs.",
+        405: f"{request.method} cannot be asked of {request.url.path[:200]}; the header Allow says what can.",
+    }
+    return problem(type_, error.status_code, details.get(error.status_code, error.detail), headers=error.headers)
+
+
+async def _does_not_fit(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = error.errors()
+    faults = _faults(found[:MOST_LOOKED_AT], error.body)
+    return of_faults(faults[:MOST_FAULTS], len(faults) + len(found[MOST_LOOKED_AT:]))
+
+
+def of_faults(faults: Sequence[Fault], count: int) -> JSONResponse:
+    """The answer to a request with `count` things wrong, of which these are the first."""
+    first = faults[0]
+    detail = first.detail
+    if count > 1:
+        detail += f" (and {count - 1} more, see errors)"
+    more: dict[str, Any] = {} if first.pointer is None else {"pointer": first.pointer}
+    errors = [fault.model_dump(exclude_none=True) for fault in faults]
+    return problem("invalid", 422, detail, **more, errors=errors)
+
+
+def faults_of(errors: Sequence[Mapping[str, Any]], document: object) -> list[Fault]:
+    """What pydantic found wrong in a document, with pointers into it."""
+    return _faults([{**error, "loc": ("body", *error["loc"])} for error in errors], document)
+
+
+def _faults(errors: Iterable[Mapping[str, Any]], body: object) -> list[Fault]:
+    """What pydantic found wrong with a request: each value that is wrong once.
+
+    Of a value that may be this or that it says once for each why it is not; the place it gives then goes on with the
+    name of the alternative, which is nothing that a person has sent.
+    """
+    places: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for error in errors:
+        where, *path = error["loc"]
+        steps = _sent(path, body, error["type"]) if where == "body" else path
+        places.setdefault((where, *map(str, steps)), []).append(error)
+    return [_fault(where, path, found) for (where, *path), found in places.items()]
+
+
+def _sent(path: Sequence[str | int], body: object, kind: str) -> list[str | int]:
+    """The part of a place that leads through what was sent; of what is missing its name too."""
+    if kind == "json_invalid":
+        return []
+    steps: list[str | int] = []
+    here = body
+    for number, step in enumerate(path):
+        if isinstance(here, dict) and step in here:
+            here = here[step]
+        elif isinstance(here, list) and step in range(len(here)):
+            here = here[int(step)]
+        elif kind != "missing" or number < len(path) - 1:
+            continue
+        steps.append(step)
+    return steps
+
+
+def _fault(where: str, path: Sequence[str], errors: Sequence[Mapping[str, Any]]) -> Fault:
+    if where == "body":
+        return Fault(detail=_sentence("/".join(path) or "The body", errors), pointer=json_pointer(path))
+    name = ".".join(path) or where
+    return Fault(detail=_sentence(name, errors), parameter=name)
+
+
+def _sentence(place: str, errors: Sequence[Mapping[str, Any]]) -> str:
+    """What is wrong with one value. If it has the kind of one alternative, what that lacks; else what it may be."""
+    name = place if len(place) <= LONGEST_NAME else f"{place[:LONGEST_NAME]}..."
+    near = [error for error in errors if not is_of_another_kind(error["type"])]
+    said = list(dict.fromkeys(_words(error) for error in near[:1] or errors))
+    if all(words.startswith(MUST_BE) for words in said):
+        return f"{name} {MUST_BE}{' or '.join(words.removeprefix(MUST_BE) for words in said)}"
+    return f"{name}{said[0]}" if said[0].startswith(":") else f"{name} {said[0]}"
+
+
+def _words(error: Mapping[str, Any]) -> str:
+    """What is said of a value, after its name."""
+    context = error.get("ctx", {})
+    match error["type"]:
+        case "missing":
+            return "is missing"
+        case "extra_forbidden":
+            return ": there is no such field here; see /api/v2/docs for those there are"
+        case "json_invalid":
+            return f"is no JSON: {context.get('error', error['msg'])}"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return pydantic_words(error["type"], context) or f": {message[:1].lower()}{message[1:]}"

@@ -1,0 +1,64 @@
+"""Addresses as one looks for them: those of a node, on whichever network, and what is free on a network. Giving them
+out is in `networks.py`."""
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, Field
+
+from rackwright.api.context import ScopedReader
+from rackwright.api.http.answers import Page, answer, answer_list
+from rackwright.api.http.types import Key
+from rackwright.api.routes.networks import AllocationOut, RangeOut
+from rackwright.store.machines.nodes import get_node
+from rackwright.store.networks.allocations import select_allocations
+from rackwright.store.networks.network_rows import find_network
+from rackwright.store.networks.network_usage import Usage, usage_of
+
+router = APIRouter()
+
+
+class GapOut(BaseModel):
+    """Free addresses in a row."""
+
+    first: str = Field(examples=["10.0.0.20"])
+    last: str = Field(examples=["10.0.0.99"])
+    size: int = Field(examples=[80])
+
+
+class UsageOut(RangeOut):
+    """A range, with how much of it is given out."""
+
+    taken: int = Field(description="How many of its addresses nodes have.")
+    free: int = Field(description="How many nobody has.")
+    gaps: list[GapOut] = Field(description="Where those are; of very many gaps the lowest.")
+    more_gaps: int = Field(description="How many gaps are not in this answer.")
+
+    @classmethod
+    def of(cls, one: Usage) -> "UsageOut":
+        gaps = [GapOut(first=str(gap.first), last=str(gap.last), size=gap.size) for gap in one.gaps]
+        return cls(
+            name=one.range.name,
+            use=one.range.use,
+            first=str(one.range.first),
+            last=str(one.range.last),
+            taken=one.taken,
+            free=one.free,
+            gaps=gaps,
+            more_gaps=one.more_gaps,
+        )
+
+
+@router.get("/nodes/{node}/allocations", response_model=Page[AllocationOut], tags=["nodes"])
+async def list_node_allocations(caller: ScopedReader, node: Key) -> Response:
+    """The addresses that a node has, on every network."""
+    async with caller.read() as session:
+        id = (await get_node(session, node)).id
+        found = await select_allocations(session, "WHERE a.node_id = :id ORDER BY w.name, a.family", id=id)
+    return answer(Page[AllocationOut](items=[AllocationOut.of(one) for one in found], next=None))
+
+
+@router.get("/networks/{network}/usage", response_model=list[UsageOut], tags=["networks"])
+async def get_network_usage(caller: ScopedReader, network: Key) -> Response:
+    """How much of each range is given out, and where its gaps are."""
+    async with caller.read() as session:
+        found = await usage_of(session, await find_network(session, network))
+    return answer_list([UsageOut.of(one) for one in found])

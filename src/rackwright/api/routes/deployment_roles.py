@@ -1,0 +1,195 @@
+"""/api/v2/deployment_roles: what people want of a role in a whole deployment."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from rackwright.api.context import Caller, ScopedReader, Writer
+from rackwright.api.http.answers import Fields, Page, Resource, answer
+from rackwright.api.http.etags import tag
+from rackwright.api.http.paging import Asked, page, parameters
+from rackwright.api.http.patching import patch_body, read_patch
+from rackwright.api.http.types import Id, JsonMap, shown
+from rackwright.api.http.writing import Editing, Posting, Terms, write
+from rackwright.store.db.session import Session
+from rackwright.store.graph import deployment_roles as stored
+from rackwright.store.graph import snapshots
+from rackwright.store.graph.deployment_roles import DEPLOYMENT_ROLES, DeploymentRoleRecord, select_deployment_roles
+from rackwright.store.graph.deployments import get_deployment, lock_deployment
+from rackwright.store.graph.noderole_views import visible_noderoles
+
+router = APIRouter(prefix="/deployment_roles", tags=["deployment_roles"])
+
+
+class DeploymentRoleIn(BaseModel):
+    """A role for a deployment, to set its data before anything is bound."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    deployment: str = Field(max_length=63, examples=["web"])
+    role: str = Field(max_length=63, examples=["provisioner-os-install"])
+
+
+class DeploymentRoleEdit(BaseModel):
+    """What people change of a role in a deployment."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    data: JsonMap
+
+
+class DeploymentRoleOut(Resource):
+    """A role in a deployment, with what is wanted of it there."""
+
+    id: int
+    deployment: str
+    deployment_id: int
+    role: str
+    role_id: int
+    template: JsonMap = Field(description="What the role says by itself.")
+    wall: JsonMap = Field(description="What its hooks set.")
+    data: JsonMap = Field(description="What people want: in the open proposal if there is one.")
+    committed_data: JsonMap = Field(description="The same as committed, which is what is in force.")
+    leaving: bool = Field(description="Taken out in the open proposal: it goes when that is committed.")
+
+    @classmethod
+    def of(cls, one: DeploymentRoleRecord) -> "DeploymentRoleOut":
+        return cls(
+            etag=tag(one.id, one.data, one.committed_data, one.leaving),
+            id=one.id,
+            deployment=one.deployment,
+            deployment_id=one.deployment_id,
+            role=one.role,
+            role_id=one.role_id,
+            template=shown(one.template),
+            wall=shown(one.wall),
+            data=shown(one.data),
+            committed_data=shown(one.committed_data),
+            leaving=one.leaving,
+        )
+
+
+class AffectedNodeRole(BaseModel):
+    id: int
+    node: str
+    role: str
+    because: str
+
+
+class AffectedOut(BaseModel):
+    """What a change of a role's data in a deployment makes run again."""
+
+    at_once: bool = Field(description="Such a change is in force as it is made; else when the proposal is committed.")
+    rerun: list[AffectedNodeRole]
+    others: int = Field(description="How many more, in deployments that you may not see.")
+
+
+class GoingOut(BaseModel):
+    id: int
+    node: str
+    role: str
+
+
+class RemovedOut(BaseModel):
+    """What leaves a deployment with one of its roles."""
+
+    role: str
+    noderoles: list[GoingOut] = Field(description="Its noderoles in the deployment, and what stands on those.")
+    at_once: bool = Field(description="It was only proposed and is gone; else it goes when the proposal is committed.")
+
+
+@router.get("", response_model=Page[DeploymentRoleOut])
+async def list_deployment_roles(
+    caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(DEPLOYMENT_ROLES))]
+) -> Response:
+    """All roles of all deployments, or those that fit."""
+    async with caller.read() as session:
+        return await page(session, asked, select_deployment_roles, DeploymentRoleOut, DeploymentRoleOut.of)
+
+
+@router.post("", status_code=201, response_model=DeploymentRoleOut)
+async def add_deployment_role(caller: Writer, terms: Posting, body: DeploymentRoleIn) -> Response:
+    """Give a deployment a role in its open proposal, to set the role's data before anything is bound."""
+
+    async def work(session: Session) -> DeploymentRoleOut:
+        deployment = await lock_deployment(session, body.deployment)
+        await caller.authorize(session, deployment.id)
+        await snapshots.add_role(session, deployment, body.role)
+        return DeploymentRoleOut.of(await stored.find_deployment_role(session, deployment.id, body.role))
+
+    return await write(caller, terms, work, graph=True, status=201, location=_location)
+
+
+def _location(made: BaseModel) -> str:
+    assert isinstance(made, DeploymentRoleOut)
+    return f"/api/v2/deployment_roles/{made.id}"
+
+
+@router.get("/{id}", response_model=DeploymentRoleOut)
+async def get_deployment_role(caller: ScopedReader, id: Id, fields: Fields) -> Response:
+    """A role in a deployment."""
+    async with caller.read() as session:
+        return answer(DeploymentRoleOut.of(await stored.get_deployment_role(session, id)), fields=fields)
+
+
+@router.get("/{id}/affected", response_model=AffectedOut)
+async def get_affected(caller: ScopedReader, id: Id) -> Response:
+    """A dry run of a change: what runs again when other data of the role comes in force. In the system deployment that
+    is at once."""
+    async with caller.read() as session:
+        found = await stored.get_deployment_role(session, id)
+        system = (await get_deployment(session, found.deployment_id)).system
+        again = await stored.runs_again(session, found)
+        seen = await visible_noderoles(session, [line.id for line in again])
+    rerun = [AffectedNodeRole(**asdict(line)) for line in again if line.id in seen]
+    return answer(AffectedOut(at_once=system, rerun=rerun, others=len(again) - len(rerun)))
+
+
+async def _locked(session: Session, caller: Caller, terms: Terms, id: int) -> DeploymentRoleRecord:
+    """The deployment-role, whose deployment nobody else edits until this transaction ends."""
+    found = await stored.get_deployment_role(session, id)
+    await lock_deployment(session, found.deployment_id)
+    await caller.authorize(session, found.deployment_id)
+    found = await stored.get_deployment_role(session, id)
+    terms.check(DeploymentRoleOut.of(found), f"{found.role} in {found.deployment}")
+    return found
+
+
+@router.patch(
+    "/{id}",
+    response_model=DeploymentRoleOut,
+    openapi_extra=patch_body(DeploymentRoleEdit, {"data": {"provisioner": {"target_os": "debian-12"}}}),
+)
+async def update_deployment_role(caller: Writer, terms: Editing, id: Id, request: Request) -> Response:
+    """Change what people want of the role in this deployment: in the open proposal, and in force once that is
+    committed. In the system deployment it is in force at once."""
+    patch = await read_patch(request)
+
+    async def work(session: Session) -> DeploymentRoleOut:
+        found = await _locked(session, caller, terms, id)
+        wanted = patch.apply(DeploymentRoleEdit.model_construct(data=found.data))
+        return DeploymentRoleOut.of(await stored.edit_data(session, found, wanted.data))
+
+    return await write(caller, terms, work)
+
+
+@router.delete("/{id}", response_model=RemovedOut)
+async def remove_deployment_role(caller: Writer, terms: Editing, id: Id) -> Response:
+    """Take a role out of a deployment in its open proposal, with its noderoles there and what stands on those; a 409
+    names what stands on them elsewhere. What is only proposed is gone at once; what is committed goes when the
+    proposal is committed, and the role's hook `on_deployment_delete` may refuse it then."""
+
+    async def work(session: Session) -> RemovedOut:
+        found = await _locked(session, caller, terms, id)
+        deployment = await get_deployment(session, found.deployment_id)
+        going = await snapshots.remove_role(session, deployment, found.role)
+        remaining = await select_deployment_roles(session, "WHERE dr.id = :id", id=id)
+        return RemovedOut(
+            role=found.role,
+            noderoles=[GoingOut(id=one.id, node=one.node, role=one.role) for one in going],
+            at_once=not remaining,
+        )
+
+    return await write(caller, terms, work, graph=True)

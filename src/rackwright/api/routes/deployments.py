@@ -1,0 +1,428 @@
+"""/api/v2/deployments: the tree, and the way from a proposal to what is in force."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from rackwright.api.context import Caller, ScopedReader, Server, Writer
+from rackwright.api.http.answers import Fields, Page, Resource, answer
+from rackwright.api.http.etags import tag
+from rackwright.api.http.paging import Asked, page, parameters
+from rackwright.api.http.patching import patch_body, read_patch
+from rackwright.api.http.types import Key, Line, Name
+from rackwright.api.http.writing import Editing, Posting, Terms, write
+from rackwright.api.routes.node_roles import BindingIn, CreatedOut, bound, created_by, real_id
+from rackwright.api.routes.target_systems import target_systems
+from rackwright.domain.errors import Conflict, Rule
+from rackwright.domain.planned_installs import missing
+from rackwright.domain.snapshots import CommitPlan, Difference
+from rackwright.store.db.session import Session
+from rackwright.store.graph import commits, snapshots
+from rackwright.store.graph import deployment_moves as places
+from rackwright.store.graph import deployments as stored
+from rackwright.store.graph.deployments import (
+    DEPLOYMENTS,
+    SYSTEM,
+    DeploymentRecord,
+    lock_deployment,
+    select_deployments,
+)
+from rackwright.store.graph.planned_installs import planned_installs
+
+MOST_BINDINGS = 10_000
+
+router = APIRouter(prefix="/deployments", tags=["deployments"])
+
+
+class DeploymentIn(BaseModel):
+    """A deployment to make. It begins with an open, empty proposal."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Name = Field(examples=["web"])
+    parent: str | None = Field(None, max_length=63, description="The one it is below; the system deployment if none.")
+    description: Line = Field("", examples=["The shop's front ends"])
+
+
+class DeploymentEdit(BaseModel):
+    """What people change of a deployment itself. All else is a change of its proposal."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Name
+    parent: str | None = Field(max_length=63, description="The one it is below; null for the system deployment alone.")
+    description: Line
+
+
+class BindingsIn(BaseModel):
+    """Roles for nodes: all of them or, if one cannot be, none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    bindings: list[BindingIn] = Field(min_length=1, max_length=MOST_BINDINGS)
+
+
+class BindingsOut(BaseModel):
+    """The noderoles asked for, and all that came with them. In a dry run nothing new has an id."""
+
+    ids: list[int | None] = Field(description="Of the noderoles asked for, in their order; null for what would be new.")
+    created: list[CreatedOut]
+
+
+class DeploymentOut(Resource):
+    """A scope of work, in a tree."""
+
+    id: int
+    name: str = Field(examples=["web"])
+    description: str
+    parent: str | None = Field(examples=["system"])
+    parent_id: int | None
+    phantom_id: int = Field(description="The node that carries its services.")
+    system: bool = Field(description="The root of all others, which is never proposed.")
+    held: bool = Field(description="Recalled: nothing of it starts.")
+    head_id: int | None = Field(description="The snapshot in force.")
+    proposed_id: int | None = Field(description="The open proposal.")
+    state: str = Field(description="empty, proposed, committed, active, error or held.", examples=["active"])
+    noderoles: dict[str, int] = Field(description="How many are in which state.", examples=[{"active": 12}])
+    behind: bool = Field(
+        description="A barclamp was imported anew, and its next commit has what is bound stand as the roles say now."
+    )
+
+    @classmethod
+    def of(cls, deployment: DeploymentRecord) -> "DeploymentOut":
+        return cls.model_validate(_common(deployment))
+
+
+class DeploymentTree(DeploymentOut):
+    """A deployment, and those below it."""
+
+    children: list["DeploymentTree"]
+    cut: bool = Field(description="It has some below it that are not shown here: ask for its own tree.")
+
+
+def _common(one: DeploymentRecord) -> dict[str, object]:
+    return {
+        "etag": tag(one.id, one.name, one.description, one.parent_id, one.head_id, one.proposed_id),
+        "id": one.id,
+        "name": one.name,
+        "description": one.description,
+        "parent": one.parent,
+        "parent_id": one.parent_id,
+        "phantom_id": one.phantom_id,
+        "system": one.system,
+        "held": one.held,
+        "head_id": one.head_id,
+        "proposed_id": one.proposed_id,
+        "state": one.state.value,
+        "noderoles": {state.label: count for state, count in one.counts.items()},
+        "behind": one.upgrade_due,
+    }
+
+
+class PlannedOut(BaseModel):
+    id: int
+    node: str
+    role: str
+    because: str
+
+
+class InstallOut(BaseModel):
+    """A machine that is given an operating system."""
+
+    node: str
+    os: str | None = Field(description="Null: none is chosen.", examples=["debian-12"])
+    disk: str | None = Field(description="What is wiped; null: no disk is known yet.", examples=["nvme-eui.0025385b"])
+    missing: list[str] = Field(description="What is not there yet, and what to do about it.")
+
+
+class PlanOut(BaseModel):
+    """What a commit would do, or did."""
+
+    digest: str = Field(description="Send it with the commit: it is refused if it would do anything else.")
+    created: list[PlannedOut]
+    rerun: list[PlannedOut] = Field(description="What runs again, and because of which input.")
+    held_back: list[PlannedOut] = Field(description="What waits until a cluster it stands on is whole again.")
+    removed: list[PlannedOut]
+    relinked: list[PlannedOut] = Field(
+        description="What comes to stand on others because a barclamp was imported anew, and on which."
+    )
+    roles_removed: list[str] = Field(description="Roles that the deployment no longer has.")
+    moved: list[str] = Field(description="Nodes that come into the deployment.")
+    wiped: list[str] = Field(description="Nodes whose disks would be wiped.")
+    installs: list[InstallOut] = Field(description="What each wiped node is given, and what it lacks for it.")
+
+    @classmethod
+    def of(cls, plan: CommitPlan, installs: list[InstallOut]) -> "PlanOut":
+        said = {key: value for key, value in asdict(plan).items() if key != "deployment_id"}
+        return cls.model_validate({**said, "installs": installs})
+
+
+async def _installs(session: Session, server: Server, plan: CommitPlan) -> list[InstallOut]:
+    """What the plan installs. Simulated machines need no image."""
+    found = await planned_installs(session, [line.id for line in (*plan.created, *plan.rerun)])
+    if not found:
+        return []
+    systems = [] if server.simulates else await asyncio.to_thread(target_systems, server)
+    built = None if server.simulates else {system.name for system in systems if system.built}
+    return [InstallOut(node=one.node, os=one.os, disk=one.disk, missing=list(missing(one, built))) for one in found]
+
+
+class CommitIn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    digest: str | None = Field(None, max_length=128, description="Of the plan you saw.")
+    comment: Line = ""
+
+
+class RollbackIn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    snapshot: int = Field(ge=1, le=2**63 - 1, description="The snapshot to go back to.")
+
+
+class PlaceOut(BaseModel):
+    node: str
+    role: str
+
+
+class RollbackOut(BaseModel):
+    """The proposal that says what the earlier snapshot said."""
+
+    deployment: DeploymentOut
+    not_restorable: list[PlaceOut] = Field(description="Bindings of nodes or roles that are gone.")
+
+
+class DifferenceOut(BaseModel):
+    """How to get from one snapshot to another."""
+
+    old: int
+    new: int
+    roles_added: list[str]
+    roles_removed: list[str]
+    roles_changed: list[str]
+    bindings_added: list[PlaceOut]
+    bindings_removed: list[PlaceOut]
+    bindings_changed: list[PlaceOut]
+
+    @classmethod
+    def of(cls, old: int, new: int, found: Difference) -> "DifferenceOut":
+        places = ("bindings_added", "bindings_removed", "bindings_changed")
+        return cls(
+            old=old,
+            new=new,
+            roles_added=list(found.roles_added),
+            roles_removed=list(found.roles_removed),
+            roles_changed=list(found.roles_changed),
+            **{name: [PlaceOut(node=node, role=role) for node, role in getattr(found, name)] for name in places},
+        )
+
+
+@router.get("", response_model=Page[DeploymentOut])
+async def list_deployments(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(DEPLOYMENTS))]) -> Response:
+    """All deployments, or those that fit."""
+    async with caller.read(once=True) as session:
+        return await page(session, asked, select_deployments, DeploymentOut, DeploymentOut.of)
+
+
+@router.post("", status_code=201, response_model=DeploymentOut)
+async def create_deployment(caller: Writer, terms: Posting, body: DeploymentIn) -> Response:
+    """A new deployment, with an open proposal."""
+
+    async def work(session: Session) -> DeploymentOut:
+        parent = await stored.get_deployment(session, body.parent or SYSTEM)
+        await caller.authorize(session, parent.id)
+        id = await stored.create_deployment(session, body.name, parent.id, body.description)
+        return DeploymentOut.of(await stored.get_deployment(session, id))
+
+    return await write(
+        caller, terms, work, graph=True, status=201, location=lambda _: f"/api/v2/deployments/{body.name}"
+    )
+
+
+@router.get("/{deployment}", response_model=DeploymentOut)
+async def get_deployment(caller: ScopedReader, deployment: Key, fields: Fields) -> Response:
+    """One deployment."""
+    async with caller.read() as session:
+        return answer(DeploymentOut.of(await stored.get_deployment(session, deployment)), fields=fields)
+
+
+@router.get("/{deployment}/tree", response_model=DeploymentTree)
+async def get_deployment_tree(caller: ScopedReader, deployment: Key) -> Response:
+    """A deployment with all those below it; of `system`: the whole tree."""
+    async with caller.read() as session:
+        root = await stored.get_deployment(session, deployment)
+        listed = await select_deployments(session, f"WHERE {session.within(DEPLOYMENTS.seen)} ORDER BY d.name")
+    below: dict[int | None, list[DeploymentRecord]] = {}
+    for one in listed:
+        below.setdefault(one.parent_id, []).append(one)
+
+    def grown(one: DeploymentRecord, levels: int) -> DeploymentTree:
+        children = below.get(one.id, [])
+        shown = [grown(child, levels - 1) for child in children] if levels > 1 else []
+        return DeploymentTree.model_validate({**_common(one), "children": shown, "cut": len(shown) < len(children)})
+
+    # A tree that was made before its depth was bounded could be deeper than JSON can be written.
+    return answer(grown(root, stored.DEEPEST))
+
+
+async def _locked(session: Session, caller: Caller, terms: Terms, key: str) -> DeploymentRecord:
+    found = await lock_deployment(session, key)
+    await caller.authorize(session, found.id)
+    terms.check(DeploymentOut.of(found), f"deployment {found.name}")
+    return found
+
+
+@router.patch(
+    "/{deployment}",
+    response_model=DeploymentOut,
+    openapi_extra=patch_body(DeploymentEdit, {"description": "The shop's front ends"}),
+)
+async def update_deployment(caller: Writer, terms: Editing, deployment: Key, request: Request) -> Response:
+    """Change its name, its description, or its place in the tree. Moving it takes the permission where it is and where
+    it goes, and is refused while something in it depends on what it leaves."""
+    patch = await read_patch(request)
+
+    async def work(session: Session) -> DeploymentOut:
+        found = await _locked(session, caller, terms, deployment)
+        before = DeploymentEdit(name=found.name, parent=found.parent, description=found.description)
+        wanted = patch.apply(before)
+        await stored.describe_deployment(session, found, wanted.description)
+        if wanted.parent != found.parent:
+            target = await stored.get_deployment(session, wanted.parent or SYSTEM)
+            for place in (found.parent_id, target.id):
+                await caller.authorize(session, place)
+            await places.move_deployment(session, found, target)
+        await places.rename_deployment(session, found, wanted.name)
+        return DeploymentOut.of(await stored.get_deployment(session, found.id))
+
+    return await write(caller, terms, work, graph=True)
+
+
+@router.delete("/{deployment}", status_code=204)
+async def delete_deployment(caller: Writer, terms: Editing, deployment: Key) -> Response:
+    """Take a deployment out of the tree. Its nodes go to its parent."""
+
+    async def work(session: Session) -> None:
+        found = await _locked(session, caller, terms, deployment)
+        await stored.delete_deployment(session, found.id)
+
+    return await write(caller, terms, work, graph=True)
+
+
+# --- the time line
+
+
+async def _step(
+    caller: Caller, terms: Terms, key: str, do: Callable[[Session, DeploymentRecord], Awaitable[object]]
+) -> Response:
+    """One step of a deployment along its time line; answers with the deployment after it."""
+
+    async def work(session: Session) -> DeploymentOut:
+        found = await _locked(session, caller, terms, key)
+        await do(session, found)
+        return DeploymentOut.of(await stored.get_deployment(session, found.id))
+
+    return await write(caller, terms, work, graph=True)
+
+
+@router.post("/{deployment}/propose", response_model=DeploymentOut)
+async def propose_deployment(caller: Writer, terms: Posting, deployment: Key) -> Response:
+    """Open a copy of what is in force, to edit it. What runs goes on."""
+    return await _step(caller, terms, deployment, snapshots.propose)
+
+
+@router.post("/{deployment}/recall", response_model=DeploymentOut)
+async def recall_deployment(caller: Writer, terms: Posting, deployment: Key) -> Response:
+    """Hold the deployment, so that nothing of it starts, and open a copy of what is in force."""
+    return await _step(caller, terms, deployment, snapshots.recall)
+
+
+@router.post("/{deployment}/discard", response_model=DeploymentOut)
+async def discard_proposal(caller: Writer, terms: Posting, deployment: Key) -> Response:
+    """Drop the open proposal. A hold ends."""
+    return await _step(caller, terms, deployment, snapshots.discard)
+
+
+@router.post("/{deployment}/bind", status_code=201, response_model=BindingsOut)
+async def bind_roles(
+    caller: Writer,
+    terms: Posting,
+    deployment: Key,
+    body: BindingsIn,
+    dry_run: Annotated[bool, Query(description="Only say what it would do.")] = False,
+) -> Response:
+    """Bind roles to many nodes in the open proposal at once, with all that the roles need. A conflict is a 409 that
+    names the rule, and nothing has changed."""
+
+    async def work(session: Session) -> BindingsOut:
+        found = await _locked(session, caller, terms, deployment)
+        plan = await bound(session, caller, found, body.bindings, dry_run=dry_run)
+        return BindingsOut(ids=[real_id(id) for id in plan.bound], created=await created_by(session, plan))
+
+    return await write(caller, terms, work, graph=True, status=201)
+
+
+@router.post("/{deployment}/plan", response_model=PlanOut)
+async def plan_deployment(caller: Writer, terms: Posting, deployment: Key) -> Response:
+    """What a commit would do now, by the code that commits."""
+
+    async def work(session: Session) -> PlanOut:
+        plan = await commits.plan(session, await _locked(session, caller, terms, deployment))
+        return PlanOut.of(plan, await _installs(session, caller.server, plan))
+
+    return await write(caller, terms, work, graph=True)
+
+
+@router.post("/{deployment}/commit", response_model=PlanOut)
+async def commit_deployment(caller: Writer, terms: Posting, deployment: Key, body: CommitIn) -> Response:
+    """Make the proposal what is wanted from now on. With `digest`: only if that does what the plan you saw said."""
+
+    async def work(session: Session) -> PlanOut:
+        found = await _locked(session, caller, terms, deployment)
+        for place in await snapshots.proposed_from(session, found):
+            await caller.authorize(session, place)  # it takes nodes from there
+        plan = await commits.commit(session, found, body.digest, body.comment)
+        return PlanOut.of(plan, await _installs(session, caller.server, plan))
+
+    return await write(caller, terms, work, graph=True)
+
+
+@router.post("/{deployment}/rollback", response_model=RollbackOut)
+async def rollback_deployment(caller: Writer, terms: Posting, deployment: Key, body: RollbackIn) -> Response:
+    """Propose what an earlier snapshot said."""
+
+    async def work(session: Session) -> RollbackOut:
+        found = await _locked(session, caller, terms, deployment)
+        back = await snapshots.rollback(session, found, body.snapshot)
+        return RollbackOut(
+            deployment=DeploymentOut.of(await stored.get_deployment(session, found.id)),
+            not_restorable=[PlaceOut(node=node, role=role) for node, role in back.not_restorable],
+        )
+
+    return await write(caller, terms, work, graph=True)
+
+
+SnapshotId = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
+
+
+@router.get("/{deployment}/diff", response_model=DifferenceOut)
+async def diff_deployment(
+    caller: ScopedReader, deployment: Key, old: SnapshotId = None, new: SnapshotId = None
+) -> Response:
+    """How two snapshots differ: from what is in force to the open proposal, unless you name others."""
+    async with caller.read() as session:
+        found = await stored.get_deployment(session, deployment)
+        before, after = old or found.head_id, new or found.proposed_id
+        if before is None or after is None:
+            missing = "nothing in force" if before is None else "no open proposal"
+            raise Conflict(
+                Rule.NOTHING_COMMITTED if before is None else Rule.NOT_PROPOSED,
+                f"Deployment {found.name!r} has {missing} to compare with. Name the snapshots: ?old=ID&new=ID.",
+            )
+        for id in (before, after):
+            await snapshots.check_own(session, found, id)
+        return answer(DifferenceOut.of(before, after, await snapshots.diff_snapshots(session, before, after)))

@@ -1,0 +1,55 @@
+"""/api/v2/node_roles/{id}/inputs: what a noderole takes from around it, and from whom."""
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, Field, JsonValue
+
+from rackwright.api.context import ScopedReader
+from rackwright.api.http.answers import answer_list
+from rackwright.api.http.types import Id
+from rackwright.api.routes.attribs import shown_value
+from rackwright.store.graph.inputs import Input, inputs_of
+from rackwright.store.graph.noderole_views import view_noderole
+
+router = APIRouter(prefix="/node_roles", tags=["node_roles"])
+
+
+class InputOut(BaseModel):
+    """An attrib that a noderole wants of its node or of a noderole it stands on, there or on another node."""
+
+    attrib: str = Field(examples=["ntp-servers"])
+    description: str
+    node: str | None = Field(description="The node it is taken from; null: nobody answers for it.")
+    node_role_id: int | None = Field(description="The noderole it is taken from; null: the node itself, or nobody.")
+    role: str | None = Field(description="The role of that noderole.", examples=["ntp-server"])
+    elsewhere: bool = Field(description="It comes from another node.")
+    value: JsonValue = Field(description="Null if nothing says what it is, see `source`. Secrets are masked.")
+    source: str | None = Field(description="The layer there that says it. Null: there is none.", examples=["user"])
+    secret: bool
+    overridden: bool = Field(
+        description="It is handed something else: what its own node says at that place counts more."
+    )
+
+    @classmethod
+    def of(cls, one: Input, node: str) -> "InputOut":
+        value, noderole = one.value, one.noderole
+        return cls(
+            attrib=value.attrib.name,
+            description=value.attrib.description,
+            node=one.node,
+            node_role_id=None if noderole is None else noderole.id,
+            role=None if noderole is None else noderole.role,
+            elsewhere=one.node not in (None, node),
+            value=shown_value(value, value.value if value.found else None),
+            source=value.source,
+            secret=value.attrib.secret,
+            overridden=one.overridden,
+        )
+
+
+@router.get("/{id}/inputs", response_model=list[InputOut])
+async def get_node_role_inputs(caller: ScopedReader, id: Id) -> Response:
+    """Every attrib that its role wants, with who answers for it and what that is now."""
+    async with caller.read() as session:
+        found = await view_noderole(session, id)
+        inputs = await inputs_of(session, found)
+    return answer_list([InputOut.of(one, found.node) for one in inputs])

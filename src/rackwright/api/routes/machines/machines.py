@@ -1,0 +1,263 @@
+"""The machine interface: what machines ask and say, from their first boot to an installed system.
+
+Registration is for strangers: bounded and rate-limited. All else takes the machine's own token, which can do nothing
+but this, or the one-time secret of an install. What machines boot is in `boot.py`.
+"""
+
+import base64
+import hashlib
+from typing import Annotated, Self
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi.responses import JSONResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
+
+from rackwright.api.auth.limits import Source, check_machine
+from rackwright.api.context import Server, Unauthenticated
+from rackwright.api.http.problems import TooLarge
+from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.errors import Conflict, Invalid, Rule
+from rackwright.domain.install_log import Report
+from rackwright.domain.lldp import read_neighbours
+from rackwright.domain.members import MARK
+from rackwright.domain.ssh_login import SSH
+from rackwright.jigs.attribute_lines import lines
+from rackwright.store.db.session import Session
+from rackwright.store.machines import install_attempts, registration
+from rackwright.store.machines.challenges import issue_challenge, spend_challenge
+from rackwright.store.machines.keys import server_keys
+
+router = APIRouter(tags=["machines"])
+
+INVENTORY_LIMIT = 64 * 1024
+BOOT_ID = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9-]+$")
+NAME = r"^[a-z0-9][a-z0-9.-]*$"
+BOOTENV = Field(min_length=1, max_length=64, pattern=NAME)
+MOST_BYTES = 2**50
+
+
+SIGNATURE = "X-Rackwright-Signature"
+
+
+class ChallengeOut(BaseModel):
+    challenge: str = Field(description="To be sent with a registration, once, and soon")
+
+
+class RegisterIn(BaseModel):
+    """A machine introduces itself. The whole body is signed, as it is sent, by the private half of `key`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    challenge: str = Field(description="What the server gave out for this registration", max_length=128)
+    key: str = Field(description="Ed25519 public key, base64", max_length=64)
+    macs: list[str] = Field(min_length=1, max_length=32)
+    uuid: str | None = None
+    boot_id: str = BOOT_ID
+    bootenv: str = BOOTENV
+    inventory: dict[str, JsonValue] = Field(
+        default_factory=dict,
+        description="What it is. Below `lldp`, by link: the last frame that it heard there, without header, in base64.",
+    )
+
+
+class RegisterOut(BaseModel):
+    node_id: int
+    token: str
+    new: bool
+    heartbeat: float = Field(description="Seconds between the heartbeats that are expected")
+    ssh_keys: list[str] = Field(description="Public keys of the servers, for SSH to let them in")
+
+
+class HeartbeatIn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    boot_id: str = BOOT_ID
+    bootenv: str = BOOTENV
+
+
+class ProgressIn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    stage: str = Field(min_length=1, max_length=64, pattern=NAME)
+    percent: int = Field(0, ge=0, le=100, description="Of the whole install")
+    bytes: int | None = Field(None, ge=0, le=MOST_BYTES, description="How much of this stage is done")
+    bytes_total: int | None = Field(None, ge=1, le=MOST_BYTES, description="How much the stage has in all")
+    round: int = Field(1, ge=1, le=100, description="How often the stage has begun: it may be cut off")
+
+    @model_validator(mode="after")
+    def _fits_the_whole(self) -> Self:
+        if self.bytes_total is not None and (self.bytes or 0) > self.bytes_total:
+            raise ValueError("bytes must be at most bytes_total")
+        return self
+
+
+class ResultIn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    ok: bool
+    error: str = Field("", max_length=4000)
+    key: str | None = Field(None, description="Ed25519 public key of the installed system, base64", max_length=64)
+
+    @field_validator("key")
+    @classmethod
+    def _is_a_key(cls, key: str | None) -> str | None:
+        if key is not None:
+            Ed25519PublicKey.from_public_bytes(base64.b64decode(key, validate=True))
+        return key
+
+
+def registration_message(body: bytes) -> bytes:
+    """What a machine signs to register: all that it sends, marked so that it can be no signature for anything else."""
+    return b"rackwright-register-2\n" + body
+
+
+def _check_signature(given: str, signature: str, body: bytes) -> None:
+    try:
+        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(given, validate=True))
+        key.verify(base64.b64decode(signature, validate=True), registration_message(body))
+    except (InvalidSignature, ValueError):
+        raise Invalid(
+            f"The header {SIGNATURE} is no signature of this body by its `key`. Sign it as it is sent.", "/key"
+        ) from None
+
+
+def _server(request: Request) -> Server:
+    server: Server = request.app.state.server
+    return server
+
+
+_bearer = HTTPBearer(auto_error=False)
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+
+
+async def _machine(request: Request, credentials: Credentials) -> int:
+    """The node whose own token this is. Asked before the body is looked at: a stranger is told nothing about that."""
+    if credentials is not None:
+        async with _server(request).store.read() as session:
+            node_id = await registration.find_machine(session, credentials.credentials)
+        if node_id is not None:
+            return node_id
+    raise Unauthenticated("This takes the machine's own token.")
+
+
+async def _secret(request: Request, source: Source, credentials: Credentials) -> str:
+    """The secret of an install. Its holder is a machine as others are, and is heard as often as they are."""
+    if credentials is None:
+        raise Unauthenticated("This takes the one-time secret of an install.")
+    check_machine(request, f"install {hashlib.sha256(credentials.credentials.encode()).hexdigest()}")
+    return credentials.credentials
+
+
+Machine = Annotated[int, Depends(_machine)]
+Secret = Annotated[str, Depends(_secret)]
+
+
+@router.get("/machine/challenge")
+async def get_challenge(request: Request, source: Source, response: Response) -> ChallengeOut:
+    """What a machine has to sign, with the rest of its registration: so nobody can send that a second time."""
+    response.headers["Cache-Control"] = "no-store"
+    return ChallengeOut(challenge=await _server(request).store.change(issue_challenge, actor=f"machine {source}"))
+
+
+@router.post("/nodes/register", status_code=201)
+async def register_machine(
+    request: Request,
+    source: Source,
+    body: RegisterIn,
+    signature: Annotated[str, Header(alias=SIGNATURE, max_length=128, description="Of the body, base64")],
+) -> RegisterOut:
+    """A machine that booted sledgehammer makes itself known. New ones wait in quarantine to be accepted."""
+    sent = await request.body()
+    if len(sent) > INVENTORY_LIMIT:
+        raise TooLarge(f"A registration may have {INVENTORY_LIMIT} bytes; this one has {len(sent)}.")
+    _check_signature(body.key, signature, sent)
+    check_machine(request, body.key)
+    server, actor = _server(request), f"machine {source}"
+    # For itself: what was refused is used up, too.
+    await server.store.change(lambda session: spend_challenge(session, body.challenge), actor=actor)
+    machine = registration.Registration(
+        body.key,
+        body.macs,
+        body.uuid,
+        body.boot_id,
+        body.bootenv,
+        _inventory(body, source),
+        pattern=server.discovered_names,
+        source=source,
+        has_network=not server.simulates,
+    )
+
+    async def work(session: Session) -> tuple[registration.Registered | registration.Held, list[str]]:
+        return await registration.register(session, machine), await server_keys(session)
+
+    done, keys = await server.store.change(work, actor=actor, graph=True)
+    if isinstance(done, registration.Held):
+        raise _kept_out(done, source)
+    return RegisterOut(node_id=done.node_id, token=done.token, new=done.new, heartbeat=server.heartbeat, ssh_keys=keys)
+
+
+def _kept_out(held: registration.Held, source: str) -> Conflict:
+    """Why a machine is kept out, and what somebody who may accept machines can do about it."""
+    if held.fits:
+        way_out = f"It is let in once somebody accepts it: rackwright node accept {held.node} --key {held.key}"
+    else:
+        way_out = f"Nor is {source} an address of it: boot from the one that it was given, or have that freed."
+    return Conflict(Rule.KEY_OFFERED, f"{held.node} is not known by your key {held.key}. {way_out}")
+
+
+def _inventory(body: RegisterIn, source: str) -> JsonObject:
+    """What the machine says it is, less what is not for it to say."""
+    inventory: JsonObject = {**body.inventory, "address": source}
+    for kept in (MARK, SSH):  # the mesh says the first, and people the second
+        inventory.pop(kept, None)
+    if "lldp" in inventory:
+        inventory["lldp"] = read_neighbours(inventory["lldp"])
+    return inventory
+
+
+@router.post("/machine/heartbeat", status_code=204)
+async def machine_heartbeat(request: Request, node_id: Machine, body: HeartbeatIn) -> None:
+    """The machine is there, and this is what it booted."""
+    check_machine(request, f"node {node_id}")
+    store = _server(request).store
+    if not await store.change(lambda session: registration.still_there(session, node_id, body.boot_id, body.bootenv)):
+        await store.change(
+            lambda session: registration.heartbeat(session, node_id, body.boot_id, body.bootenv),
+            actor=f"machine {node_id}",
+        )
+
+
+@router.get("/install/config")
+async def get_install_config(
+    request: Request, source: Source, secret: Secret, accept: Annotated[str, Header()] = ""
+) -> Response:
+    """What to install, for whoever holds the secret of the attempt. As plain text it is lines that a shell can read."""
+    found = await _server(request).store.change(
+        lambda session: install_attempts.install_config(session, secret, source), actor="installer"
+    )
+    if accept == "text/plain":
+        return Response("".join(f"{line}\n" for line in lines(found)), media_type="text/plain")
+    return JSONResponse(found)
+
+
+@router.post("/install/progress", status_code=204)
+async def report_install_progress(request: Request, source: Source, secret: Secret, body: ProgressIn) -> None:
+    """How far the installer is. It is shown, and told in the log of the run; what was told already changes nothing."""
+    report = Report(**body.model_dump())
+    await _server(request).store.change(
+        lambda session: install_attempts.install_progress(session, secret, source, report), actor="installer"
+    )
+
+
+@router.post("/install/result", status_code=204)
+async def report_install_result(request: Request, source: Source, secret: Secret, body: ResultIn) -> None:
+    """The installer is done, or gave up."""
+    await _server(request).store.change(
+        lambda session: install_attempts.install_result(
+            session, secret, source, ok=body.ok, error=body.error, key=body.key
+        ),
+        actor="installer",
+    )

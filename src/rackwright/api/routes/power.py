@@ -1,0 +1,171 @@
+"""/api/v2/nodes/{node}/power, /bmc and /boot_device: switching machines by hand, and how their controllers are
+reached. The one place where a request reaches out."""
+
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import Literal, TypeVar
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from rackwright.annealer.installs import hammer_node
+from rackwright.api.context import Administrator, Caller, ScopedReader, Writer
+from rackwright.api.http.answers import answer
+from rackwright.api.http.types import Key
+from rackwright.api.http.writing import Editing, Posting, Terms, replayed, write
+from rackwright.api.routes.nodes import NodeOut
+from rackwright.domain.catalogue import JsonObject
+from rackwright.domain.errors import Conflict, RackwrightError, Rule
+from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power
+from rackwright.store.db.session import Session
+from rackwright.store.events.outbox import emit
+from rackwright.store.machines.nodes import NodeRecord, get_node, lock_node, update_node
+
+T = TypeVar("T")
+
+router = APIRouter(prefix="/nodes/{node}", tags=["power"])
+
+
+class BmcFailed(RackwrightError):
+    """The machine's controller did not do what it was asked."""
+
+    status = 502
+    type = "hammer-failed"
+
+
+class PowerAction(StrEnum):
+    ON = "on"
+    OFF = "off"
+    RESET = "reset"
+    CYCLE = "cycle"
+
+
+class BmcIn(BaseModel):
+    """How a machine's controller is reached. The password is sealed, and never shown again."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Literal["redfish", "ipmi", "qemu"] = "redfish"
+    address: str = Field(pattern=r"^[0-9A-Za-z._:\[\]-]{1,253}$", examples=["192.0.2.7", "bmc-n1.example:8443"])
+    username: str = Field("", max_length=64, pattern=r"^[!-~]*$")
+    password: str = Field("", max_length=256)
+    plain: bool = Field(False, description="Redfish: plain HTTP, on a network of its own")
+    insecure: bool = Field(False, description="Redfish: take any certificate")
+    cipher_suite: Literal[17, 3] = Field(17, description="IPMI: 3 is weak, for an old BMC on a network of its own")
+
+
+class PowerIn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    action: PowerAction
+
+
+class BootDeviceIn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    device: BootDevice
+
+
+class PowerOut(BaseModel):
+    node: str
+    power: Power
+
+
+@router.put("/bmc", status_code=204)
+async def set_bmc(caller: Administrator, terms: Editing, node: Key, body: BmcIn) -> Response:
+    """Say how the machine's controller is reached."""
+
+    async def work(session: Session) -> None:
+        found = await _locked(session, caller, terms, node)
+        bmc: JsonObject = body.model_dump(exclude={"password"})
+        bmc["password"] = session.store.vault.seal(body.password)
+        await update_node(session, found.id, {"hint": {**found.hint, "bmc": bmc}})
+
+    return await write(caller, terms, work)
+
+
+@router.get("/power", response_model=PowerOut)
+async def get_power(caller: ScopedReader, node: Key) -> Response:
+    """Whether the machine is on, as its controller says just now."""
+    async with caller.read() as session:
+        found = await get_node(session, node)
+    _check_real(found)
+    hammer, reached = await _reached(caller, found.id)
+    return answer(PowerOut(node=reached.name, power=await _asked(hammer.status(reached))))
+
+
+@router.post("/power", response_model=PowerOut)
+async def switch_power(caller: Writer, terms: Posting, node: Key, body: PowerIn) -> Response:
+    """Switch a machine on or off, or restart it. What runs on it is not asked."""
+
+    async def switch(hammer: Hammer, reached: HammerNode) -> None:
+        if body.action in (PowerAction.OFF, PowerAction.CYCLE):
+            await hammer.off(reached)
+        if body.action in (PowerAction.ON, PowerAction.CYCLE):
+            await hammer.on(reached)
+        if body.action is PowerAction.RESET:
+            await hammer.reset(reached)
+
+    return await _do(caller, terms, node, body.action, switch)
+
+
+@router.post("/boot_device", response_model=PowerOut)
+async def choose_boot_device(caller: Writer, terms: Posting, node: Key, body: BootDeviceIn) -> Response:
+    """What the machine boots from the next time, and only then."""
+    return await _do(
+        caller, terms, node, f"boot {body.device}", lambda hammer, reached: hammer.boot_device(reached, body.device)
+    )
+
+
+async def _do(
+    caller: Caller, terms: Terms, key: str, what: str, act: Callable[[Hammer, HammerNode], Awaitable[None]]
+) -> Response:
+    """Ask the controller, outside of any transaction: it may take its time. It is noted once it is done."""
+
+    async def check(session: Session) -> int:
+        return (await _locked(session, caller, terms, key)).id
+
+    before = await replayed(caller, terms)
+    if before is not None:
+        return before
+    id = await caller.change(check)
+    hammer, reached = await _reached(caller, id)
+    await _asked(act(hammer, reached))
+    power = await _asked(hammer.status(reached))
+
+    async def note(session: Session) -> PowerOut:
+        found = await get_node(session, id)
+        await caller.authorize(session, found.deployment_id)
+        await emit(session, "node.power", id, node_id=id, deployment_id=found.deployment_id, data={"asked": what})
+        return PowerOut(node=found.name, power=power)
+
+    return await write(caller, Terms(None, terms.key, terms.request), note)
+
+
+async def _locked(session: Session, caller: Caller, terms: Terms, key: str) -> NodeRecord:
+    found = await lock_node(session, key)
+    await caller.authorize(session, found.deployment_id)
+    terms.check(NodeOut.of(found), f"node {found.name}")
+    _check_real(found)
+    return found
+
+
+def _check_real(node: NodeRecord) -> None:
+    if node.system:
+        raise Conflict(Rule.PHANTOM, f"{node.name} is a phantom node and has no power to switch.")
+
+
+async def _reached(caller: Caller, node_id: int) -> tuple[Hammer, HammerNode]:
+    async with caller.server.store.read() as session:
+        reached = await hammer_node(session, node_id)
+    try:
+        return caller.server.installs.reach.hammer(reached), reached
+    except HammerFailed as error:
+        raise BmcFailed(str(error)) from None
+
+
+async def _asked(answer: Awaitable[T]) -> T:
+    try:
+        return await answer
+    except HammerFailed as error:
+        raise BmcFailed(str(error)) from None

@@ -1,0 +1,193 @@
+"""/api/v2/runs: what jigs did and do, with their logs, also as they grow."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import Field
+
+from rackwright.api.context import Forbidden, ScopedReader, Unauthenticated, Writer, authenticated
+from rackwright.api.event_feed import Feed
+from rackwright.api.http.answers import Fields, Page, Resource, answer
+from rackwright.api.http.etags import tag
+from rackwright.api.http.paging import Asked, page, parameters
+from rackwright.api.http.types import Id
+from rackwright.api.http.writing import Posting, write
+from rackwright.domain.errors import NotFound
+from rackwright.domain.people import Permission
+from rackwright.domain.runs import ENDED
+from rackwright.store.db.session import Session
+from rackwright.store.graph.deployments import root_id
+from rackwright.store.runs import run_lifecycle
+from rackwright.store.runs.run_lifecycle import RUNS, RunRecord, select_runs
+from rackwright.store.runs.run_logs import read_log
+
+router = APIRouter(prefix="/runs", tags=["runs"])
+
+LOOK = 0.25
+"""Seconds between two looks at a log that grows."""
+GRACE = 2.0
+"""Seconds after the end of a run in which the last of its log may still come."""
+ALIVE = 15.0
+"""Seconds after which something is said even if the log is silent, so that nobody in between hangs up."""
+RECHECK = 5.0
+"""Seconds after which it is asked again whether the reader may still see the run."""
+
+
+class RunOut(Resource):
+    """One noderole in the hands of its jig."""
+
+    id: int
+    node_role_id: int
+    node: str | None = Field(description="Null once the node is gone.")
+    role: str | None
+    deployment: str | None
+    deployment_id: int | None
+    jig: str
+    state: str = Field(description="queued, running, accepted, succeeded, failed, cancelled or lost.")
+    attempt: int
+    refresh: bool = Field(description="Of a noderole that is active and stays so meanwhile.")
+    worker: str | None = Field(description="The server that executes it.")
+    error: str
+    queued_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    trace: str = Field(description="The trace id of the request that led to it.")
+    content: str = Field(description="The digest of the barclamp's files that it ran; empty if its jig runs none.")
+
+    @classmethod
+    def of(cls, run: RunRecord) -> "RunOut":
+        return cls(etag=tag(run.id, run.state), **asdict(run))
+
+
+@router.get("", response_model=Page[RunOut])
+async def list_runs(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(RUNS))]) -> Response:
+    """All runs, or those that fit, the newest first. They are kept for 30 days."""
+    async with caller.read(once=True) as session:
+        return await page(session, asked, select_runs, RunOut, RunOut.of)
+
+
+@router.get("/{id}", response_model=RunOut)
+async def get_run(caller: ScopedReader, id: Id, fields: Fields) -> Response:
+    """One run."""
+    async with caller.read(once=True) as session:
+        return answer(RunOut.of(await run_lifecycle.get_run(session, id)), fields=fields)
+
+
+@router.post("/{id}/cancel", response_model=RunOut)
+async def cancel_run(caller: Writer, terms: Posting, id: Id) -> Response:
+    """End a run. Its noderole goes to error; the worker that executes it stops."""
+
+    async def work(session: Session) -> RunOut:
+        found = await run_lifecycle.get_run(session, id)
+        await caller.authorize(session, found.deployment_id or await root_id(session))
+        terms.check(RunOut.of(found), f"run {id}")
+        await run_lifecycle.cancel_run(session, id)
+        return RunOut.of(await run_lifecycle.get_run(session, id))
+
+    return await write(caller, terms, work)
+
+
+After = Annotated[int, Query(ge=0, le=2**31 - 1, description="Only what came after this piece of the log.")]
+
+_LOG_RESPONSE = {"description": "The log.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+_NEXT = {"description": "Send it as `after` to get what comes next.", "schema": {"type": "integer"}}
+
+
+@router.get(
+    "/{id}/log", response_class=Response, responses={200: {**_LOG_RESPONSE, "headers": {"Log-Position": _NEXT}}}
+)
+async def get_run_log(caller: ScopedReader, id: Id, after: After = 0) -> Response:
+    """The log of a run as text, as far as it is written. The header Log-Position says where it ends."""
+    async with caller.read() as session:
+        await run_lifecycle.get_run(session, id)
+        pieces = await read_log(session, id, after)
+    position = pieces[-1][0] if pieces else after
+    text = "".join(text for _, text in pieces)
+    return Response(text, media_type="text/plain; charset=utf-8", headers={"Log-Position": str(position)})
+
+
+EVENT = {
+    "type": "object",
+    "description": "One event of the stream.",
+    "properties": {name: {"type": "string"} for name in ("event", "id", "data")},
+}
+
+_TAIL_RESPONSE = {
+    "description": "Events `log`, each with a piece of the log as a JSON string and its position as id; at the end of"
+    " the run one event `end` with its state.",
+    "content": {"text/event-stream": {"schema": EVENT}},
+}
+
+
+@router.get("/{id}/log/tail", response_class=StreamingResponse, responses={200: _TAIL_RESPONSE})
+async def tail_run_log(
+    request: Request,
+    caller: ScopedReader,
+    id: Id,
+    after: After = 0,
+    last_event_id: Annotated[str | None, Header(pattern=r"^\d{1,9}$", description="As browsers send it.")] = None,
+) -> StreamingResponse:
+    """The log of a run as it grows, as server-sent events, until the run ends. To go on after a break, send the last
+    position seen, as `after` or as the header Last-Event-ID."""
+    async with caller.read() as session:
+        await run_lifecycle.get_run(session, id)
+    feed: Feed = request.app.state.feed
+    feed.check_place(caller.principal.name)
+    position = after if last_event_id is None else int(last_event_id)
+    return StreamingResponse(
+        _counted(feed, caller.principal.name, _tail(request, id, position)),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+async def _counted(feed: Feed, user: str, parts: AsyncIterator[str]) -> AsyncIterator[str]:
+    """The parts of a stream, which is one of those that its reader may have open."""
+    with feed.place_of(user):
+        async for part in parts:
+            yield part
+
+
+async def _may_still_read(request: Request, id: int) -> bool:
+    """Whether the token or session that the stream was opened with holds, and its owner may see the run by now."""
+    try:
+        caller = await authenticated(request, request.state.credentials)
+        async with caller.read() as session:
+            await run_lifecycle.get_run(session, id)
+    except (Unauthenticated, Forbidden, NotFound):
+        return False
+    return caller.principal.may_somewhere(Permission.READ)
+
+
+async def _tail(request: Request, id: int, position: int) -> AsyncIterator[str]:
+    store, feed = request.app.state.server.store, request.app.state.feed
+    quiet = ended_for = 0.0
+    checked = time.monotonic()
+    while not feed.closing:
+        async with store.read() as session:
+            # In this order: what is written before the end of the run is seen, it ends in the same look.
+            state = await session.value("SELECT state FROM runs WHERE id = :id", id=id)
+            pieces = await read_log(session, id, position)
+        if state is not None and time.monotonic() - checked > RECHECK:
+            checked = time.monotonic()
+            if not await _may_still_read(request, id):
+                return
+        for position, text in pieces:  # the position is where the log has come to
+            yield f"event: log\nid: {position}\ndata: {json.dumps(text)}\n\n"
+        over = state is None or state in ENDED
+        ended_for = ended_for + LOOK if over and not pieces else 0.0
+        if over and ended_for > GRACE:
+            yield f"event: end\nid: {position}\ndata: {json.dumps(state or 'gone')}\n\n"
+            return
+        quiet = 0.0 if pieces else quiet + LOOK
+        if quiet >= ALIVE:
+            quiet = 0.0
+            yield ": still there\n\n"
+        await asyncio.sleep(LOOK)

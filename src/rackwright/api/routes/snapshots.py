@@ -1,0 +1,86 @@
+"""/api/v2/snapshots: the time line of each deployment. It is written through /deployments."""
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Response
+from pydantic import BaseModel, Field
+
+from rackwright.api.context import ScopedReader
+from rackwright.api.http.answers import Fields, Page, Resource, answer
+from rackwright.api.http.etags import tag
+from rackwright.api.http.paging import Asked, page, parameters
+from rackwright.api.http.types import Id, JsonMap, shown
+from rackwright.store.db.session import Session
+from rackwright.store.graph import snapshots as stored
+from rackwright.store.graph.snapshots import SNAPSHOTS, SnapshotRecord, intent, select_snapshots
+
+router = APIRouter(prefix="/snapshots", tags=["snapshots"])
+
+
+class SnapshotOut(Resource):
+    """What was wanted of a deployment at one time: proposed, in force (head), or archived."""
+
+    id: int
+    deployment: str
+    deployment_id: int
+    state: str = Field(description="proposed, head or archived.")
+    base_id: int | None = Field(description="The snapshot it was copied from.")
+    revision: int = Field(description="How often the proposal was edited.")
+    comment: str
+    created_at: datetime
+    committed_at: datetime | None
+
+    @classmethod
+    def of(cls, one: SnapshotRecord) -> "SnapshotOut":
+        return cls(etag=_tag(one), **asdict(one))
+
+
+class RoleDataOut(BaseModel):
+    role: str
+    data: JsonMap
+
+
+class BindingOut(BaseModel):
+    node: str
+    role: str
+    data: JsonMap
+
+
+class SnapshotDetail(SnapshotOut):
+    """A snapshot with all that it says."""
+
+    roles: list[RoleDataOut]
+    bindings: list[BindingOut]
+
+
+def _tag(one: SnapshotRecord) -> str:
+    return tag(one.id, one.revision, one.state, one.comment)
+
+
+@router.get("", response_model=Page[SnapshotOut])
+async def list_snapshots(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(SNAPSHOTS))]) -> Response:
+    """All snapshots, or those that fit, the newest first."""
+    async with caller.read() as session:
+        return await page(session, asked, select_snapshots, SnapshotOut, SnapshotOut.of)
+
+
+@router.get("/{id}", response_model=SnapshotDetail)
+async def get_snapshot(caller: ScopedReader, id: Id, fields: Fields) -> Response:
+    """One snapshot, with its bindings and the data of its roles."""
+    async with caller.read() as session:
+        return answer(await _detail(session, id), fields=fields)
+
+
+async def _detail(session: Session, id: int) -> SnapshotDetail:
+    one = await stored.get_snapshot(session, id)
+    said = await intent(session, id)
+    return SnapshotDetail(
+        etag=_tag(one),
+        **asdict(one),
+        roles=[RoleDataOut(role=role, data=shown(data)) for role, data in sorted(said.roles.items())],
+        bindings=[
+            BindingOut(node=node, role=role, data=shown(data)) for (node, role), data in sorted(said.bindings.items())
+        ],
+    )

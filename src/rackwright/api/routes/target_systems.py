@@ -1,0 +1,44 @@
+"""/api/v2/target_systems: the operating systems that machines can be given, and what of them is built already."""
+
+import asyncio
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, Field
+
+from rackwright.api.context import ScopedReader, Server
+from rackwright.api.http.answers import answer_list
+from rackwright.images.shelf import ROOT_FILE
+from rackwright.images.sledgehammer import NAME as SLEDGEHAMMER
+from rackwright.images.systems import SYSTEMS
+
+router = APIRouter(prefix="/target_systems", tags=["target_systems"])
+
+
+class TargetSystemOut(BaseModel):
+    """An operating system that can be chosen as `provisioner-target-os`."""
+
+    name: str = Field(examples=["debian-12"])
+    built: bool = Field(description="Its image is on this server, so machines can be installed with it now.")
+    size: int | None = Field(description="Bytes of the image; null: not built.")
+    recipe: bool = Field(description="This server can build it: `rackwright image build NAME`.")
+
+
+def target_systems(server: Server) -> list[TargetSystemOut]:
+    """All that can be built or is built."""
+    sizes = {
+        image.name: image.files[ROOT_FILE].size
+        for image in server.shelf.all()
+        if ROOT_FILE in image.files and image.name != SLEDGEHAMMER
+    }
+    return [
+        TargetSystemOut(name=name, built=name in sizes, size=sizes.get(name), recipe=name in SYSTEMS)
+        for name in sorted({*SYSTEMS, *sizes})
+    ]
+
+
+@router.get("", response_model=list[TargetSystemOut])
+async def list_target_systems(caller: ScopedReader) -> Response:
+    """The operating systems that machines can be given, with what is built already."""
+    async with caller.read() as session:
+        session.limited = True  # it is everybody's
+    return answer_list(await asyncio.to_thread(target_systems, caller.server))

@@ -1,0 +1,95 @@
+"""The part of a server that faces the network machines boot from: TFTP, what iPXE waits for, the machine interface over
+plain HTTP, and the hammers that reach machines from here.
+
+Firmware speaks no TLS worth the name, so machines have an address and port of their own, and find nothing there but
+what is for them: people's routes are not served on it.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import httpx
+from fastapi import FastAPI
+
+from rackwright.annealer.installs import Reach
+from rackwright.api.app import create_machine_app
+from rackwright.api.context import Server
+from rackwright.api.http.connections import RareWarning
+from rackwright.hammers.base import Hammer
+from rackwright.hammers.choice import Choice
+from rackwright.hammers.ipmi import IpmiHammer
+from rackwright.hammers.qemu import QemuHammer
+from rackwright.hammers.redfish import RedfishHammer
+from rackwright.hammers.simulated import SimulatedHammer
+from rackwright.hammers.ssh import SshHammer
+from rackwright.images import sledgehammer
+from rackwright.images.shelf import NoImage, Shelf
+from rackwright.jigs.boot_server import BootTrouble, Look, nothing_served, tftp_answers
+from rackwright.provision.advertise import advertising
+from rackwright.provision.ipxe import check_arguments
+from rackwright.provision.tftp import serving_tftp
+from rackwright.server.jig_ports import Means
+from rackwright.server.settings import Options
+
+Listen = Callable[[FastAPI, str, int], AbstractAsyncContextManager[str]]
+
+
+def reach_of(means: Means, http: httpx.AsyncClient, options: Options) -> Reach:
+    """The hammers this server has; one for simulated machines only in a lab."""
+    ssh = SshHammer(means.connections, means.target)
+    hammers: dict[str, Hammer] = {"redfish": RedfishHammer(), "ipmi": IpmiHammer()}
+    if options.qemu_sockets is not None:
+        hammers["qemu"] = QemuHammer(options.qemu_sockets)
+    choice = Choice(hammers, ssh, ssh, SimulatedHammer(http) if options.lab else None)
+    return Reach(choice.hammer, choice.probe)
+
+
+def simulates(options: Options) -> bool:
+    """Whether this server's machines are simulated ones, which have no network to be served on."""
+    return options.lab and options.provision_address is None
+
+
+def ipxe_files(shelf: Shelf, warn: Callable[[str], None]) -> dict[str, Path]:
+    """All that TFTP serves. It is asked for with each packet of a stranger, so it is for `warn` to say little."""
+    try:
+        known = shelf.find(sledgehammer.NAME).files
+    except NoImage as error:
+        warn(f"tftp: {error}.")
+        return {}
+    return {name: known[name].path for name in sledgehammer.IPXE if name in known}
+
+
+def look_of(shelf: Shelf, options: Options) -> Look:
+    """How the noderole of `provisioner-server` on this host looks at what machines would find."""
+    address = options.provision_address
+    if address is None:
+        return nothing_served
+
+    async def look() -> list[str]:
+        try:
+            image = shelf.find(sledgehammer.NAME)
+        except NoImage as error:
+            raise BootTrouble(str(error)) from None
+        for name in sledgehammer.IPXE:
+            if not await tftp_answers(address, options.tftp_port, name):
+                raise BootTrouble(f"TFTP on {address} port {options.tftp_port} does not send {name}. Is it ours?")
+        return [f"{name}: {file.size} bytes, sha256 {file.sha256}" for name, file in sorted(image.files.items())]
+
+    return look
+
+
+@asynccontextmanager
+async def serving_machines(server: Server, options: Options, listen: Listen) -> AsyncIterator[None]:
+    """Nothing, if there is no network to serve."""
+    async with AsyncExitStack() as stack:
+        if options.provision_address is not None:
+            check_arguments(options.kernel_arguments)
+            address = options.provision_address
+            warn = RareWarning()
+            tftp = serving_tftp(lambda: ipxe_files(server.shelf, warn), address, options.tftp_port)
+            await stack.enter_async_context(tftp)
+            if options.provision_interface is not None:
+                await stack.enter_async_context(advertising(options.provision_interface))
+            await stack.enter_async_context(listen(create_machine_app(server), address, options.provision_port))
+        yield

@@ -1,0 +1,29 @@
+"""Who is sent compressed answers."""
+
+import pytest
+
+from rackwright.api.http.compression import takes_gzip
+
+
+@pytest.mark.parametrize(
+    ("asked", "takes"),
+    [
+        ("gzip", True),
+        ("gzip, deflate, br, zstd", True),
+        ("br;q=1.0, GZIP;q=0.8", True),
+        ("deflate,gzip ; q=0.001", True),
+        ("gzip;q=1.000", True),
+        ("gzip;q=0", False),
+        ("gzip;q=0.000, br", False),
+        ("identity", False),
+        ("", False),
+        ("x-gzip", False),
+        ("gzipped", False),
+    ],
+)
+def test_gzip_is_for_whoever_asks_for_it(asked: str, takes: bool) -> None:
+    assert takes_gzip({"type": "http", "headers": [(b"host", b"x"), (b"accept-encoding", asked.encode())]}) is takes
+
+
+def test_who_says_nothing_is_sent_plain_answers() -> None:
+    assert not takes_gzip({"type": "http", "headers": []})
