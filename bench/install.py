@@ -29,16 +29,16 @@ from typing import Any
 from fastapi import FastAPI, Response
 from fastapi.responses import FileResponse
 
-from rackwright.images import sledgehammer
-from rackwright.images.cpio import Cpio
-from rackwright.images.kept import kept_images
-from rackwright.images.packages import say_to_stderr
-from rackwright.images.shelf import Shelf
 from rackwright.lab.dhcp import serving_dhcp
 from rackwright.lab.network import BRIDGE, SERVER, add_tap, make_bridge
 from rackwright.lab.rack import KERNEL_ARGUMENTS, Rack, running_rack
+from rackwright.lab.trial_images import kept_images
 from rackwright.lab.virtual import Hardware, VirtualMachine
-from rackwright.provision.advertise import advertising
+from rackwright.provision.images import sledgehammer
+from rackwright.provision.images.cpio import Cpio
+from rackwright.provision.images.packages import say_to_stderr
+from rackwright.provision.images.shelf import Shelf
+from rackwright.provision.router_advertisement import advertising
 from rackwright.server.serve import listening
 from report import Goal, at_most, emit
 

@@ -23,9 +23,9 @@ from pathlib import Path
 import asyncssh
 
 from rackwright.domain.runs import Answer, Outcome, Run
-from rackwright.jigs.parcel import Places
 from rackwright.jigs.script import ScriptJig
-from rackwright.jigs.ssh import Connections, HostKeyWatch, Target
+from rackwright.reach.parcel import Places
+from rackwright.reach.ssh_connections import Connections, HostKeyWatch, Target
 from report import at_least, emit
 
 PORT = 2222

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rackwright.images.kept import kept_images
+from rackwright.lab.trial_images import kept_images
 
 ROOT = Path(__file__).parents[2]
 OS = "debian-12"

@@ -38,7 +38,7 @@ class Agent:
         (programs / "socat").symlink_to(socat)
         self._shell = str(programs / "sh")
         self._environment = {"PATH": str(programs)}
-        source = files("rackwright.images") / "agent"
+        source = files("rackwright.provision.images") / "agent"
         self._read = "".join(f". {source / name}\n" for name in ("common", "inventory", "lldp"))
 
     def start(self, script: str) -> None:

@@ -14,8 +14,8 @@ from tests.support.rack import Rack
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.api.context import Server
-from rackwright.jigs.kea import Kea
 from rackwright.lab.namespaces import Network as Wires
+from rackwright.provision.kea import Kea
 from rackwright.server.serve import Options, running
 from rackwright.store.db.session import Session
 from rackwright.store.machines.nodes import NewNode, create_node

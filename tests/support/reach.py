@@ -7,8 +7,8 @@ import asyncssh
 
 from rackwright.api.context import Server
 from rackwright.domain.runs import Run
-from rackwright.jigs.ssh import Connections, HostKeyWatch, NotTried, Target
 from rackwright.jigs.ssh_access import SshAccessJig
+from rackwright.reach.ssh_connections import Connections, HostKeyWatch, NotTried, Target
 
 
 async def looks_up(node_id: int) -> bool:

@@ -14,9 +14,9 @@ from tests.support.waiting import PATIENCE
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import Log
-from rackwright.jigs.conversation import LAST_WORDS_SECONDS
 from rackwright.jigs.script import ScriptJig
-from rackwright.jigs.ssh import Connections, HostKeyWatch, Target
+from rackwright.reach.conversation import LAST_WORDS_SECONDS
+from rackwright.reach.ssh_connections import Connections, HostKeyWatch, Target
 
 
 class Trial:

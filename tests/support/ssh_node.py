@@ -18,8 +18,8 @@ import psutil
 from tests.support.programs import make_ssh_key
 from tests.support.waiting import wait_until
 
-from rackwright.jigs.parcel import Places
-from rackwright.jigs.ssh import Target
+from rackwright.reach.parcel import Places
+from rackwright.reach.ssh_connections import Target
 
 CONFIG = """
 Port {port}

@@ -68,13 +68,13 @@ MEETS_OUTSIDE = {
         "DEVICE",
     ),
     "hammers/qemu.py": ("NAME",),
-    "images/host_sources.py": (
+    "provision/images/host_sources.py": (
         "FIELD",
         "ONE_LINE",
         r"\n[ \t]*\n",
     ),
-    "images/shelf.py": ("NAME",),
-    "jigs/parcel.py": (
+    "provision/images/shelf.py": ("NAME",),
+    "reach/parcel.py": (
         "FOLDER",
         "SCRIPT_NAME",
     ),

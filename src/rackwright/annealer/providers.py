@@ -1,12 +1,12 @@
 """This server among others: it says that it is there, and has the daemons of its host serve what the database says,
-when it starts and whenever one of them came back by itself. Running them is in `jigs/daemon.py`."""
+when it starts and whenever one of them came back by itself. Running them is in `provision/daemon.py`."""
 
 import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rackwright.jigs.daemon import Daemon
+from rackwright.provision.daemon import Daemon
 from rackwright.store.db.session import DATABASE_TROUBLE, Session, Store, first_line
 from rackwright.store.machines.providers import miss_servers, refresh_providers, server_is_here
 

@@ -6,7 +6,7 @@ from rackwright.annealer.installs import Reach, hammer_node
 from rackwright.domain.errors import NotFound
 from rackwright.hammers.base import HammerFailed, HammerNode, NowhereToLook, Seen
 from rackwright.hammers.ssh import SshHammer
-from rackwright.jigs.ssh import NotLetIn, NotTried, Unreachable
+from rackwright.reach.ssh_connections import NotLetIn, NotTried, Unreachable
 from rackwright.store.db.session import Store
 from rackwright.store.machines.registration import first_look
 

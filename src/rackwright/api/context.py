@@ -24,8 +24,8 @@ from rackwright.api.auth.passwords import Passwords
 from rackwright.domain.machine_names import DEFAULT
 from rackwright.domain.people import GRANTS, SCOPES, Permission, Principal
 from rackwright.domain.targets import Network
-from rackwright.images.shelf import Shelf
 from rackwright.jigs.base import Jig
+from rackwright.provision.images.shelf import Shelf
 from rackwright.store.db.session import Session, Store
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
 from rackwright.store.people.sessions import Lifetime

@@ -9,12 +9,12 @@ import typer
 from rackwright.cli.apps import make_app
 from rackwright.cli.terminal import say
 from rackwright.home import default_home
-from rackwright.images.packages import BuildFailed, Source, say_to_stderr
-from rackwright.images.shelf import NoImage, Shelf
-from rackwright.images.sledgehammer import NAME, SUITE, Kernel
-from rackwright.images.sledgehammer import build as build_sledgehammer
-from rackwright.images.systems import SYSTEMS
-from rackwright.images.systems import build as build_system
+from rackwright.provision.images.packages import BuildFailed, Source, say_to_stderr
+from rackwright.provision.images.shelf import NoImage, Shelf
+from rackwright.provision.images.sledgehammer import NAME, SUITE, Kernel
+from rackwright.provision.images.sledgehammer import build as build_sledgehammer
+from rackwright.provision.images.systems import SYSTEMS
+from rackwright.provision.images.systems import build as build_system
 
 app = make_app()
 

@@ -26,7 +26,7 @@ from rackwright.home import default_home
 
 app = make_app()
 
-INSIDE = ("-m", "rackwright.lab.inside")
+INSIDE = ("-m", "rackwright.lab.lab_process")
 GOING_SECONDS = 120.0
 NEEDED = ("unshare", "setpriv", "ip")
 

@@ -1,7 +1,7 @@
 """What DHCP servers serve: subnets with what of them is for strangers, and a reservation for every MAC of every node.
 
 And the same as the configuration of ISC Kea, both ways: what is rendered here is read back from the running server and
-must be equal. Everything is checked against an allow-list on its way in. Speaking to Kea is in `jigs/kea.py`.
+must be equal. Everything is checked against an allow-list on its way in. Speaking to Kea is in `provision/kea.py`.
 """
 
 import re

@@ -1,7 +1,7 @@
 """What DNS servers serve: the names of nodes and the addresses behind them, both ways, by zone.
 
 Pure. Everything is checked against an allow-list on its way in; what is here may be rendered. Running a server is in
-`jigs/knot.py`, speaking to one in `jigs/dns_update.py`.
+`provision/knot.py`, speaking to one in `provision/dns_update.py`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

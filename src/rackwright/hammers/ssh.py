@@ -9,7 +9,15 @@ import shlex
 from collections.abc import Awaitable, Callable
 
 from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, NotAdmitted, NowhereToLook, Power, Seen
-from rackwright.jigs.ssh import Connections, HostKeyChanged, NotLetIn, NotTried, ShortAnswer, Target, Unreachable
+from rackwright.reach.ssh_connections import (
+    Connections,
+    HostKeyChanged,
+    NotLetIn,
+    NotTried,
+    ShortAnswer,
+    Target,
+    Unreachable,
+)
 
 SECONDS = 20.0
 LOOK = "cat /proc/sys/kernel/random/boot_id; awk '$2 == \"/\" { print $1 }' /proc/mounts | tail -n 1"

@@ -8,7 +8,7 @@ from rackwright.domain.dhcp import DhcpState
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import JigNode, Log
-from rackwright.jigs.daemon import DaemonFailed
+from rackwright.provision.daemon import DaemonFailed
 
 Entries = Callable[[int], Awaitable[DhcpState]]
 """(noderole): all that this provider is to serve now."""

@@ -8,8 +8,8 @@ from rackwright.domain.dns import DnsState
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import JigNode, Log
-from rackwright.jigs.daemon import DaemonFailed
 from rackwright.jigs.dhcp_database import Record
+from rackwright.provision.daemon import DaemonFailed
 
 Names = Callable[[], Awaitable[DnsState]]
 """All that is to be served now."""

@@ -18,7 +18,7 @@ from rackwright.jigs.script import ScriptJig
 from rackwright.jigs.simulate import SimulateJig
 from rackwright.jigs.ssh_access import SshAccessJig
 from rackwright.jigs.state import StateJig, Tree
-from rackwright.jigs.state_mesh import MeshWay
+from rackwright.reach.mesh_states import MeshWay
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ import asyncssh
 
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import DEFAULT_DEADLINE, Outcome, Run
-from rackwright.jigs.attribute_lines import BadAttribute, wall_from
 from rackwright.jigs.base import JigNode, Log
-from rackwright.jigs.conversation import CLOSING_SECONDS, LAST_WORDS_SECONDS, Conversation, Throttle, Verdict
-from rackwright.jigs.local import start_here
-from rackwright.jigs.parcel import BadParcel, Parcel, Places, pack
-from rackwright.jigs.ssh import Connections, ShortAnswer, Target, Unreachable
+from rackwright.reach.attribute_lines import BadAttribute, wall_from
+from rackwright.reach.conversation import CLOSING_SECONDS, LAST_WORDS_SECONDS, Conversation, Throttle, Verdict
+from rackwright.reach.local_host import start_here
+from rackwright.reach.parcel import BadParcel, Parcel, Places, pack
+from rackwright.reach.ssh_connections import Connections, ShortAnswer, Target, Unreachable
 
 ASKING_SECONDS = 20.0
 STOPPING_SECONDS = 10.0

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from rackwright.domain.runs import Outcome, Run
 from rackwright.domain.ssh_login import MARK, ROOT, login_of, marked_lines
 from rackwright.jigs.base import JigNode, Log
-from rackwright.jigs.ssh import Connections, NotLetIn, NotTried, ShortAnswer, Target, Unreachable
+from rackwright.reach.ssh_connections import Connections, NotLetIn, NotTried, ShortAnswer, Target, Unreachable
 
 Look = Callable[[int], Awaitable[bool]]
 """Sees for itself that a node is up; whether over SSH. Raises Unreachable."""

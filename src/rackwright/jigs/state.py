@@ -1,5 +1,5 @@
 """The state jig: applies a role's state tree on the node. It travels as the script jig does, with the same fencing, or
-through the mesh (`state_mesh.py`).
+through the mesh (`reach/mesh_states.py`).
 
 The engine goes to the node as one zipapp, kept there by its digest, which is checked before each run. The noderole's
 attributes are the tree's variables; what its states put out becomes the wall.
@@ -16,11 +16,11 @@ from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import JigNode, Log
-from rackwright.jigs.heard import Heard
-from rackwright.jigs.parcel import Parcel, Places, pack_files
 from rackwright.jigs.script import ScriptJig
-from rackwright.jigs.ssh import Unreachable
-from rackwright.jigs.state_mesh import Job, MeshWay, NotThisWay
+from rackwright.reach.mesh_states import Job, MeshWay, NotThisWay
+from rackwright.reach.parcel import Parcel, Places, pack_files
+from rackwright.reach.ssh_connections import Unreachable
+from rackwright.reach.state_events import Heard
 from rackwright.states.bundle import Bundle, build
 
 Tree = Callable[[Run], Awaitable[Path | None]]

@@ -22,21 +22,21 @@ from rackwright.domain.runs import Run
 from rackwright.domain.ssh_login import login_of, marked_lines
 from rackwright.domain.targets import Address, machine_refusal, real_address
 from rackwright.home import short_folder
-from rackwright.images.shelf import ROOT_FILE, NoImage, Shelf
 from rackwright.jigs.boot_server import Look, nothing_served
-from rackwright.jigs.kea import Kea
-from rackwright.jigs.knot import Knot
 from rackwright.jigs.network import own_addresses
 from rackwright.jigs.os_install import BadInstall
-from rackwright.jigs.parcel import BadParcel, Places
 from rackwright.jigs.registry import Equipment
 from rackwright.jigs.role_provided import Transitions
 from rackwright.jigs.script import ScriptJig
-from rackwright.jigs.ssh import Connections, HostKeyWatch, NotTried, Target
 from rackwright.jigs.ssh_access import Look as Sight
 from rackwright.jigs.ssh_access import SshAccessJig
-from rackwright.jigs.state_mesh import MeshWay
 from rackwright.mesh.client import MeshClient
+from rackwright.provision.images.shelf import ROOT_FILE, NoImage, Shelf
+from rackwright.provision.kea import Kea
+from rackwright.provision.knot import Knot
+from rackwright.reach.mesh_states import MeshWay
+from rackwright.reach.parcel import BadParcel, Places
+from rackwright.reach.ssh_connections import Connections, HostKeyWatch, NotTried, Target
 from rackwright.store.db.session import UNREACHABLE, Session, Store, first_line
 from rackwright.store.events.outbox import emit
 from rackwright.store.machines.boot import dhcp_state, record_served

@@ -17,17 +17,17 @@ from rackwright.api.app import create_machine_app
 from rackwright.api.context import Server
 from rackwright.api.http.connections import RareWarning
 from rackwright.hammers.base import Hammer
-from rackwright.hammers.choice import Choice
+from rackwright.hammers.hammer_choice import Choice
 from rackwright.hammers.ipmi import IpmiHammer
 from rackwright.hammers.qemu import QemuHammer
 from rackwright.hammers.redfish import RedfishHammer
 from rackwright.hammers.simulated import SimulatedHammer
 from rackwright.hammers.ssh import SshHammer
-from rackwright.images import sledgehammer
-from rackwright.images.shelf import NoImage, Shelf
 from rackwright.jigs.boot_server import BootTrouble, Look, nothing_served, tftp_answers
-from rackwright.provision.advertise import advertising
+from rackwright.provision.images import sledgehammer
+from rackwright.provision.images.shelf import NoImage, Shelf
 from rackwright.provision.ipxe import check_arguments
+from rackwright.provision.router_advertisement import advertising
 from rackwright.provision.tftp import serving_tftp
 from rackwright.server.jig_ports import Means
 from rackwright.server.settings import Options

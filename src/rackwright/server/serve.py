@@ -39,10 +39,10 @@ from rackwright.api.http import problems
 from rackwright.api.http.connections import BACKLOG, Acceptor, ConnectionLimits, Gate, Visit
 from rackwright.api.http.time_limits import QUIET, SAME_FAULT, PatientProtocol
 from rackwright.barclamps.loader import built_in
-from rackwright.images.shelf import Shelf
-from rackwright.jigs import kea, knot
 from rackwright.jigs.registry import all_jigs
 from rackwright.mesh.client import MeshClient
+from rackwright.provision import kea, knot
+from rackwright.provision.images.shelf import Shelf
 from rackwright.server.jig_ports import Means
 from rackwright.server.provisioning import look_of, reach_of, serving_machines, simulates
 from rackwright.server.retention import Keep, Retention

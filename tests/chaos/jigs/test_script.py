@@ -22,9 +22,9 @@ from tests.support.waiting import until
 
 from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.jigs.base import JigNode
-from rackwright.jigs.conversation import LAST_WORDS_SECONDS
-from rackwright.jigs.parcel import Places, pack_files
 from rackwright.jigs.script import STOPPING_SECONDS
+from rackwright.reach.conversation import LAST_WORDS_SECONDS
+from rackwright.reach.parcel import Places, pack_files
 
 pytestmark = pytest.mark.chaos
 KEY = asyncssh.generate_private_key("ssh-ed25519")

@@ -13,8 +13,8 @@ from typing import cast
 import pytest
 
 from rackwright.annealer.logs import RunLogs
-from rackwright.jigs.attribute_lines import BadAttribute, wall_from
-from rackwright.jigs.conversation import WRITTEN_LIMIT, Conversation
+from rackwright.reach.attribute_lines import BadAttribute, wall_from
+from rackwright.reach.conversation import WRITTEN_LIMIT, Conversation
 from rackwright.store.db.session import Store
 
 SOON = 1.5

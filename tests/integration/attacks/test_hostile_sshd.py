@@ -16,7 +16,7 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.hammers.base import HammerFailed, HammerNode
 from rackwright.hammers.ssh import SshHammer
-from rackwright.jigs.ssh import RECEIVE_BUFFER, Connections, HostKeyWatch, Target
+from rackwright.reach.ssh_connections import RECEIVE_BUFFER, Connections, HostKeyWatch, Target
 
 CURVE, GROUP_EXCHANGE = b"curve25519-sha256", b"diffie-hellman-group-exchange-sha256"
 KEXINIT, GROUP, REPLY = b"\x14", b"\x1f", b"\x1f"

@@ -12,7 +12,7 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power
 from rackwright.hammers.ssh import LOOK, SshHammer
-from rackwright.jigs.ssh import ANSWER_LIMIT, Connections, HostKeyWatch, Target
+from rackwright.reach.ssh_connections import ANSWER_LIMIT, Connections, HostKeyWatch, Target
 
 NODE = HammerNode(1, "n1.example", {})
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -11,7 +11,7 @@ from tests.support.waiting import until
 
 from rackwright.annealer.logs import LARGEST_SHARE, RunLog, RunLogs
 from rackwright.domain.runs import Answer
-from rackwright.jigs.ssh import WINDOW
+from rackwright.reach.ssh_connections import WINDOW
 from rackwright.store.runs.run_logs import LOG_LIMIT, read_log
 
 KEY = asyncssh.generate_private_key("ssh-ed25519")

@@ -9,8 +9,8 @@ from tests.support.script_trial import trial
 from rackwright.annealer.step import MASKED_IN_WALL, finished, outcome_of
 from rackwright.domain.runs import Answer
 from rackwright.domain.sealed import MASK, is_sealed
-from rackwright.jigs.parcel import Places
-from rackwright.jigs.ssh import Target
+from rackwright.reach.parcel import Places
+from rackwright.reach.ssh_connections import Target
 from rackwright.store.db.session import Session
 from rackwright.store.graph.deployments import get_deployment
 from rackwright.store.graph.snapshots import set_binding_data

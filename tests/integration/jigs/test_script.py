@@ -17,9 +17,9 @@ from tests.support.waiting import until, wait_until
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.runs import Answer
 from rackwright.jigs.base import JigNode
-from rackwright.jigs.conversation import CLOSING_SECONDS
-from rackwright.jigs.parcel import Places
-from rackwright.jigs.ssh import Target
+from rackwright.reach.conversation import CLOSING_SECONDS
+from rackwright.reach.parcel import Places
+from rackwright.reach.ssh_connections import Target
 
 KEY = asyncssh.generate_private_key("ssh-ed25519")
 

@@ -11,8 +11,8 @@ from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.domain.ssh_login import MARK
 from rackwright.hammers.base import HammerFailed, HammerNode
 from rackwright.hammers.ssh import SshHammer
-from rackwright.jigs.ssh import Connections, HostKeyWatch, NotLetIn, Target, Unreachable
 from rackwright.jigs.ssh_access import SshAccessJig
+from rackwright.reach.ssh_connections import Connections, HostKeyWatch, NotLetIn, Target, Unreachable
 
 KEY = asyncssh.generate_private_key("ssh-ed25519")
 OTHERS = "ssh-ed25519 AAAAothers by hand\n"

@@ -11,10 +11,10 @@ from tests.support.ssh_node import SshNode, ssh_node
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.runs import Answer, Outcome, Run
-from rackwright.jigs.parcel import Parcel, pack_files
 from rackwright.jigs.state import StateJig, engine
-from rackwright.jigs.state_mesh import MeshWay
 from rackwright.mesh.client import MeshClient
+from rackwright.reach.mesh_states import MeshWay
+from rackwright.reach.parcel import Parcel, pack_files
 
 TREE = """
 say:

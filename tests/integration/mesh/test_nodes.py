@@ -22,12 +22,12 @@ from tests.support.waiting import PATIENCE, wait_until
 from rackwright.barclamps.loader import load_folder
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.runs import Answer, Run
-from rackwright.jigs.heard import Heard
-from rackwright.jigs.state_mesh import Job, MeshWay
 from rackwright.lab.mesh_fleet import Fleet
 from rackwright.mesh import control
 from rackwright.mesh.client import MeshClient
 from rackwright.mesh.errors import MeshError
+from rackwright.reach.mesh_states import Job, MeshWay
+from rackwright.reach.state_events import Heard
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.database import open_database
 from rackwright.store.db.session import Store

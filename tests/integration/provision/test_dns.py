@@ -20,9 +20,9 @@ from tests.support.provider import Provider
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.domain.dns import Record, Type
-from rackwright.jigs.daemon import DaemonFailed
-from rackwright.jigs.dns_update import DnsClient, Key
-from rackwright.jigs.knot import Knot
+from rackwright.provision.daemon import DaemonFailed
+from rackwright.provision.dns_update import DnsClient, Key
+from rackwright.provision.knot import Knot
 from rackwright.server.serve import Options, running
 from rackwright.store.db.session import Session
 from rackwright.store.graph.deployments import SYSTEM, get_deployment

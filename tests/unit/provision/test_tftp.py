@@ -9,8 +9,8 @@ import pytest
 from tests.support.waiting import PATIENCE
 
 from rackwright.api.http.connections import RareWarning
-from rackwright.images.shelf import Shelf
 from rackwright.provision import tftp
+from rackwright.provision.images.shelf import Shelf
 from rackwright.provision.tftp import serving_tftp
 from rackwright.server.provisioning import ipxe_files
 

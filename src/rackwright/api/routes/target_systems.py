@@ -7,9 +7,9 @@ from pydantic import BaseModel, Field
 
 from rackwright.api.context import ScopedReader, Server
 from rackwright.api.http.answers import answer_list
-from rackwright.images.shelf import ROOT_FILE
-from rackwright.images.sledgehammer import NAME as SLEDGEHAMMER
-from rackwright.images.systems import SYSTEMS
+from rackwright.provision.images.shelf import ROOT_FILE
+from rackwright.provision.images.sledgehammer import NAME as SLEDGEHAMMER
+from rackwright.provision.images.systems import SYSTEMS
 
 router = APIRouter(prefix="/target_systems", tags=["target_systems"])
 

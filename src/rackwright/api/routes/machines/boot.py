@@ -15,8 +15,8 @@ from rackwright.api.auth.limits import Source
 from rackwright.api.context import Server
 from rackwright.domain.errors import NotFound
 from rackwright.domain.names import check_mac, check_uuid
-from rackwright.images.cpio import Cpio
-from rackwright.images.shelf import NoImage
+from rackwright.provision.images.cpio import Cpio
+from rackwright.provision.images.shelf import NoImage
 from rackwright.provision.ipxe import script
 from rackwright.store.db.session import Session
 from rackwright.store.machines import boot, install_attempts

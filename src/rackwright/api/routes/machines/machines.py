@@ -24,7 +24,7 @@ from rackwright.domain.install_log import Report
 from rackwright.domain.lldp import read_neighbours
 from rackwright.domain.members import MARK
 from rackwright.domain.ssh_login import SSH
-from rackwright.jigs.attribute_lines import lines
+from rackwright.reach.attribute_lines import lines
 from rackwright.store.db.session import Session
 from rackwright.store.machines import install_attempts, registration
 from rackwright.store.machines.challenges import issue_challenge, spend_challenge

@@ -17,7 +17,7 @@ from rackwright.domain.install import Stage
 from rackwright.server.serve import listening
 from rackwright.store.runs.run_logs import read_log
 
-AGENT = files("rackwright.images") / "agent"
+AGENT = files("rackwright.provision.images") / "agent"
 
 INSTALLER = (
     """

@@ -1,4 +1,4 @@
-"""The lab itself, as the first process of its namespaces: `python -m rackwright.lab.inside FOLDER JSON`.
+"""The lab itself, as the first process of its namespaces: `python -m rackwright.lab.lab_process FOLDER JSON`.
 
 The only ways in are files of FOLDER: a socket `api` to the server, and a socket `serial` a machine. It lives until its
 standard input ends.

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.support.waiting import until
 
 from rackwright.domain.masking import Mask
-from rackwright.jigs import conversation
-from rackwright.jigs.conversation import Answer, Conversation, Output, Throttle, Verdict
+from rackwright.reach import conversation
+from rackwright.reach.conversation import Answer, Conversation, Output, Throttle, Verdict
 
 SAID = b"sh: warning\n@n started\n@n script a.sh\n@n ended 0\n/a\ts\tx\n/b\ts\ty\n@n over\nnoise\n"
 

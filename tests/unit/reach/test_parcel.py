@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rackwright.domain.runs import Run
-from rackwright.jigs.parcel import BadParcel, Places, pack
+from rackwright.reach.parcel import BadParcel, Places, pack
 
 RUN = Run(3, 2, 1, "n1", "web", "script", "script", {"a": "secret-value"}, deadline=60, trace="t")
 

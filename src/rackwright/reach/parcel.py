@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from rackwright.domain.runs import Run
-from rackwright.jigs.attribute_lines import lines
+from rackwright.reach.attribute_lines import lines
 
 NODE_FILES = Path(__file__).parent / "node"
 SCRIPT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import asyncssh
 
 from rackwright.domain.ssh_login import PORT, ROOT
-from rackwright.jigs.parcel import Places
+from rackwright.reach.parcel import Places
 
 KEEPALIVE_MISSES = 3
 HOST_KEY_ALGORITHMS = [

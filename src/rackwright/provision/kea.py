@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from rackwright.domain.dhcp import DhcpState, KeaPlace, check_interface, parse, render
-from rackwright.jigs.daemon import Daemon, DaemonFailed, socket_path
 from rackwright.jigs.network import own_addresses
+from rackwright.provision.daemon import Daemon, DaemonFailed, socket_path
 
 PROGRAM = "kea-dhcp4"
 ANSWER_TIME = 60.0

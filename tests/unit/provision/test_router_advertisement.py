@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.support.waiting import until
 
-from rackwright.provision import advertise
+from rackwright.provision import router_advertisement
 
-SOLICITATION = bytes([advertise.SOLICITATION, 0, 0, 0])
+SOLICITATION = bytes([router_advertisement.SOLICITATION, 0, 0, 0])
 NOISE = bytes([128, 0, 0, 0])
 
 
@@ -37,7 +37,7 @@ class Sending:
 
 @asynccontextmanager
 async def answering(here: socket.socket, sending: Sending) -> AsyncIterator[None]:
-    task = asyncio.create_task(advertise._answer(here, "eth0", sending))
+    task = asyncio.create_task(router_advertisement._answer(here, "eth0", sending))
     try:
         yield
     finally:
@@ -53,7 +53,7 @@ async def flood(there: socket.socket, packets: int) -> None:
 async def test_who_asks_is_answered_and_what_else_is_heard_is_not(
     ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(advertise, "PAUSE", 0)
+    monkeypatch.setattr(router_advertisement, "PAUSE", 0)
     here, there = ends
     sending = Sending()
     async with answering(here, sending):
@@ -66,7 +66,7 @@ async def test_who_asks_is_answered_and_what_else_is_heard_is_not(
 async def test_a_flood_of_questions_has_one_answer(
     ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(advertise, "PAUSE", 0.2)
+    monkeypatch.setattr(router_advertisement, "PAUSE", 0.2)
     here, there = ends
     sending = Sending()
     async with answering(here, sending):
@@ -79,7 +79,7 @@ async def test_a_flood_of_questions_has_one_answer(
 async def test_an_answer_that_could_not_be_sent_is_not_the_last(
     ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(advertise, "PAUSE", 0)
+    monkeypatch.setattr(router_advertisement, "PAUSE", 0)
     here, there = ends
     sending = Sending(*[OSError(105, "No buffer space available")] * 3)
     async with answering(here, sending):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from rackwright.domain.dns import DnsState
 from rackwright.domain.names import check_node_name
-from rackwright.jigs.daemon import Daemon, DaemonFailed, socket_path
-from rackwright.jigs.dns_update import DnsClient, Key
+from rackwright.provision.daemon import Daemon, DaemonFailed, socket_path
+from rackwright.provision.dns_update import DnsClient, Key
 
 PROGRAM, CONTROL = "knotd", "knotc"
 KEY_NAME = "rackwright"

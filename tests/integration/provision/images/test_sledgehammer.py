@@ -9,8 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rackwright.images.packages import Source, fetch
-from rackwright.images.sledgehammer import PACKAGES, PROGRAMS, SUITE
+from rackwright.provision.images.packages import Source, fetch
+from rackwright.provision.images.sledgehammer import PACKAGES, PROGRAMS, SUITE
 
 HIDE_LIBRARIES = """
 set -eu
@@ -34,7 +34,7 @@ these libraries."""
 LIST_LIBRARIES = """
 import json, sys
 from pathlib import Path
-from rackwright.images.tree import Tree
+from rackwright.provision.images.tree import Tree
 tree = Tree(Path(sys.argv[1]))
 found = {program: {place: str(path) for place, path in tree.libraries(program).items()} for program in sys.argv[2:]}
 json.dump(found, sys.stdout)

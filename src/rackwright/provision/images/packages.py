@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rackwright.images.host_sources import write_host_sources
+from rackwright.provision.images.host_sources import write_host_sources
 
 Say = Callable[[str], None]
 

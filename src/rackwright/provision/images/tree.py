@@ -13,7 +13,7 @@ from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.segments import InterpSegment
 
-from rackwright.images.packages import BuildFailed, run
+from rackwright.provision.images.packages import BuildFailed, run
 
 LIBRARY_FOLDERS = ("lib/*-linux-gnu*", "usr/lib/*-linux-gnu*", "lib", "usr/lib", "lib64", "usr/lib64")
 """Where the loader of Debian and its kin looks without being told, in its order."""

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rackwright.images.host_sources import write_host_sources
-from rackwright.images.packages import BuildFailed, Source
+from rackwright.provision.images.host_sources import write_host_sources
+from rackwright.provision.images.packages import BuildFailed, Source
 
 STANZA = """\
 # As a Debian is installed with.

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rackwright.images.packages import BuildFailed
-from rackwright.images.tree import Tree, read_needs
+from rackwright.provision.images.packages import BuildFailed
+from rackwright.provision.images.tree import Tree, read_needs
 
 LIBC = "libc.so.6"
 

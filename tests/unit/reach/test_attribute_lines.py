@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackwright.domain.catalogue import Json, JsonObject
-from rackwright.jigs.attribute_lines import BadAttribute, lines, wall_from
+from rackwright.reach.attribute_lines import BadAttribute, lines, wall_from
 
 # What is escaped, what escapes are made of, and some that are neither.
 TEXT = st.text(st.sampled_from('/~\\\t\n\rnt01 "é'), max_size=6)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.support.waiting import PATIENCE
 
-from rackwright.jigs.daemon import Daemon
+from rackwright.provision.daemon import Daemon
 
 REFUSES = '[ ! -e "$0/own.pid" ] || exit 1; echo $$ >"$0/own.pid"; : >"$0/ready"; exec sleep 3600'
 """As Kea and Knot do: it does not start where a file says that it runs."""

@@ -10,7 +10,7 @@ import pytest
 
 from rackwright.domain.lldp import read_neighbours
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 NAMESPACES = ("unshare", "--net", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc")
 LEAF_1 = {"chassis": "02:00:77:00:00:00", "port": "Ethernet7", "name": "leaf-1"}
 LEAF_2 = {"chassis": "02:00:77:00:00:01", "port": "Ethernet2", "name": "leaf-2"}

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackwright.domain.runs import Outcome
-from rackwright.jigs import heard as module
-from rackwright.jigs.heard import Heard
+from rackwright.reach import state_events as module
+from rackwright.reach.state_events import Heard
 
 END = {"event": "end", "state": {"id": "a", "outcome": "changed", "function": "cmd.run", "comment": "ran"}}
 SAID = (

@@ -9,9 +9,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from rackwright.images.packages import BuildFailed, Say, Source, need, run
-from rackwright.images.shelf import ROOT_FILE, Shelf
-from rackwright.images.sledgehammer import Kernel
+from rackwright.provision.images.packages import BuildFailed, Say, Source, need, run
+from rackwright.provision.images.shelf import ROOT_FILE, Shelf
+from rackwright.provision.images.sledgehammer import Kernel
 
 
 @dataclass(frozen=True)

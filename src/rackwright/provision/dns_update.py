@@ -19,7 +19,7 @@ import dns.update
 import dns.zone
 
 from rackwright.domain.dns import TTL, Record, Type
-from rackwright.jigs.daemon import DaemonFailed
+from rackwright.provision.daemon import DaemonFailed
 
 T = TypeVar("T")
 

@@ -3,8 +3,8 @@
 import asyncio
 import os
 
-from rackwright.jigs.conversation import Conversation, Throttle
-from rackwright.jigs.ssh import Unreachable
+from rackwright.reach.conversation import Conversation, Throttle
+from rackwright.reach.ssh_connections import Unreachable
 
 PASSED_ON = ("PATH", "HOME", "LANG", "TZ")
 """What scripts get of the server's environment; the rest may hold what is none of their business."""

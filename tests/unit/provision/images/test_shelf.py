@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rackwright.images.shelf import NoImage, Shelf
+from rackwright.provision.images.shelf import NoImage, Shelf
 
 
 def _put(shelf: Shelf, name: str, content: bytes) -> None:

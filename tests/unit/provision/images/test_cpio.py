@@ -4,7 +4,7 @@ import io
 import stat
 from pathlib import Path
 
-from rackwright.images.cpio import Cpio
+from rackwright.provision.images.cpio import Cpio
 
 
 def _entries(archive: bytes) -> dict[str, tuple[int, bytes]]:

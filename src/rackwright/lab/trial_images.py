@@ -8,18 +8,18 @@ import hashlib
 from importlib.resources import files
 from pathlib import Path
 
-from rackwright.images import sledgehammer, systems
-from rackwright.images.packages import Say, Source
-from rackwright.images.shelf import NoImage, Shelf
-from rackwright.images.sledgehammer import Kernel
+from rackwright.provision.images import sledgehammer, systems
+from rackwright.provision.images.packages import Say, Source
+from rackwright.provision.images.shelf import NoImage, Shelf
+from rackwright.provision.images.sledgehammer import Kernel
 
 
 def recipe(image: str) -> str:
     """What an image is made from, as one digest. The agent is in sledgehammer alone."""
-    folder = Path(str(files("rackwright.images")))
+    folder = Path(str(files("rackwright.provision.images")))
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*") if image == sledgehammer.NAME else folder.glob("*.py")):
-        if path.is_file() and path.suffix != ".pyc" and path != Path(__file__):
+        if path.is_file() and path.suffix != ".pyc":
             digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()
 

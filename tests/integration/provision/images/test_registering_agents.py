@@ -13,7 +13,7 @@ from rackwright.server.serve import listening
 from rackwright.store.machines.keys import fingerprint
 from rackwright.store.machines.registration import find_machine
 
-IMAGES = files("rackwright.images")
+IMAGES = files("rackwright.provision.images")
 MAC = "52:54:00:00:00:01"
 
 SLEDGEHAMMER = (

@@ -9,10 +9,10 @@ from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
 
-from rackwright.images.cpio import Cpio
-from rackwright.images.packages import Say, Source, fetch, need
-from rackwright.images.shelf import Shelf
-from rackwright.images.tree import Tree
+from rackwright.provision.images.cpio import Cpio
+from rackwright.provision.images.packages import Say, Source, fetch, need
+from rackwright.provision.images.shelf import Shelf
+from rackwright.provision.images.tree import Tree
 
 NAME = "sledgehammer"
 SUITE = "bookworm"
@@ -105,13 +105,13 @@ def _write_initramfs(tree: Tree, work: Path, version: str, kernel: Kernel, to: P
 
 
 def _add_agent(archive: Cpio) -> None:
-    agent = files("rackwright.images") / "agent"
+    agent = files("rackwright.provision.images") / "agent"
     for part in sorted(agent.iterdir(), key=lambda one: one.name):
         if part.name == "init":
             archive.file("init", part.read_bytes(), 0o755)
         else:
             archive.file(f"lib/rackwright/{part.name}", part.read_bytes(), 0o755)
-    report = files("rackwright.images") / "installed"
+    report = files("rackwright.provision.images") / "installed"
     for part in sorted(report.iterdir(), key=lambda one: one.name):
         archive.file(f"lib/rackwright/installed/{part.name}", part.read_bytes(), 0o755)
 
