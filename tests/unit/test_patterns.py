@@ -38,7 +38,7 @@ MEETS_OUTSIDE = {
     ),
     "api/routes/webhooks.py": ("KIND",),
     "cli/barclamp_template.py": ("[a-z][a-z0-9-]{0,30}[a-z0-9]",),
-    "cli/terminal.py": ("_CONTROL",),
+    "cli/output/terminal.py": ("_CONTROL",),
     "domain/dhcp.py": (
         "_BOOTENV",
         "_INTERFACE",

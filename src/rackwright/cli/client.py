@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from rackwright.cli.exits import BY_STATUS, Exit, fail
+from rackwright.cli.output.exits import BY_STATUS, Exit, fail
 from rackwright.cli.profile import NoServer, Profile, current_profile
 from rackwright.shown_urls import shown_url
 

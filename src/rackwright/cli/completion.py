@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import typer
 
 from rackwright.cli.main import COMPLETE, NOUNS, is_function, load
-from rackwright.cli.terminal import say
+from rackwright.cli.output.terminal import say
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -10,44 +10,44 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from rackwright.cli.terminal import say
+from rackwright.cli.output.terminal import say
 
 NOUNS: dict[str, tuple[str, str]] = {
-    "demo": ("rackwright.cli.demo:app", "see it work, on this machine alone"),
-    "server": ("rackwright.cli.server:main", "run the server"),
-    "login": ("rackwright.cli.login:login_command", "choose a server and say who you are"),
-    "logout": ("rackwright.cli.login:logout_command", "forget that"),
-    "config": ("rackwright.cli.config:app", "settings, and where each comes from"),
-    "top": ("rackwright.cli.top:main", "the whole system on one screen, live"),
-    "node": ("rackwright.cli.node:app", "machines"),
-    "group": ("rackwright.cli.group:app", "machines that belong together"),
-    "key": ("rackwright.cli.key:app", "what machines let the servers in by"),
-    "network": ("rackwright.cli.network:app", "networks and addresses"),
-    "domain": ("rackwright.cli.domain:app", "under which names nodes are served by DNS"),
-    "deployment": ("rackwright.cli.deployment:app", "what people want of their machines"),
-    "noderole": ("rackwright.cli.noderole:app", "roles bound to nodes"),
-    "anneal": ("rackwright.cli.anneal:app", "the work itself"),
-    "run": ("rackwright.cli.run:app", "what was done and is being done, with logs"),
-    "event": ("rackwright.cli.event:app", "what happened, and what happens"),
-    "hook": ("rackwright.cli.hook:app", "hooks that fail"),
-    "barclamp": ("rackwright.cli.barclamp:app", "packages of roles: write, check, import"),
-    "role": ("rackwright.cli.catalogue:role", "what can be bound"),
-    "attrib": ("rackwright.cli.catalogue:attrib", "values of nodes, noderoles and deployments"),
-    "jig": ("rackwright.cli.catalogue:jig", "what does the work"),
-    "hammer": ("rackwright.cli.catalogue:hammer", "ways to reach a machine outside the graph"),
-    "user": ("rackwright.cli.user:app", "people"),
-    "token": ("rackwright.cli.token:app", "tokens for programs"),
-    "image": ("rackwright.cli.image:app", "make what machines boot and what is put on their disks"),
-    "lab": ("rackwright.cli.lab:app", "virtual machines to try it on"),
-    "state": ("rackwright.cli.state:main", "apply, test, show and explain states on this machine"),
-    "module": ("rackwright.cli.module:main", "sign and verify extension modules of the state engine"),
-    "agent": ("rackwright.cli.agent:app", "run this server's agent of the mesh"),
-    "mesh": ("rackwright.cli.mesh:app", "make, join and look at a cluster of servers"),
+    "demo": ("rackwright.cli.lab.demo:app", "see it work, on this machine alone"),
+    "server": ("rackwright.cli.commands.server:main", "run the server"),
+    "login": ("rackwright.cli.commands.login:login_command", "choose a server and say who you are"),
+    "logout": ("rackwright.cli.commands.login:logout_command", "forget that"),
+    "config": ("rackwright.cli.commands.config:app", "settings, and where each comes from"),
+    "top": ("rackwright.cli.commands.top:main", "the whole system on one screen, live"),
+    "node": ("rackwright.cli.commands.node:app", "machines"),
+    "group": ("rackwright.cli.commands.group:app", "machines that belong together"),
+    "key": ("rackwright.cli.commands.key:app", "what machines let the servers in by"),
+    "network": ("rackwright.cli.commands.network:app", "networks and addresses"),
+    "domain": ("rackwright.cli.commands.domain:app", "under which names nodes are served by DNS"),
+    "deployment": ("rackwright.cli.commands.deployment:app", "what people want of their machines"),
+    "noderole": ("rackwright.cli.commands.noderole:app", "roles bound to nodes"),
+    "anneal": ("rackwright.cli.commands.anneal:app", "the work itself"),
+    "run": ("rackwright.cli.commands.run:app", "what was done and is being done, with logs"),
+    "event": ("rackwright.cli.commands.event:app", "what happened, and what happens"),
+    "hook": ("rackwright.cli.commands.hook:app", "hooks that fail"),
+    "barclamp": ("rackwright.cli.commands.barclamp:app", "packages of roles: write, check, import"),
+    "role": ("rackwright.cli.commands.catalogue:role", "what can be bound"),
+    "attrib": ("rackwright.cli.commands.catalogue:attrib", "values of nodes, noderoles and deployments"),
+    "jig": ("rackwright.cli.commands.catalogue:jig", "what does the work"),
+    "hammer": ("rackwright.cli.commands.catalogue:hammer", "ways to reach a machine outside the graph"),
+    "user": ("rackwright.cli.commands.user:app", "people"),
+    "token": ("rackwright.cli.commands.token:app", "tokens for programs"),
+    "image": ("rackwright.cli.commands.image:app", "make what machines boot and what is put on their disks"),
+    "lab": ("rackwright.cli.lab.lab_commands:app", "virtual machines to try it on"),
+    "state": ("rackwright.cli.commands.state:main", "apply, test, show and explain states on this machine"),
+    "module": ("rackwright.cli.commands.module:main", "sign and verify extension modules of the state engine"),
+    "agent": ("rackwright.cli.mesh.agent:app", "run this server's agent of the mesh"),
+    "mesh": ("rackwright.cli.mesh.mesh_commands:app", "make, join and look at a cluster of servers"),
     "completion": ("rackwright.cli.completion:main", "have your shell complete commands and names"),
 }
 """noun -> (where it lives, one line for --help)"""
 
-QUICK: dict[tuple[str, str], str] = {("mesh", "run"): "rackwright.cli.mesh_run:main"}
+QUICK: dict[tuple[str, str], str] = {("mesh", "run"): "rackwright.cli.mesh.mesh_run:main"}
 """(noun, verb) -> a plain function, called without loading the other verbs of its noun"""
 
 COMPLETE = "_RACKWRIGHT_COMPLETE"

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from rackwright.cli.client import Client
-from rackwright.cli.exits import confirm
-from rackwright.cli.terminal import say
+from rackwright.cli.output.exits import confirm
+from rackwright.cli.output.terminal import say
 
 Plan = Annotated[bool, typer.Option("--plan", help="Only say what would run again.")]
 MOST_LINES = 30

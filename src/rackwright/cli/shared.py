@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rackwright.cli.client import Client
-from rackwright.cli.exits import Exit, fail
+from rackwright.cli.output.exits import Exit, fail
 from rackwright.cli.profile import NoServer, current_profile
 
 Filters = Annotated[

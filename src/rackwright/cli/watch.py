@@ -9,9 +9,9 @@ from collections import Counter
 from typing import Any
 
 from rackwright.cli.client import Client
-from rackwright.cli.exits import Exit
-from rackwright.cli.output import STYLES, table
-from rackwright.cli.terminal import open_console, say
+from rackwright.cli.output.answers import STYLES, table
+from rackwright.cli.output.exits import Exit
+from rackwright.cli.output.terminal import open_console, say
 
 ORDER = ("error", "transition", "todo", "blocked", "proposed", "active")
 PENDING = ("transition", "todo", "blocked")

@@ -13,7 +13,7 @@ from tests.support.cli import Cli, served
 from tests.support.registration import registration, signed
 from tests.support.waiting import PATIENCE
 
-from rackwright.cli.exits import Exit
+from rackwright.cli.output.exits import Exit
 
 ATTACK = "[/]\x1b]0;owned\x07\x9b2J\u202e"
 MAC = "52:54:00:ab:cd:01"

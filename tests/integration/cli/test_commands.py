@@ -19,8 +19,8 @@ from tests.support.registration import registration, signed
 from tests.support.servers import RACKWRIGHT
 from tests.support.waiting import PATIENCE
 
-from rackwright.cli.exits import Exit
 from rackwright.cli.main import NOUNS, is_function, load
+from rackwright.cli.output.exits import Exit
 from rackwright.lab.lldp import in_base64, switch_frame
 
 NODE = "n1.rack.example"

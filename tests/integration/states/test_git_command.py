@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.programs import make_ssh_key
 
-from rackwright.cli.state import main
+from rackwright.cli.commands.state import main
 
 
 def git(folder: Path, *arguments: str) -> None:

@@ -7,8 +7,8 @@ import pytest
 import typer
 from tests.support.cli import Cli
 
-from rackwright.cli.exits import Exit
 from rackwright.cli.main import NOUNS, is_function, load
+from rackwright.cli.output.exits import Exit
 
 DESTROYING = frozenset(
     [

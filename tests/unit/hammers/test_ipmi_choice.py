@@ -4,7 +4,7 @@ from typing import get_args
 
 from rackwright.api.routes.power import BmcIn
 from rackwright.barclamps.loader import built_in
-from rackwright.cli.node import BmcKind
+from rackwright.cli.commands.node import BmcKind
 
 PROVISIONER = next(barclamp for barclamp in built_in() if barclamp.name == "provisioner")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.waiting import PATIENCE, wait_until
 
-from rackwright.cli import state
+from rackwright.cli.commands import state
 from rackwright.states.bundle import build
 
 from .conftest import Write

@@ -1,0 +1,223 @@
+"""rackwright deployment"""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from rackwright.cli.apps import make_app
+from rackwright.cli.client import Client
+from rackwright.cli.commands.deployment_role import app as role_app
+from rackwright.cli.output.answers import prints
+from rackwright.cli.output.exits import Exit, confirm, fail
+from rackwright.cli.output.terminal import say
+from rackwright.cli.shared import Deployment, Filters, Limit, Role, Settings, Sort, Yes, listed, values
+
+app = make_app("What people want of their machines.")
+app.add_typer(role_app, name="role")
+
+MOST_WARNINGS = 20
+COLUMNS = ("name", "parent", "state", "held", "noderoles")
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("list")
+@prints(*COLUMNS, empty="No deployment fits.")
+def list_all(filters: Filters = None, sort: Sort = None, limit: Limit = None) -> list[Any]:
+    """All deployments, or those that fit."""
+    return listed("/deployments", filters, sort, limit)
+
+
+@app.command("show")
+@prints()
+def show_one(deployment: Deployment) -> Any:
+    """One deployment."""
+    return Client().get(f"/deployments/{deployment}")
+
+
+@app.command()
+@prints()
+def create(name: str, parent: str | None = None, description: str = "") -> Any:
+    """A new deployment, with an open proposal."""
+    return Client().post("/deployments", {"name": name, "parent": parent, "description": description})
+
+
+@app.command()
+@prints()
+def update(deployment: Deployment, set: Settings = None) -> Any:
+    """Change a deployment: --set description="The shop" """
+    return Client().merge(f"/deployments/{deployment}", values(set))
+
+
+@app.command()
+@prints(*COLUMNS)
+def rename(deployment: Deployment, name: Annotated[str, typer.Argument(help="The new name.")]) -> Any:
+    """Give a deployment another name."""
+    return [Client().merge(f"/deployments/{deployment}", {"name": name})]
+
+
+@app.command()
+@prints(*COLUMNS)
+def move(deployment: Deployment, parent: Deployment) -> Any:
+    """Put a deployment, with all below it, under another one."""
+    return [Client().merge(f"/deployments/{deployment}", {"parent": parent})]
+
+
+@app.command()
+def delete(deployment: Deployment, yes: Yes = False) -> None:
+    """Remove a deployment. Its nodes go to its parent."""
+    confirm(f"Remove deployment {deployment} with all its noderoles?", yes)
+    Client().delete(f"/deployments/{deployment}")
+
+
+@app.command()
+@prints()
+def propose(deployment: Deployment) -> Any:
+    """Open a copy of what is committed, to edit it."""
+    return Client().post(f"/deployments/{deployment}/propose")
+
+
+@app.command()
+@prints()
+def recall(deployment: Deployment) -> Any:
+    """Hold all work of a deployment and open a copy of what is committed. Commit or discard ends the hold."""
+    return Client().post(f"/deployments/{deployment}/recall")
+
+
+@app.command()
+@prints()
+def discard(deployment: Deployment, yes: Yes = False) -> Any:
+    """Throw the open proposal away."""
+    confirm(f"Throw away what is proposed for {deployment}?", yes)
+    return Client().post(f"/deployments/{deployment}/discard")
+
+
+@app.command()
+def plan(deployment: Deployment, json: Json = False) -> None:
+    """What a commit would do."""
+    _show_plan(Client().post(f"/deployments/{deployment}/plan"), json)
+
+
+@app.command()
+def commit(
+    deployment: Deployment,
+    digest: Annotated[str | None, typer.Option(help="Only if the plan is still the one with this digest.")] = None,
+    comment: Annotated[str, typer.Option("--comment", "-m", help="What for.")] = "",
+    yes: Yes = False,
+    watch: Annotated[bool, typer.Option(help="Follow the work until it is done.")] = False,
+    json: Json = False,
+) -> None:
+    """Make the proposal what is wanted from now on. What it does is shown first; wipes ask."""
+    client = Client()
+    seen = client.post(f"/deployments/{deployment}/plan")
+    if seen["wiped"]:
+        _warn(deployment, seen["installs"])
+        confirm(f"This wipes the disks of {', '.join(seen['wiped'])}. Commit?", yes)
+    body = {"digest": digest or seen["digest"], "comment": comment}
+    _show_plan(client.post(f"/deployments/{deployment}/commit", body), json)
+    if watch:
+        from rackwright.cli.watch import follow
+
+        follow(client, f"deployment {deployment}", deployment=deployment)
+
+
+@app.command()
+@prints("what", "node", "role", empty="They are the same.")
+def diff(
+    deployment: Deployment,
+    old: Annotated[int | None, typer.Argument(help="A snapshot; what is committed if none is given.")] = None,
+    new: Annotated[int | None, typer.Argument(help="Another; the proposal if none is given.")] = None,
+) -> Any:
+    """What differs between two snapshots of a deployment."""
+    found = Client().get(f"/deployments/{deployment}/diff", old=old, new=new)
+    return _rows(found)
+
+
+@app.command()
+@prints()
+def rollback(
+    deployment: Deployment,
+    snapshot: Annotated[
+        int | None, typer.Argument(help="As `deployment snapshots` lists them; the last before head if none is given.")
+    ] = None,
+) -> Any:
+    """Propose a copy of an earlier snapshot. What of it cannot come back is listed."""
+    client = Client()
+    if snapshot is None:
+        earlier = client.pages("/snapshots", 1, deployment=deployment, state="archived", sort="-id")
+        if not earlier:
+            fail(f"Deployment {deployment} has no earlier snapshot to go back to.", Exit.NOT_FOUND)
+        snapshot = earlier[0]["id"]
+    return client.post(f"/deployments/{deployment}/rollback", {"snapshot": snapshot})
+
+
+@app.command()
+@prints("role", "node", "cohort", empty="All of it was bound already.")
+def bind(
+    deployment: Deployment,
+    role: Role,
+    nodes: Annotated[list[str], typer.Argument(help="The nodes, as many as you like.")],
+    dry_run: Annotated[bool, typer.Option(help="Only say what it would take.")] = False,
+) -> Any:
+    """Bind a role to nodes in the deployment's proposal, with all that the role needs: to all of them, or to none."""
+    bindings = [{"node": node, "role": role} for node in nodes]
+    bound = Client().post(f"/deployments/{deployment}/bind", {"bindings": bindings}, dry_run=dry_run or None)
+    return bound["created"]
+
+
+@app.command()
+@prints("name", "built", "size", "recipe", empty="There is none.")
+def systems() -> Any:
+    """The operating systems that machines can be given. What has a recipe is built by: rackwright image build NAME"""
+    return Client().get("/target_systems")
+
+
+@app.command()
+@prints("id", "state", "created_at", "comment", empty="Nothing was ever committed or proposed.")
+def snapshots(deployment: Deployment, filters: Filters = None, sort: Sort = "-id", limit: Limit = None) -> Any:
+    """The time line of a deployment, the newest first."""
+    return listed("/snapshots", filters, sort, limit, deployment=deployment)
+
+
+@app.command()
+def graph(deployment: Deployment, json: Json = False) -> None:
+    """Its noderoles and what stands on what; as text in cohorts, or as JSON."""
+    found = Client().get(f"/deployments/{deployment}/graph")
+    if json:
+        from rackwright.cli.output.answers import Format, print_data
+
+        print_data(found, Format.JSON)
+        return
+    from rackwright.cli.output.plan_view import print_graph
+
+    print_graph(found)
+
+
+def _warn(deployment: str, installs: list[dict[str, Any]]) -> None:
+    """Say what the machines to be installed lack, as far as it fits a screen."""
+    lacks = [f"{one['node']}: {lack}" for one in installs for lack in one["missing"]]
+    for lack in lacks[:MOST_WARNINGS]:
+        say(f"rackwright: {lack}", file=sys.stderr)
+    if len(lacks) > MOST_WARNINGS:
+        more = f"and {len(lacks) - MOST_WARNINGS} more: rackwright deployment plan {deployment}"
+        say(f"rackwright: {more}", file=sys.stderr)
+
+
+def _rows(found: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"what": what.replace("_", " "), **(line if isinstance(line, dict) else {"node": line, "role": ""})}
+        for what, lines in found.items()
+        if isinstance(lines, list)
+        for line in lines
+    ]
+
+
+def _show_plan(plan: dict[str, Any], json: bool) -> None:
+    if json:
+        from rackwright.cli.output.answers import Format, print_data
+
+        print_data(plan, Format.JSON)
+        return
+    from rackwright.cli.output.plan_view import print_plan
+
+    print_plan(plan)

@@ -1,0 +1,84 @@
+"""rackwright login and logout: a token of this computer's own, kept where only its owner can read it."""
+
+import os
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rackwright.cli.apps import make_app
+from rackwright.cli.client import PREFIX, Client, reason, verified_by
+from rackwright.cli.output.exits import Exit, fail
+from rackwright.cli.output.passwords import PasswordStdin, read_password
+from rackwright.cli.output.terminal import say
+from rackwright.cli.profile import DEFAULT_URL, URL, Profile, forget, keep, kept_profile
+from rackwright.home import default_home
+from rackwright.server.running_servers import servers_of_home, servers_of_user
+from rackwright.shown_urls import shown_url
+
+
+def login_command(argv: list[str]) -> int:
+    app = make_app(no_args_is_help=False)
+    app.command()(login)
+    return int(app(args=argv, prog_name="rackwright login", standalone_mode=False) or 0)
+
+
+def logout_command(argv: list[str]) -> int:
+    app = make_app(no_args_is_help=False)
+    app.command()(logout)
+    return int(app(args=argv, prog_name="rackwright logout", standalone_mode=False) or 0)
+
+
+def login(
+    url: Annotated[
+        str, typer.Argument(help="The server; the one that runs on this host if none is given.", show_default=False)
+    ] = "",
+    name: Annotated[str, typer.Option(help="Who you are there.")] = "admin",
+    ca: Annotated[Path | None, typer.Option(help="Certificates to trust, if the server made its own.")] = None,
+    password_stdin: PasswordStdin = False,
+) -> None:
+    """Log in once; further commands go to this server as you."""
+    place = _place(url.rstrip("/"), ca)
+    password = read_password(f"Password of {name} at {shown_url(place.url)}: ", password_stdin)
+    file = keep(replace(place, token=_new_token(place, name, password)))
+    say(f"You are {name} at {shown_url(place.url)}. Kept in {file}.")
+
+
+def _place(url: str, ca: Path | None) -> Profile:
+    """The server to log in to, with no token yet. The certificate of this host's own server is known."""
+    asked = url or os.environ.get(URL, "").rstrip("/")
+    running = [server for server in servers_of_home(default_home()) or servers_of_user() if asked in ("", server.url)]
+    known = running[0].ca if running else None
+    found = asked or (running[0].url if running else DEFAULT_URL)
+    return Profile(found, "", str(ca.absolute()) if ca else known)
+
+
+def _new_token(place: Profile, name: str, password: str) -> str:
+    import httpx
+
+    url = place.url
+    with httpx.Client(base_url=f"{url}{PREFIX}", trust_env=False, timeout=30, verify=verified_by(place.ca)) as http:
+        try:
+            entered = http.post("/sessions", json={"name": name, "password": password})
+            if not entered.is_success:
+                fail(reason(entered), Exit.NOT_ALLOWED)
+            headers = {"X-CSRF-Token": entered.json()["csrf"], "Origin": url}
+            named = {"name": f"command line on {socket.gethostname()}", "scope": "admin"}
+            made = http.post("/tokens", json=named, headers=headers)
+            if not made.is_success:
+                fail(reason(made), Exit.NOT_ALLOWED)
+            http.delete("/sessions/current", headers=headers)
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            fail(f"The server at {shown_url(url)} does not answer ({error}).", Exit.UNREACHABLE)
+    return str(made.json()["token"])
+
+
+def logout() -> None:
+    """Forget the login of this computer, and have the server forget its token."""
+    kept = kept_profile()
+    if kept is not None:
+        client = Client(kept)
+        client.delete(f"/tokens/{client.get('/me')['token_id']}", tagged=False)
+    say("Logged out." if forget() else "You were not logged in.")

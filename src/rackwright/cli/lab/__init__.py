@@ -1,0 +1,4 @@
+"""`rackwright demo` and `rackwright lab`: machines that are not real, and a server for them, on this machine alone.
+
+Used by `cli.main`. It must never reach a machine that is not its own.
+"""

@@ -1,0 +1,171 @@
+"""rackwright lab: real virtual machines, each with a BMC, on a network of their own, and a server that provisions them.
+
+`lab up` keeps two things apart: this process, which a person sees and talks to, and the lab itself, which is the first
+process of namespaces of its own. When either ends, however it ends, the lab is gone, and its files with it.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from rackwright.cli.apps import make_app
+from rackwright.cli.output.terminal import say
+from rackwright.home import default_home
+
+app = make_app()
+
+INSIDE = ("-m", "rackwright.lab.lab_process")
+GOING_SECONDS = 120.0
+NEEDED = ("unshare", "setpriv", "ip")
+
+
+def _state() -> Path:
+    """Where a lab that is up is written down, for `console` and `down`."""
+    return default_home() / "lab.json"
+
+
+@app.command()
+def up(
+    machines: Annotated[int, typer.Option(min=1, max=32, help="How many virtual machines.")] = 3,
+    uefi: Annotated[bool, typer.Option(help="With UEFI instead of BIOS.")] = False,
+    memory: Annotated[int, typer.Option(min=256, help="MiB a machine; an install needs 1024.")] = 1024,
+    port: Annotated[int, typer.Option(help="Port of the server on this host; 0: any that is free.")] = 0,
+    power_on: Annotated[bool, typer.Option(help="Switch the machines on.")] = True,
+) -> None:
+    """Bring a lab up, and keep it until Ctrl-C or `rackwright lab down`."""
+    missing = [program for program in NEEDED if shutil.which(program) is None]
+    if missing or os.geteuid() != 0:
+        _fail(f"A lab needs root{' and ' + ', '.join(missing) if missing else ''}, for namespaces and network devices.")
+    images = default_home() / "images"
+    if not (images / "sledgehammer").exists():
+        _fail("There is no sledgehammer image. Make it: rackwright image build sledgehammer --kernel cloud")
+    if _running() is not None:
+        _fail("A lab is up already. End it: rackwright lab down")
+    with _folder() as folder, _written_down(folder):
+        wanted = {"machines": machines, "uefi": uefi, "memory": memory, "power_on": power_on, "images": str(images)}
+        raise typer.Exit(asyncio.run(_keep(folder, wanted, port)))
+
+
+@app.command()
+def console(machine: Annotated[int, typer.Argument(help="Its number, from 1.")]) -> None:
+    """Talk to a machine's serial line. Ctrl-] ends it; the machine does not notice."""
+    lab = _running()
+    if lab is None:
+        _fail("No lab is up. Bring one up: rackwright lab up")
+    serial = Path(lab["folder"]) / f"m{machine}" / "serial"
+    if not serial.exists():
+        _fail(f"The lab has no machine {machine}, or it was never switched on.")
+    from rackwright.cli.lab.lab_console import talk
+
+    talk(serial)
+
+
+@app.command()
+def down() -> None:
+    """End the lab that is up."""
+    lab = _running()
+    if lab is None:
+        say("No lab is up.")
+        return
+    try:
+        process = os.pidfd_open(lab["pid"])
+    except ProcessLookupError:
+        say("No lab is up.")
+        return
+    try:
+        signal.pidfd_send_signal(process, signal.SIGTERM)
+        gone, _, _ = select.select([process], [], [], GOING_SECONDS)
+    finally:
+        os.close(process)
+    if not gone:
+        _fail(f"The lab is still there after {GOING_SECONDS:g} s. Kill process {lab['pid']}: all of it goes with it.")
+    say("The lab is gone.")
+
+
+def _fail(message: str) -> NoReturn:
+    say(f"rackwright: {message}", file=sys.stderr)
+    raise typer.Exit(1)
+
+
+def _started(pid: int) -> str:
+    """When a process was started: with its number that is its identity."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
+
+
+def _running() -> dict[str, Any] | None:
+    try:
+        lab: dict[str, Any] = json.loads(_state().read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    return lab if _started(lab["pid"]) == lab["started"] else None
+
+
+@contextlib.contextmanager
+def _written_down(folder: Path) -> Iterator[None]:
+    state = _state()
+    state.parent.mkdir(parents=True, exist_ok=True)
+    state.write_text(json.dumps({"pid": os.getpid(), "started": _started(os.getpid()), "folder": str(folder)}))
+    try:
+        yield
+    finally:
+        state.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder that is gone when this process is, even if it is killed: somebody waits for that at a pipe's end."""
+    folder = Path(tempfile.mkdtemp(prefix="rackwright-lab-"))
+    script = 'cat >/dev/null; until rm -rf -- "$0" 2>/dev/null; do sleep 0.2; done'
+    keeper = subprocess.Popen(["sh", "-c", script, str(folder)], stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        yield folder
+    finally:
+        assert keeper.stdin is not None
+        keeper.stdin.close()
+        keeper.wait()
+
+
+async def _keep(folder: Path, wanted: dict[str, Any], port: int) -> int:
+    """The lab in its namespaces, and its server's port on this host's loopback, until either of us is told to end."""
+    lab = await asyncio.create_subprocess_exec(
+        *("setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--pid", "--mount", "--fork", "--kill-child"),
+        *("--mount-proc", sys.executable, *INSIDE, str(folder), json.dumps(wanted)),
+        stdin=asyncio.subprocess.PIPE,
+        # Ctrl-C is for us alone: the lab's database and machines would take it for themselves.
+        start_new_session=True,
+    )
+    assert lab.stdin is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, lab.stdin.close)
+    server = await asyncio.start_server(lambda reader, writer: _relay(folder, reader, writer), "127.0.0.1", port)
+    async with server:
+        say(f"The lab's server: http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        say(f"Its admin's token: {folder / 'home' / 'admin-token'}. Ctrl-C ends the lab.")
+        sys.stdout.flush()
+        return await lab.wait()
+
+
+async def _relay(folder: Path, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        there_reader, there_writer = await asyncio.open_unix_connection(folder / "api")
+    except OSError:
+        writer.close()
+        return
+    from rackwright.lab.relay import both_ways
+
+    await both_ways((reader, writer), (there_reader, there_writer))
