@@ -4,7 +4,7 @@ process, because other work on the machine is no part of it."""
 
 import time
 
-from rackwright.domain.barclamp import check_together, parse_barclamp
+from rackwright.domain.barclamps.barclamp_file import check_together, parse_barclamp
 from report import at_most, emit
 
 ROLES = 1000

@@ -18,7 +18,7 @@ from typing import TypeVar
 import psycopg
 
 from rackwright.barclamps.loader import built_in
-from rackwright.domain.barclamp import parse_barclamp
+from rackwright.domain.barclamps.barclamp_file import parse_barclamp
 from rackwright.domain.states import ACTIVE, BLOCKED, TODO, TRANSITION
 from rackwright.store.bootstrap import first_start
 from rackwright.store.db.database import Database, open_database

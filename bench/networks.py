@@ -11,7 +11,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address
 from pathlib import Path
 
 from rackwright.barclamps.loader import built_in
-from rackwright.domain.networks import Network, Range, Use
+from rackwright.domain.networks.networks import Network, Range, Use
 from rackwright.store.bootstrap import first_start
 from rackwright.store.db.database import open_database
 from rackwright.store.db.session import Session, Store

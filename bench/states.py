@@ -198,8 +198,8 @@ def timed(command: list[str], work: Path, repeats: int) -> float:
 def sort_seconds(count: int) -> float:
     """Planning the order of many states: the graph and its topological sort, without reading files."""
     from rackwright.states.combine import Requisite, State
-    from rackwright.states.declare import Block, Declaration
     from rackwright.states.graph import Index, build
+    from rackwright.states.reading.declarations import Block, Declaration
 
     states = []
     for n in range(count):

@@ -19,7 +19,7 @@ from tests.support.servers import ServerProcess, servers
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.domain.errors import Conflict
-from rackwright.domain.install import Stage
+from rackwright.domain.machines.install import Stage
 from rackwright.domain.runs import ENDED
 from rackwright.domain.states import ACTIVE, ERROR, Trigger
 from rackwright.lab.lab import Lab, running_lab

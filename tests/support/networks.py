@@ -2,7 +2,7 @@
 
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
-from rackwright.domain.networks import Category, Network, Range, Router, Use
+from rackwright.domain.networks.networks import Category, Network, Range, Router, Use
 
 
 def span(name: str, first: str, last: str, use: Use = Use.HOST) -> Range:

@@ -11,12 +11,12 @@ from typing import TypeVar
 import pytest
 
 from rackwright.domain.attributes import read
-from rackwright.domain.barclamp import parse_barclamp
-from rackwright.domain.binding import BindPlan
+from rackwright.domain.barclamps.barclamp_file import parse_barclamp
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, Rule
+from rackwright.domain.graph.binding import BindPlan
+from rackwright.domain.graph.snapshots import CommitPlan
 from rackwright.domain.runs import Run
-from rackwright.domain.snapshots import CommitPlan
 from rackwright.domain.states import NodeRoleState
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.session import Session, Store

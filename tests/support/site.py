@@ -19,8 +19,8 @@ from rackwright.annealer.power_saving import Powersave
 from rackwright.annealer.step import StepReport, step
 from rackwright.api.app import create_app, create_machine_app
 from rackwright.api.context import Server
-from rackwright.domain.install import Stage
-from rackwright.domain.why import Reason
+from rackwright.domain.graph.why import Reason
+from rackwright.domain.machines.install import Stage
 from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power, Seen
 from rackwright.server.serve import Options, running
 from rackwright.store.db.session import Session

@@ -39,16 +39,16 @@ MEETS_OUTSIDE = {
     "api/routes/webhooks.py": ("KIND",),
     "cli/barclamp_template.py": ("[a-z][a-z0-9-]{0,30}[a-z0-9]",),
     "cli/output/terminal.py": ("_CONTROL",),
-    "domain/dhcp.py": (
+    "domain/networks/dhcp.py": (
         "_BOOTENV",
         "_INTERFACE",
     ),
-    "domain/fields.py": (
+    "domain/barclamps/fields.py": (
         "_NAME",
         "_STEP",
     ),
-    "domain/lldp.py": ("_LINK",),
-    "domain/marked.py": (
+    "domain/machines/lldp.py": ("_LINK",),
+    "domain/barclamps/yaml_lines.py": (
         "_FLOAT",
         "_FORBIDDEN",
         "_INTEGER",
@@ -60,9 +60,9 @@ MEETS_OUTSIDE = {
         "_MAC",
         "_NAME",
     ),
-    "domain/networks.py": ("_NAME",),
-    "domain/machine_names.py": ("_NOT_IN_LABELS",),
-    "domain/ssh_login.py": ("_USER",),
+    "domain/networks/networks.py": ("_NAME",),
+    "domain/machines/machine_names.py": ("_NOT_IN_LABELS",),
+    "domain/machines/ssh_login.py": ("_USER",),
     "hammers/base.py": (
         "BOOT_ID",
         "DEVICE",
@@ -106,7 +106,7 @@ MEETS_OUTSIDE = {
         "_HOST",
         "_MACHINE",
     ),
-    "states/declare.py": (r"(\.+)(.*)",),
+    "states/reading/declarations.py": (r"(\.+)(.*)",),
     "states/extensions.py": (
         "DIGEST",
         "NAME",
@@ -150,14 +150,14 @@ MEETS_OUTSIDE = {
         "_REFERENCE",
         "_SHELL",
     ),
-    "states/quick.py": (
+    "states/reading/quick_yaml.py": (
         "_DOUBLE",
         "_FLOW",
         "_KEY",
         "_ODD",
         "_SINGLE",
     ),
-    "states/render.py": ("_MARK",),
+    "states/reading/render.py": ("_MARK",),
     "states/shelltext.py": (
         r"['\"\\]",
         "_BASH_TEST",
@@ -165,11 +165,11 @@ MEETS_OUTSIDE = {
         "_HERE",
         "_INTEGER",
     ),
-    "states/sls.py": (
+    "states/reading/sls.py": (
         "_FLOAT",
         "_INT",
     ),
-    "states/sources.py": (
+    "states/reading/sources.py": (
         "COMMIT",
         r'Good "git" signature for (\S+) with',
         "REFERENCE",
@@ -201,12 +201,12 @@ INTERNAL = {
 }
 
 WRITTEN_BY_OPERATORS = {
-    "states/declare.py: target": "the names a state watches, by whoever wrote the state",
-    "states/environment.py: pattern": "a filter of templates, by whoever wrote the template",
+    "states/reading/declarations.py: target": "the names a state watches, by whoever wrote the state",
+    "states/reading/environment.py: pattern": "a filter of templates, by whoever wrote the template",
     "states/modules/file/edit.py: str(arguments['pattern'])": "what a state replaces",
     "states/modules/file/edit.py: pattern": "what a state replaces",
     "states/modules/file/tree.py: pattern[2:]": "the files that a state wants",
-    "states/record.py: '|'.join((re.escape(secret) for secret in alternatives))": "a run's secrets, escaped",
+    "states/running/record.py: '|'.join((re.escape(secret) for secret in alternatives))": "a run's secrets, escaped",
 }
 """Put together at run time, from what somebody wrote who may run anything on the node anyway."""
 

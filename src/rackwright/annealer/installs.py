@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rackwright.domain.attributes import merge
 from rackwright.domain.errors import RackwrightError
-from rackwright.domain.install import Act
+from rackwright.domain.machines.install import Act
 from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Probe
 from rackwright.store.db.locks import INSTALL_LOCK
 from rackwright.store.db.session import DATABASE_TROUBLE, Session, Store, first_line

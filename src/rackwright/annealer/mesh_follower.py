@@ -12,7 +12,7 @@ from contextlib import aclosing
 from typing import Any
 
 from rackwright.domain.errors import RackwrightError
-from rackwright.domain.members import Member, MemberState, MeshView
+from rackwright.domain.machines.mesh_members import Member, MemberState, MeshView
 from rackwright.mesh.client import MeshClient
 from rackwright.mesh.errors import MeshError
 from rackwright.store.db.locks import MESH_LOCK

@@ -5,7 +5,7 @@ import logging
 
 from rackwright.annealer.installs import Reach, hammer_node
 from rackwright.domain.errors import RackwrightError
-from rackwright.domain.power import Sleep
+from rackwright.domain.machines.power import Sleep
 from rackwright.hammers.base import Hammer, HammerFailed, HammerNode, Power
 from rackwright.store.db.session import DATABASE_TROUBLE, Session, Store, first_line
 from rackwright.store.machines import power_saving

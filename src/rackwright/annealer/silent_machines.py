@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from rackwright.annealer.installs import Reach, hammer_node
 from rackwright.annealer.reachability import ACTOR, look_at
 from rackwright.domain.errors import RackwrightError
-from rackwright.domain.install import LOCAL
+from rackwright.domain.machines.install import LOCAL
 from rackwright.hammers.base import HammerFailed, Seen
 from rackwright.store.db.session import DATABASE_TROUBLE, Session, Store, first_line
 from rackwright.store.machines.registration import (

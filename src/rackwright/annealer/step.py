@@ -15,10 +15,10 @@ from rackwright.annealer.logs import RunLogs
 from rackwright.annealer.masked_log import masked_log
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.foreign import LONGEST_ERROR, check_foreign, storable_text
+from rackwright.domain.graph.why import Reason
 from rackwright.domain.masking import Mask, masked_wall, secret_texts
 from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.domain.sealed import masked
-from rackwright.domain.why import Reason
 from rackwright.jigs.base import Jig, Log
 from rackwright.store.db.locks import CAP_LOCK
 from rackwright.store.db.session import Session, Store

@@ -21,9 +21,9 @@ from rackwright.annealer.supervision import Supervisor
 from rackwright.annealer.veto import Judge
 from rackwright.api.auth.authentication import Doorkeeper, Forbidden, Unauthenticated
 from rackwright.api.auth.passwords import Passwords
-from rackwright.domain.machine_names import DEFAULT
+from rackwright.domain.machines.machine_names import DEFAULT
+from rackwright.domain.networks.call_targets import Network
 from rackwright.domain.people import GRANTS, SCOPES, Permission, Principal
-from rackwright.domain.targets import Network
 from rackwright.jigs.base import Jig
 from rackwright.provision.images.shelf import Shelf
 from rackwright.store.db.session import Session, Store

@@ -3,7 +3,7 @@
 from pydantic import BaseModel
 
 from rackwright.annealer.run_cap import AUTO, DEFAULT_CAP
-from rackwright.domain.why import Reason
+from rackwright.domain.graph.why import Reason
 from rackwright.store.db.session import Session
 from rackwright.store.settings import read_setting
 

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from rackwright.barclamps.content import digest_of, folder_digest, pack, read_folder
-from rackwright.domain.barclamp import Reserved, parse_barclamp
+from rackwright.domain.barclamps.barclamp_file import Reserved, parse_barclamp
+from rackwright.domain.barclamps.fields import nearest
 from rackwright.domain.catalogue import Attrib, Barclamp, Flag, Hammer, Jig, Role
 from rackwright.domain.errors import BarclampInvalid
-from rackwright.domain.fields import nearest
-from rackwright.domain.networks import BARCLAMP as NETWORKS
+from rackwright.domain.networks.networks import BARCLAMP as NETWORKS
 
 FILE = "barclamp.yml"
 SCRIPTS = Path("script", "roles")

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from rackwright.domain.barclamps.value_errors import json_pointer
 from rackwright.domain.catalogue import Attrib, Catalogue, Json, JsonObject
 from rackwright.domain.errors import Invalid
 from rackwright.domain.sealed import fingerprinted, is_sealed
-from rackwright.domain.wrong_words import json_pointer
 
 
 class Missing(Enum):
@@ -71,7 +71,7 @@ def check_value(attrib: Attrib, value: Json) -> None:
     if attrib.schema is None:
         raise Invalid(f"Attrib {attrib.name!r} has no schema, so it is read-only for people.")
     # Imported here: it takes a third of a second, and the processes that run hooks need only what is above.
-    from rackwright.domain.schema import misfit
+    from rackwright.domain.barclamps.attrib_schema import misfit
 
     fault = misfit(attrib.schema, value)
     if fault is not None:

@@ -9,9 +9,9 @@ from dataclasses import asdict, fields
 from types import UnionType
 from typing import get_args
 
+from rackwright.domain.barclamps.fields import shown
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import Invalid
-from rackwright.domain.fields import shown
 from rackwright.domain.hooks import (
     AllocationView,
     DeploymentView,

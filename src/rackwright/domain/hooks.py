@@ -320,7 +320,7 @@ def implemented(hooks: type[RoleHooks]) -> frozenset[str]:
 
 def fault(hooks: type[RoleHooks], roles: Iterable[str]) -> str | None:
     """What is wrong with a class of `roles.py`; None if nothing is."""
-    from rackwright.domain.fields import nearest
+    from rackwright.domain.barclamps.fields import nearest
 
     role = getattr(hooks, "role", None)
     if not isinstance(role, str):

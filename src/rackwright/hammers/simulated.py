@@ -8,7 +8,7 @@ import json
 import httpx
 
 from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.targets import simulated_address
+from rackwright.domain.networks.call_targets import simulated_address
 from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power, Seen
 
 KIND = "simulated"

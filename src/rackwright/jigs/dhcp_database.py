@@ -4,8 +4,8 @@ all nodes get and boot, whole; read it back; record the generation that is now s
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from rackwright.domain.dhcp import DhcpState
 from rackwright.domain.errors import RackwrightError
+from rackwright.domain.networks.dhcp import DhcpState
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import JigNode, Log
 from rackwright.provision.daemon import DaemonFailed

@@ -4,8 +4,8 @@ read back; the generation that is now served recorded."""
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from rackwright.domain.dns import DnsState
 from rackwright.domain.errors import RackwrightError
+from rackwright.domain.networks.dns import DnsState
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import JigNode, Log
 from rackwright.jigs.dhcp_database import Record

@@ -2,8 +2,8 @@
 
 import httpx
 
+from rackwright.domain.networks.call_targets import simulated_address
 from rackwright.domain.runs import Outcome, Run
-from rackwright.domain.targets import simulated_address
 from rackwright.jigs.base import JigNode, Log
 
 

@@ -7,7 +7,7 @@ bound to a node the mesh does not know fails here, and says what to do.
 from collections.abc import Awaitable, Callable
 
 from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.members import BELONGS, MARK
+from rackwright.domain.machines.mesh_members import BELONGS, MARK
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import JigNode, Log
 

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import RackwrightError
-from rackwright.domain.networks import Address
+from rackwright.domain.networks.networks import Address
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import JigNode, Log
 

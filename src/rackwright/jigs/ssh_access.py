@@ -8,8 +8,8 @@ import asyncio
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
 
+from rackwright.domain.machines.ssh_login import MARK, ROOT, login_of, marked_lines
 from rackwright.domain.runs import Outcome, Run
-from rackwright.domain.ssh_login import MARK, ROOT, login_of, marked_lines
 from rackwright.jigs.base import JigNode, Log
 from rackwright.reach.ssh_connections import Connections, NotLetIn, NotTried, ShortAnswer, Target, Unreachable
 

@@ -4,7 +4,7 @@ import base64
 import socket
 from ipaddress import ip_address
 
-from rackwright.domain.lldp import PORT_VLAN, Tlv
+from rackwright.domain.machines.lldp import PORT_VLAN, Tlv
 
 ETHERTYPE = 0x88CC
 NEAREST_BRIDGE = bytes.fromhex("0180c200000e")

@@ -18,7 +18,7 @@ import dns.tsig
 import dns.update
 import dns.zone
 
-from rackwright.domain.dns import TTL, Record, Type
+from rackwright.domain.networks.dns import TTL, Record, Type
 from rackwright.provision.daemon import DaemonFailed
 
 T = TypeVar("T")

@@ -3,7 +3,7 @@
 import re
 
 from rackwright.domain.errors import Invalid
-from rackwright.domain.install import LOCAL
+from rackwright.domain.machines.install import LOCAL
 
 IMAGE = "sledgehammer"
 """Kernel and initramfs of both discovery and installs."""

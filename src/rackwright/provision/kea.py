@@ -13,7 +13,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
-from rackwright.domain.dhcp import DhcpState, KeaPlace, check_interface, parse, render
+from rackwright.domain.networks.dhcp import DhcpState, KeaPlace, check_interface, parse, render
 from rackwright.jigs.network import own_addresses
 from rackwright.provision.daemon import Daemon, DaemonFailed, socket_path
 

@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 
-from rackwright.domain.dns import DnsState
 from rackwright.domain.names import check_node_name
+from rackwright.domain.networks.dns import DnsState
 from rackwright.provision.daemon import Daemon, DaemonFailed, socket_path
 from rackwright.provision.dns_update import DnsClient, Key
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.members import LIVE
+from rackwright.domain.machines.mesh_members import LIVE
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.mesh import Membership
 from rackwright.mesh.client import MeshClient

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import asyncssh
 
-from rackwright.domain.ssh_login import PORT, ROOT
+from rackwright.domain.machines.ssh_login import PORT, ROOT
 from rackwright.reach.parcel import Places
 
 KEEPALIVE_MISSES = 3

@@ -15,12 +15,12 @@ import httpx
 
 from rackwright.annealer.role_files import RoleFiles
 from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.dhcp import DhcpState
-from rackwright.domain.dns import DnsState
-from rackwright.domain.install import SLEDGEHAMMER
+from rackwright.domain.machines.install import SLEDGEHAMMER
+from rackwright.domain.machines.ssh_login import login_of, marked_lines
+from rackwright.domain.networks.call_targets import Address, machine_refusal, real_address
+from rackwright.domain.networks.dhcp import DhcpState
+from rackwright.domain.networks.dns import DnsState
 from rackwright.domain.runs import Run
-from rackwright.domain.ssh_login import login_of, marked_lines
-from rackwright.domain.targets import Address, machine_refusal, real_address
 from rackwright.home import short_folder
 from rackwright.jigs.boot_server import Look, nothing_served
 from rackwright.jigs.network import own_addresses

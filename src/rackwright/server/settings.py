@@ -24,10 +24,10 @@ from pydantic_settings import (
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
+from rackwright.domain.barclamps.value_errors import pydantic_words
 from rackwright.domain.errors import Invalid, RackwrightError
-from rackwright.domain.machine_names import DEFAULT, check_pattern
-from rackwright.domain.targets import Network
-from rackwright.domain.wrong_words import pydantic_words
+from rackwright.domain.machines.machine_names import DEFAULT, check_pattern
+from rackwright.domain.networks.call_targets import Network
 from rackwright.home import default_home
 from rackwright.store.db.database import shown_database_url
 from rackwright.store.runs.claims_and_settling import DEFAULT_LEASE

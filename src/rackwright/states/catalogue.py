@@ -11,9 +11,9 @@ from importlib import import_module
 from typing import Any, Dict, List, Optional, Tuple
 
 from .module import Argument, StateFunction
+from .reading.words import ENGINE
 from .refusal import did_you_mean
 from .shelltext import SHELL
-from .words import ENGINE
 
 MASK = "********"
 SHELL_OPTIONS = frozenset(("unless", "onlyif", "check_cmd"))

@@ -9,10 +9,10 @@ from __future__ import annotations
 import fnmatch
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from .declare import Block, Declaration, High, Item
+from .reading.declarations import Block, Declaration, High, Item
+from .reading.sls import line_of
+from .reading.words import ENTRY_ORDER, IN_FORMS, OPTIONS, REQUISITES
 from .refusal import Problem, Refused, did_you_mean
-from .sls import line_of
-from .words import ENTRY_ORDER, IN_FORMS, OPTIONS, REQUISITES
 
 
 class Requisite(NamedTuple):

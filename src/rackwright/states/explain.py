@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Dict, List
 
-from .declare import FIRST_ORDER
 from .plan import Plan
-from .record import Mask
+from .reading.declarations import FIRST_ORDER
+from .running.record import Mask
 
 
 def steps(plan: Plan) -> List[Dict[str, Any]]:
@@ -100,7 +100,7 @@ def explain(plan: Plan, mode: str) -> List[str]:
     if mode == "ansible":
         said.append("They run one after another in file order, as `order` and the requisites allow (see: state show).")
         return said
-    from .schedule import Schedule
+    from .running.schedule import Schedule
 
     schedule = Schedule(plan, mode)
     free = sum(1 for waiting in schedule.waiting() if not waiting)

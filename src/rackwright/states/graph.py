@@ -14,8 +14,8 @@ import heapq
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from .combine import Requisite, State, in_entry_order
+from .reading.words import WEIGHT
 from .refusal import Problem, Refused, did_you_mean
-from .words import WEIGHT
 
 END = 1000000
 """`order: last` is this far behind every number in use."""

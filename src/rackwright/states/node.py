@@ -17,10 +17,10 @@ from .catalogue import Catalogue
 from .combine import State
 from .facts import facts
 from .plan import plan, secret_texts
-from .record import Mask, Record
+from .reading.tree import Tree
 from .refusal import Refused, refuse
-from .run import MODES, Run, go_home
-from .tree import Tree
+from .running.record import Mask, Record
+from .running.run import MODES, Run, go_home
 
 OK, FAILED, REFUSED = 0, 1, 2
 

@@ -10,16 +10,16 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set
 
 from .catalogue import Catalogue, Schema
 from .combine import Requisite, State, combine
-from .declare import Reader, top
 from .graph import Graph, Index, build, collector_paused
 from .module import Resource
 from .options import check_options
 from .outputs import Reference, References, Remote, has_reference
+from .reading.declarations import Reader, top
+from .reading.render import Renderer
+from .reading.tree import Tree, merge
+from .reading.words import IGNORED
 from .refusal import Problem, Refused
-from .render import Renderer
 from .shelltext import TEMPLATE
-from .tree import Tree, merge
-from .words import IGNORED
 
 
 class Listener(NamedTuple):
@@ -96,7 +96,7 @@ def plan_states(made: Plan, catalogue: Catalogue, remote: Optional[Remote] = Non
 
 def tree_variables(tree: Tree, node: Dict[str, Any]) -> Dict[str, Any]:
     """What `vars/` says: its files in the order of their names, then the one of this node."""
-    from .sls import parse
+    from .reading.sls import parse
 
     folder = tree.root / "vars"
     if not folder.is_dir():

@@ -10,7 +10,7 @@ from tests.support.ssh_node import ssh_node
 from rackwright.annealer.silent_machines import Watch
 from rackwright.api.app import PREFIX, create_app
 from rackwright.api.context import Server
-from rackwright.domain.install import LOCAL
+from rackwright.domain.machines.install import LOCAL
 from rackwright.server.serve import TOKEN_FILE, Options, running
 
 NODE = "db1.rack.example"

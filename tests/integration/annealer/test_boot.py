@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from tests.support.site import INSTALL, HandMachine, Site
 
 from rackwright.api.auth.limits import Bucket
-from rackwright.domain.install import Stage
+from rackwright.domain.machines.install import Stage
 from rackwright.domain.states import ERROR
 from rackwright.store.machines.keys import host_key
 

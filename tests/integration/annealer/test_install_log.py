@@ -3,7 +3,7 @@
 import pytest
 from tests.support.site import INSTALL, HandMachine, Site
 
-from rackwright.domain.install import Stage
+from rackwright.domain.machines.install import Stage
 from rackwright.store.runs.run_logs import read_log
 
 OTHER = "198.51.100.7"

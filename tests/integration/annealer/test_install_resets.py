@@ -2,7 +2,7 @@
 
 from tests.support.site import HandMachine, Site
 
-from rackwright.domain.install import Stage
+from rackwright.domain.machines.install import Stage
 from rackwright.hammers.base import HammerFailed
 
 

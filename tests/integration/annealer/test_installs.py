@@ -13,10 +13,10 @@ from tests.support.waiting import until
 
 from rackwright.annealer.installs import Installs
 from rackwright.domain.errors import Rule
-from rackwright.domain.install import ENDED, Stage
+from rackwright.domain.graph.why import Cause
+from rackwright.domain.machines.install import ENDED, Stage
 from rackwright.domain.runs import Run
 from rackwright.domain.states import ACTIVE, ERROR, TODO, TRANSITION, Trigger
-from rackwright.domain.why import Cause
 from rackwright.server.serve import NO_NODE
 from rackwright.store.db.locks import INSTALL_LOCK
 from rackwright.store.db.session import Session

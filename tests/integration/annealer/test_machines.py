@@ -8,9 +8,9 @@ from tests.support.registration import public_key, registration, signed
 from tests.support.site import DISCOVERED, HandMachine, Site
 
 from rackwright.api.app import create_machine_app
-from rackwright.domain.install import Stage
+from rackwright.domain.graph.why import Cause
+from rackwright.domain.machines.install import Stage
 from rackwright.domain.states import ACTIVE, TODO
-from rackwright.domain.why import Cause
 from rackwright.store.machines import registration as machines
 from rackwright.store.machines.registration import accept, forget_waiting, miss_heartbeats
 

@@ -19,7 +19,7 @@ from rackwright.annealer.logs import RunLogs
 from rackwright.annealer.silent_machines import Watch
 from rackwright.annealer.step import outcome_of
 from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.install import LOCAL
+from rackwright.domain.machines.install import LOCAL
 from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.domain.sealed import FINGERPRINT, SEAL
 from rackwright.hammers.base import HammerNode, Seen

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.support.registration import public_key
 from tests.support.site import INSTALLED, HandMachine, Site, running_site
 
-from rackwright.domain.install import Stage
+from rackwright.domain.machines.install import Stage
 from rackwright.domain.states import TRANSITION
 from rackwright.server.serve import TOKEN_FILE
 from rackwright.store.db.session import Session

@@ -19,7 +19,7 @@ from tests.support.site import HandMachine, Site, running_site
 from tests.support.waiting import PATIENCE
 
 from rackwright.api.auth.limits import Bucket
-from rackwright.domain.install import Stage
+from rackwright.domain.machines.install import Stage
 from rackwright.server.serve import TOKEN_FILE, listening
 from rackwright.store.machines import challenges
 

@@ -16,7 +16,7 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.annealer.installs import hammer_node
 from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.targets import simulated_address
+from rackwright.domain.networks.call_targets import simulated_address
 from rackwright.hammers.base import HammerFailed, HammerNode
 from rackwright.hammers.simulated import SimulatedHammer
 from rackwright.hammers.ssh import SshHammer

@@ -18,7 +18,7 @@ from tests.support.site import HandMachine, Site, running_site
 
 from rackwright.api.routes.machines.machines import INVENTORY_LIMIT
 from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.install import Stage
+from rackwright.domain.machines.install import Stage
 from rackwright.store.db.session import Session
 from rackwright.store.hooks.hook_views import brief_before, forget_last_state, shown_view
 from rackwright.store.machines.nodes import delete_node

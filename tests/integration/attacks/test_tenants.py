@@ -17,7 +17,7 @@ from tests.support.people import House, house, ok, refused
 
 from rackwright.annealer.installs import hammer_node
 from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.dns import DnsState, Type
+from rackwright.domain.networks.dns import DnsState, Type
 from rackwright.reach.ssh_connections import Target, Unreachable
 from rackwright.server.jig_ports import Means
 from rackwright.store.machines.nodes import update_node

@@ -7,8 +7,8 @@ import pytest
 from tests.support.ssh_node import SshNode, ssh_node
 
 from rackwright.domain.catalogue import Json
+from rackwright.domain.machines.ssh_login import MARK
 from rackwright.domain.runs import Answer, Outcome, Run
-from rackwright.domain.ssh_login import MARK
 from rackwright.hammers.base import HammerFailed, HammerNode
 from rackwright.hammers.ssh import SshHammer
 from rackwright.jigs.ssh_access import SshAccessJig

@@ -19,7 +19,7 @@ from tests.support.networks import ADMIN_NETWORK, STORAGE
 from tests.support.provider import Provider
 from tests.support.waiting import PATIENCE, until
 
-from rackwright.domain.dns import Record, Type
+from rackwright.domain.networks.dns import Record, Type
 from rackwright.provision.daemon import DaemonFailed
 from rackwright.provision.dns_update import DnsClient, Key
 from rackwright.provision.knot import Knot

@@ -24,9 +24,9 @@ from rackwright.states.extensions import (
     tree_catalogue,
 )
 from rackwright.states.plan import plan
+from rackwright.states.reading.tree import Tree
 from rackwright.states.refusal import Refused
-from rackwright.states.run import Run
-from rackwright.states.tree import Tree
+from rackwright.states.running.run import Run
 
 CODE = """
 from rackwright.states.module import Argument, Check, Result, StateFunction

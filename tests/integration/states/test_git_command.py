@@ -17,7 +17,7 @@ def git(folder: Path, *arguments: str) -> None:
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("rackwright.states.sources.default_cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr("rackwright.states.reading.sources.default_cache", lambda: tmp_path / "cache")
     folder = tmp_path / "states"
     folder.mkdir()
     git(folder, "init", "-q", "-b", "main")

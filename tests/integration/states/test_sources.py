@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.support.programs import make_ssh_key
 
-from rackwright.states import sources
-from rackwright.states.sources import Folder, Repository, SourceRefused, pinned
+from rackwright.states.reading import sources
+from rackwright.states.reading.sources import Folder, Repository, SourceRefused, pinned
 
 
 class Origin:

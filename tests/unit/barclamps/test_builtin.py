@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rackwright.barclamps.loader import built_in
-from rackwright.domain.barclamp import BARCLAMP_KEYS, ROLE_KEYS, check_together, parse_barclamp
+from rackwright.domain.barclamps.barclamp_file import BARCLAMP_KEYS, ROLE_KEYS, check_together, parse_barclamp
 from rackwright.domain.catalogue import Attrib, Barclamp, Catalogue, Flag, Hammer, Jig, Role
 from rackwright.domain.errors import BarclampInvalid
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from rackwright.barclamps.loader import built_in
-from rackwright.domain import barclamp as files
-from rackwright.domain.barclamp import check_together, parse_barclamp
+from rackwright.domain.barclamps import barclamp_file as files
+from rackwright.domain.barclamps.barclamp_file import check_together, parse_barclamp
 from rackwright.domain.catalogue import EXCLUDES, Flag
 
 PAGE = (Path(__file__).parents[3] / "docs" / "barclamps.md").read_text()

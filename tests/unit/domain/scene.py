@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from rackwright.domain.binding import PLACEHOLDER, BindPlan, bind
 from rackwright.domain.catalogue import Attrib, Catalogue, Flag, Jig, Role
-from rackwright.domain.graph import Deployment, Graph, Node, NodeRole
+from rackwright.domain.graph.binding import PLACEHOLDER, BindPlan, bind
+from rackwright.domain.graph.noderole_graph import Deployment, Graph, Node, NodeRole
 from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState
 
 JIGS = {

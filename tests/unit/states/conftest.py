@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from rackwright.states.plan import plan
-from rackwright.states.record import Report
+from rackwright.states.reading.tree import place
 from rackwright.states.refusal import Refused
-from rackwright.states.run import Run
-from rackwright.states.tree import place
+from rackwright.states.running.record import Report
+from rackwright.states.running.run import Run
 
 Write = Callable[..., Path]
 Apply = Callable[..., Report]

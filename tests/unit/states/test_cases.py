@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from rackwright.states.plan import Plan, plan
-from rackwright.states.record import Outcome, Report
+from rackwright.states.reading.tree import Tree
 from rackwright.states.refusal import Refused
-from rackwright.states.run import Run
-from rackwright.states.tree import Tree
+from rackwright.states.running.record import Outcome, Report
+from rackwright.states.running.run import Run
 
 CASES = Path(__file__).parent / "cases"
 NAMES = sorted(str(path.relative_to(CASES).with_suffix("")) for path in CASES.glob("*/*.json"))

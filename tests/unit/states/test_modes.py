@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from rackwright.states.catalogue import Catalogue
 from rackwright.states.module import Argument, Arguments, Check, Context, Resource, Result, StateError, StateFunction
 from rackwright.states.plan import Plan, plan
-from rackwright.states.record import Outcome, Report
+from rackwright.states.reading.tree import Tree
 from rackwright.states.refusal import Refused
-from rackwright.states.run import Run
-from rackwright.states.tree import Tree
+from rackwright.states.running.record import Outcome, Report
+from rackwright.states.running.run import Run
 
 
 class World(Catalogue):

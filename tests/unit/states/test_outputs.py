@@ -8,8 +8,8 @@ import pytest
 from rackwright.states.catalogue import Catalogue
 from rackwright.states.module import StateError
 from rackwright.states.plan import plan
-from rackwright.states.run import Run
-from rackwright.states.tree import place
+from rackwright.states.reading.tree import place
+from rackwright.states.running.run import Run
 
 from .conftest import Apply, Write
 

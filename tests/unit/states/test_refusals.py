@@ -130,8 +130,8 @@ def test_a_template_that_reaches_outside_the_sandbox_is_refused(refusal: Refusal
 
 
 def test_a_template_that_never_ends_is_stopped(refusal: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rackwright.states.render.CPU_SECONDS", 1)
-    monkeypatch.setattr("rackwright.states.render.WALL_SECONDS", PATIENCE)
+    monkeypatch.setattr("rackwright.states.reading.render.CPU_SECONDS", 1)
+    monkeypatch.setattr("rackwright.states.reading.render.WALL_SECONDS", PATIENCE)
     told = refusal("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}\n")
     assert told == ["init.sls: rendering was stopped: it used more than 1 s of CPU time"]
 

@@ -11,11 +11,11 @@ from tests.support.processes import is_alive
 from tests.support.waiting import PATIENCE, wait_until
 
 from rackwright.states.catalogue import Catalogue
-from rackwright.states.loop import KEPT, Captured
 from rackwright.states.module import Arguments, Check, Command, Context, Finished, Result, StateFunction
 from rackwright.states.plan import plan
-from rackwright.states.run import Run
-from rackwright.states.tree import place
+from rackwright.states.reading.tree import place
+from rackwright.states.running.loop import KEPT, Captured
+from rackwright.states.running.run import Run
 
 from .conftest import Apply, Write
 
@@ -123,7 +123,7 @@ def test_a_command_is_killed_with_its_children_when_its_time_is_up(
         timed.touch()
         return time.monotonic() + (3600 if late else 0)
 
-    monkeypatch.setattr("rackwright.states.loop.time", SimpleNamespace(monotonic=monotonic))
+    monkeypatch.setattr("rackwright.states.running.loop.time", SimpleNamespace(monotonic=monotonic))
     told = f"until [ -e {timed} ]; do sleep 0.01; done; echo $! > {child}.new; mv {child}.new {child}; echo started"
     name = f"sleep {PATIENCE} & {told}; wait"
     report = apply(f"a:\n  cmd.run:\n    - name: {name}\n    - timeout: 3600\n")

@@ -22,7 +22,7 @@ GOOD = "a:\n  test.succeed_with_changes\nb:\n  test.nop:\n    - require:\n      
 @pytest.fixture(autouse=True)
 def _stay_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command goes home before it runs anything; the tests do not."""
-    monkeypatch.setattr("rackwright.states.run.go_home", lambda: None)
+    monkeypatch.setattr("rackwright.states.running.run.go_home", lambda: None)
 
 
 def test_json_has_the_stable_form(write: Write, capsys: pytest.CaptureFixture[str]) -> None:

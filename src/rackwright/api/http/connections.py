@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from rackwright.api.auth.limits import source_network
-from rackwright.domain.targets import Network
+from rackwright.domain.networks.call_targets import Network
 
 log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from pydantic import BaseModel, ValidationError
 
 from rackwright.api.http.bodies import DEEPEST, JSON, JSON_PATCH, LARGEST, MERGE_PATCH, depth_of
 from rackwright.api.http.problems import MOST_LOOKED_AT, faults_of
+from rackwright.domain.barclamps.value_errors import json_pointer
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import Invalid, RackwrightError
 from rackwright.domain.sealed import SEAL, is_sealed
-from rackwright.domain.wrong_words import json_pointer
 
 E = TypeVar("E", bound=BaseModel)
 

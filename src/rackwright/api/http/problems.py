@@ -20,8 +20,8 @@ from starlette.exceptions import HTTPException
 from rackwright.api.audit import record_refusal
 from rackwright.api.auth.authentication import Forbidden
 from rackwright.api.auth.limits import TooMany
+from rackwright.domain.barclamps.value_errors import is_of_another_kind, json_pointer, pydantic_words
 from rackwright.domain.errors import Invalid, RackwrightError
-from rackwright.domain.wrong_words import is_of_another_kind, json_pointer, pydantic_words
 from rackwright.store.db.session import UNREACHABLE, first_line
 
 log = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from rackwright.api.http.writing import Editing, Posting, Terms, write
 from rackwright.api.routes.node_roles import BindingIn, CreatedOut, bound, created_by, real_id
 from rackwright.api.routes.target_systems import target_systems
 from rackwright.domain.errors import Conflict, Rule
-from rackwright.domain.planned_installs import missing
-from rackwright.domain.snapshots import CommitPlan, Difference
+from rackwright.domain.graph.snapshots import CommitPlan, Difference
+from rackwright.domain.machines.planned_installs import missing
 from rackwright.store.db.session import Session
 from rackwright.store.graph import commits, snapshots
 from rackwright.store.graph import deployment_moves as places

@@ -14,7 +14,7 @@ from rackwright.api.http.patching import patch_body, read_patch
 from rackwright.api.http.types import Key, Line
 from rackwright.api.http.writing import Editing, Posting, Terms, write
 from rackwright.domain.errors import Invalid
-from rackwright.domain.networks import Category, Network, Range, Router, Use, parse_address, parse_subnet
+from rackwright.domain.networks.networks import Category, Network, Range, Router, Use, parse_address, parse_subnet
 from rackwright.store.db.session import Session
 from rackwright.store.graph.deployments import root_id
 from rackwright.store.machines.nodes import get_node

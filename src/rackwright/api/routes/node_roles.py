@@ -14,7 +14,7 @@ from rackwright.api.http.patching import patch_body, read_patch
 from rackwright.api.http.types import Id, JsonMap, shown
 from rackwright.api.http.writing import Editing, Posting, Terms, write
 from rackwright.api.waiting_reasons import ReasonOut, cap_in_force
-from rackwright.domain.binding import PLACEHOLDER, BindPlan
+from rackwright.domain.graph.binding import PLACEHOLDER, BindPlan
 from rackwright.store.db.session import Session
 from rackwright.store.graph import noderoles, snapshots
 from rackwright.store.graph.binding import bind_proposed, plan_binding

@@ -11,7 +11,7 @@ from rackwright.api.http.types import Key
 from rackwright.api.http.writing import Posting
 from rackwright.api.routes.nodes import NodeOut
 from rackwright.domain.errors import Conflict, Rule
-from rackwright.domain.install import LOCAL
+from rackwright.domain.machines.install import LOCAL
 from rackwright.hammers.base import HammerFailed
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit

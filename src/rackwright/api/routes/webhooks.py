@@ -16,7 +16,7 @@ from rackwright.api.http.types import Key, Name
 from rackwright.api.http.writing import Editing, Terms, write
 from rackwright.api.routes.events import KIND
 from rackwright.domain.errors import Invalid
-from rackwright.domain.targets import parse_target, refusal
+from rackwright.domain.networks.call_targets import parse_target, refusal
 from rackwright.server.webhook_deliveries import Courier
 from rackwright.store.db.session import Session
 from rackwright.store.events import webhooks

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rackwright.states.catalogue import Catalogue
     from rackwright.states.combine import State
     from rackwright.states.plan import Plan
-    from rackwright.states.record import Mask, Record
+    from rackwright.states.running.record import Mask, Record
 
 OK, FAILED, REFUSED = 0, 1, 2
 MODES = ("ansible", "justdoit", "genius")
@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
     try:
         status = _from_git(arguments) if getattr(arguments, "git", None) else _from_disk(arguments)
     except Refused as refused:
-        from rackwright.states.record import Mask
+        from rackwright.states.running.record import Mask
 
         mask = Mask(getattr(arguments, "secrets", ()))
         problems = [mask.text(str(problem)) for problem in refused.problems]
@@ -52,8 +52,8 @@ def _from_disk(arguments: argparse.Namespace) -> int:
 
 def _from_git(arguments: argparse.Namespace) -> int:
     """The same on the states of git repositories, pinned to their commits for the whole run."""
+    from rackwright.states.reading.sources import Repository, SourceRefused, pinned
     from rackwright.states.refusal import refuse
-    from rackwright.states.sources import Repository, SourceRefused, pinned
 
     repositories = [Repository(url, signers=arguments.signers) for url in arguments.git]
     try:
@@ -127,7 +127,7 @@ def _verb(verbs: Any, name: str, text: str, run: Any) -> argparse.ArgumentParser
 def _plan(arguments: argparse.Namespace) -> Plan:
     from rackwright.states.facts import facts
     from rackwright.states.plan import plan, secret_texts
-    from rackwright.states.tree import merge, place
+    from rackwright.states.reading.tree import merge, place
 
     tree, sls = place(arguments.path, arguments.sls.split(",") if arguments.sls else None)
     variables: dict[str, Any] = {}
@@ -154,8 +154,8 @@ def _catalogue(root: Path) -> Catalogue | None:
 
 
 def _variable(given: str) -> dict[str, Any]:
+    from rackwright.states.reading.sls import parse
     from rackwright.states.refusal import refuse
-    from rackwright.states.sls import parse
 
     name, equals, value = given.partition("=")
     if not equals or not name:
@@ -164,8 +164,8 @@ def _variable(given: str) -> dict[str, Any]:
 
 
 def _variable_file(path: Path) -> dict[str, Any]:
+    from rackwright.states.reading.sls import parse
     from rackwright.states.refusal import refuse
-    from rackwright.states.sls import parse
 
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
@@ -183,7 +183,7 @@ def _test(arguments: argparse.Namespace) -> int:
 
 
 def _apply(arguments: argparse.Namespace) -> int:
-    from rackwright.states.run import Run, go_home
+    from rackwright.states.running.run import Run, go_home
 
     made = _plan(arguments)
     go_home()

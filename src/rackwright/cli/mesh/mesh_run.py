@@ -104,8 +104,8 @@ def _packed(
     tree: Path | None, sls: str | None, git: list[str], environment: str
 ) -> tuple[bytes, list[str] | None, list[dict[str, str]]]:
     """The packed tree, the SLS of it that are meant, and the commits it was taken from."""
+    from rackwright.states.reading.tree import place
     from rackwright.states.refusal import Refused
-    from rackwright.states.tree import place
 
     named = sls.split(",") if sls else None
     try:
@@ -122,8 +122,8 @@ def _packed(
 def _from_git(
     tree: Path | None, named: list[str] | None, git: list[str], environment: str
 ) -> tuple[bytes, list[str] | None, list[dict[str, str]]]:
-    from rackwright.states.sources import Repository, SourceRefused, pinned
-    from rackwright.states.tree import place
+    from rackwright.states.reading.sources import Repository, SourceRefused, pinned
+    from rackwright.states.reading.tree import place
 
     try:
         with pinned([Repository(url) for url in git], environment) as held:
@@ -136,8 +136,8 @@ def _from_git(
 
 def _secrets_in(file: Path | None) -> dict[str, Any]:
     """The variables in a file: what is given as an argument can be read by everybody on this server."""
+    from rackwright.states.reading.sls import parse
     from rackwright.states.refusal import Refused
-    from rackwright.states.sls import parse
 
     if file is None:
         return {}
@@ -164,7 +164,7 @@ def pairs(given: list[str] | None) -> dict[str, str]:
 def _variables(given: list[str] | None) -> dict[str, Any]:
     if not given:
         return {}
-    from rackwright.states.sls import parse
+    from rackwright.states.reading.sls import parse
 
     return {name: parse(value, f"--var {name}") for name, value in pairs(given).items()}
 

@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 from rackwright.mesh.runs import run_check, run_worker
-from rackwright.states import quick, render
 from rackwright.states.modules import cmd, file, test
+from rackwright.states.reading import quick_yaml, render
 
-LOADED = (quick, render, cmd, file, test)
+LOADED = (quick_yaml, render, cmd, file, test)
 """What nearly every run uses and would load late."""
 
 

@@ -23,9 +23,9 @@ from rackwright.mesh.runs import run_model
 from rackwright.mesh.runs.run_model import EXPIRES_SECONDS, Request
 from rackwright.mesh.runs.run_store import Signed
 from rackwright.mesh.runs.standing_orders import Order, read_order
+from rackwright.states.reading.sources import Repository, SourceRefused, pinned
+from rackwright.states.reading.tree import place
 from rackwright.states.refusal import Refused
-from rackwright.states.sources import Repository, SourceRefused, pinned
-from rackwright.states.tree import place
 
 if TYPE_CHECKING:
     from rackwright.mesh.agent.agent import Agent

@@ -33,10 +33,10 @@ from rackwright.states.facts import facts
 from rackwright.states.module import StateError
 from rackwright.states.node import FAILED, OK, REFUSED, unpack_files
 from rackwright.states.plan import Plan, plan, secret_texts
-from rackwright.states.record import Mask, Record
+from rackwright.states.reading.tree import Tree
 from rackwright.states.refusal import Refused, refuse
-from rackwright.states.run import Run, go_home
-from rackwright.states.tree import Tree
+from rackwright.states.running.record import Mask, Record
+from rackwright.states.running.run import Run, go_home
 
 MAX_VALUE = 64 * 1024
 START_SECONDS = 0.05

@@ -1,6 +1,6 @@
 """Git clones: at the latest commit of a branch or tag, merely cloned, or at one commit and on no branch.
 
-For people's working copies. Where states themselves come from is `states/sources.py`.
+For people's working copies. Where states themselves come from is `states/reading/sources.py`.
 """
 
 from __future__ import annotations

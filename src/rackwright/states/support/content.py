@@ -152,7 +152,7 @@ def render(text: str, name: str, arguments: Arguments, context: Context) -> str:
 
 
 def _names(arguments: Arguments, context: Context) -> Dict[str, Any]:
-    from ..environment import names
+    from ..reading.environment import names
 
     return {
         **names(context.variables, context.node),
@@ -163,8 +163,8 @@ def _names(arguments: Arguments, context: Context) -> Dict[str, Any]:
 
 def _environment(context: Context) -> Any:
     """The state files' own environment, except that a file keeps the newline at its end."""
-    from ..environment import environment
-    from ..tree import Tree
+    from ..reading.environment import environment
+    from ..reading.tree import Tree
 
     with context.lock:
         if "content.jinja" not in context.once:

@@ -8,7 +8,7 @@ first row of an index, however large the range is and however much of it is take
 from sqlalchemy import BigInteger, CheckConstraint, Column, Integer, PrimaryKeyConstraint, Table, Text, UniqueConstraint
 from sqlalchemy.dialects.postgresql import CIDR, INET, ExcludeConstraint
 
-from rackwright.domain.networks import Category, Use
+from rackwright.domain.networks.networks import Category, Use
 from rackwright.store.db.tables import _id, _line, _now, _quoted, _refers, metadata
 
 networks = Table(

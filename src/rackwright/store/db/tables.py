@@ -33,9 +33,9 @@ from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.types import UserDefinedType
 
 from rackwright.domain.catalogue import EXCLUDES, Flag
-from rackwright.domain.install import ENDED as STAGES_ENDED
-from rackwright.domain.install import Stage
-from rackwright.domain.power import Sleep
+from rackwright.domain.machines.install import ENDED as STAGES_ENDED
+from rackwright.domain.machines.install import Stage
+from rackwright.domain.machines.power import Sleep
 from rackwright.domain.runs import ENDED, HOLDS_SLOT, RunState
 from rackwright.domain.states import BLOCKED, PROPOSED, TODO, TRANSITION, NodeRoleState
 

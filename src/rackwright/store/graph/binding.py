@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from rackwright.domain.binding import PLACEHOLDER, BindPlan, Link, bind
 from rackwright.domain.errors import Conflict, NotFound, Rule
-from rackwright.domain.graph import Graph, NodeRole
+from rackwright.domain.graph.binding import PLACEHOLDER, BindPlan, Link, bind
+from rackwright.domain.graph.noderole_graph import Graph, NodeRole
 from rackwright.domain.states import BLOCKED, PROPOSED, TODO, NodeRoleState
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
 from rackwright.store.db.session import Session

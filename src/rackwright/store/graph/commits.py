@@ -7,13 +7,13 @@ rule no longer holds, the commit is a conflict and nothing has changed.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rackwright.domain.binding import BindPlan
 from rackwright.domain.catalogue import Flag
 from rackwright.domain.errors import Conflict, Rule
-from rackwright.domain.graph import Graph, NodeRole
-from rackwright.domain.snapshots import CommitPlan, Proposal, plan_commit
+from rackwright.domain.graph.binding import BindPlan
+from rackwright.domain.graph.noderole_graph import Graph, NodeRole
+from rackwright.domain.graph.snapshots import CommitPlan, Proposal, plan_commit
+from rackwright.domain.graph.upgrades import Relinked, upgrade
 from rackwright.domain.states import PROPOSED, Trigger
-from rackwright.domain.upgrades import Relinked, upgrade
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit

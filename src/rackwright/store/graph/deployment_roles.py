@@ -6,7 +6,7 @@ from psycopg.types.json import Jsonb
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import NotFound
-from rackwright.domain.snapshots import Planned, Proposal, plan_commit
+from rackwright.domain.graph.snapshots import Planned, Proposal, plan_commit
 from rackwright.domain.states import PROPOSED, Trigger
 from rackwright.store.catalogue.submitted_data import checked_edit
 from rackwright.store.db.listing import Column, Filter, Listing

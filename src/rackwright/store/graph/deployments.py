@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from rackwright.domain.errors import Conflict, Invalid, NotFound, Rule
+from rackwright.domain.graph.snapshots import ShownState, shown_state
 from rackwright.domain.names import PHANTOM_SUFFIX, check_name
-from rackwright.domain.snapshots import ShownState, shown_state
 from rackwright.domain.states import TRANSITION, NodeRoleState
 from rackwright.store.db.listing import Column, Filter, Listing, key_id
 from rackwright.store.db.session import Session

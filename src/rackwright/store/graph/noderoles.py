@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
-from rackwright.domain.removal import removal
+from rackwright.domain.graph.removal import removal
 from rackwright.domain.states import ACTIVE, ERROR, TRANSITION, NodeRoleState, Trigger
 from rackwright.store.db.session import Session
 from rackwright.store.graph.subgraph import bump_graph, load_with_descendants

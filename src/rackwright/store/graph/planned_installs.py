@@ -7,8 +7,8 @@ from sqlalchemy import Row
 
 from rackwright.domain.attributes import MISSING, merge, read
 from rackwright.domain.catalogue import Json, JsonObject
-from rackwright.domain.networks import Category
-from rackwright.domain.planned_installs import PlannedInstall, disk_names
+from rackwright.domain.machines.planned_installs import PlannedInstall, disk_names
+from rackwright.domain.networks.networks import Category
 from rackwright.store.db.session import Session
 
 JIG_KIND = "os-install"

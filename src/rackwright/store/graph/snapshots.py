@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 from rackwright.domain.attributes import check_data
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
-from rackwright.domain.snapshots import Difference, Intent, diff
+from rackwright.domain.graph.snapshots import Difference, Intent, diff
 from rackwright.domain.states import PROPOSED, TODO
 from rackwright.store.catalogue.submitted_data import checked_edit
 from rackwright.store.db.listing import Column, Filter, Listing

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from rackwright.domain.catalogue import Catalogue, Flag
-from rackwright.domain.graph import Deployment, Graph, Node, NodeRole
+from rackwright.domain.graph.noderole_graph import Deployment, Graph, Node, NodeRole
 from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
 from rackwright.store.db.session import Session

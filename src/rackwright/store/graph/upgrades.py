@@ -1,7 +1,7 @@
 """Bringing bound noderoles up to date with barclamps that were imported after they were bound.
 
-The rules are in `domain/upgrades.py`. A commit does it for its deployment; an import does it for the system deployment,
-which is never proposed, and marks the others in which something is to be done.
+The rules are in `domain/graph/upgrades.py`. A commit does it for its deployment; an import does it for the system
+deployment, which is never proposed, and marks the others in which something is to be done.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -9,11 +9,11 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from rackwright.domain.binding import Link
 from rackwright.domain.errors import Conflict
-from rackwright.domain.graph import Graph, NodeRole
+from rackwright.domain.graph.binding import Link
+from rackwright.domain.graph.noderole_graph import Graph, NodeRole
+from rackwright.domain.graph.upgrades import Links, Relinked, Upgrade, is_outdated, upgrade, wiring
 from rackwright.domain.states import PROPOSED, TODO, NodeRoleState, Trigger
-from rackwright.domain.upgrades import Links, Relinked, Upgrade, is_outdated, upgrade, wiring
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
 from rackwright.store.db.session import Session
 from rackwright.store.graph.binding import commit_at_once, write_edges, write_links

@@ -1,9 +1,9 @@
-"""Why is this waiting? The facts for `domain/why.py`, and the walk from one noderole to the next."""
+"""Why is this waiting? The facts for `domain/graph/why.py`, and the walk from one noderole to the next."""
 
 from rackwright.domain.errors import NotFound
-from rackwright.domain.install import Stage
+from rackwright.domain.graph.why import OpenInstall, Parent, Reason, Situation, reason
+from rackwright.domain.machines.install import Stage
 from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState
-from rackwright.domain.why import OpenInstall, Parent, Reason, Situation, reason
 from rackwright.store.db.session import Session
 from rackwright.store.machines.boot import lagging_providers
 

@@ -3,7 +3,7 @@
 import re
 
 from rackwright.domain.catalogue import Json, JsonObject
-from rackwright.domain.ssh_login import PORT, ROOT, Login, login_of
+from rackwright.domain.machines.ssh_login import PORT, ROOT, Login, login_of
 from rackwright.domain.states import PROPOSED, NodeRoleState, worst
 from rackwright.store.db.session import Session
 from rackwright.store.graph.noderole_views import NODE_ROLES

@@ -2,10 +2,10 @@
 
 from ipaddress import IPv4Address
 
-from rackwright.domain.dhcp import DhcpHost, DhcpState, DhcpSubnet, ordered, share
 from rackwright.domain.errors import NotFound
-from rackwright.domain.install import SLEDGEHAMMER
-from rackwright.domain.networks import Category, Network, Use
+from rackwright.domain.machines.install import SLEDGEHAMMER
+from rackwright.domain.networks.dhcp import DhcpHost, DhcpState, DhcpSubnet, ordered, share
+from rackwright.domain.networks.networks import Category, Network, Use
 from rackwright.domain.states import PROPOSED
 from rackwright.store.db.session import Session
 from rackwright.store.machines.boot_generation import next_generation

@@ -8,11 +8,11 @@ from typing import Any
 from psycopg.types.json import Jsonb
 from sqlalchemy import Row
 
-from rackwright.domain import install, install_log
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
-from rackwright.domain.install import LOCAL, SLEDGEHAMMER, Act, Attempt, Stage, Step
-from rackwright.domain.install_log import InstallerStage, InstallLog, Lines, Report
+from rackwright.domain.machines import install, install_log
+from rackwright.domain.machines.install import LOCAL, SLEDGEHAMMER, Act, Attempt, Stage, Step
+from rackwright.domain.machines.install_log import InstallerStage, InstallLog, Lines, Report
 from rackwright.domain.runs import Run
 from rackwright.domain.states import COMMITTED, Trigger
 from rackwright.store.db.session import Session

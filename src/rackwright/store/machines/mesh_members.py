@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, Invalid
-from rackwright.domain.members import (
+from rackwright.domain.machines.mesh_members import (
     ATTRIBS,
     BELONGS,
     DATASTORE_ROLE,

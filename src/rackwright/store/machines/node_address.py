@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rackwright.domain.errors import Conflict, NotFound, Rule
-from rackwright.domain.networks import Category
-from rackwright.domain.ssh_login import Login, approval, login_of
+from rackwright.domain.machines.ssh_login import Login, approval, login_of
+from rackwright.domain.networks.networks import Category
 from rackwright.domain.states import ERROR, Trigger
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit

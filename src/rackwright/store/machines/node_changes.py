@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, NotPermitted, Rule
-from rackwright.domain.power import with_matching_password
-from rackwright.domain.ssh_login import login_of
+from rackwright.domain.machines.power import with_matching_password
+from rackwright.domain.machines.ssh_login import login_of
 from rackwright.domain.states import Trigger
 from rackwright.store.catalogue.submitted_data import checked_edit
 from rackwright.store.db.session import Session

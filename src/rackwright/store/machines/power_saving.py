@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rackwright.domain.power import Sleep
+from rackwright.domain.machines.power import Sleep
 from rackwright.domain.states import ACTIVE, BLOCKED, PROPOSED, TODO, TRANSITION
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit

@@ -11,9 +11,9 @@ from psycopg.types.json import Jsonb
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, RackwrightError, Rule
-from rackwright.domain.install import LOCAL, SLEDGEHAMMER
-from rackwright.domain.machine_names import DEFAULT, machine_names
-from rackwright.domain.members import MARK
+from rackwright.domain.machines.install import LOCAL, SLEDGEHAMMER
+from rackwright.domain.machines.machine_names import DEFAULT, machine_names
+from rackwright.domain.machines.mesh_members import MARK
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit
 from rackwright.store.machines import power_saving

@@ -14,7 +14,7 @@ from sqlalchemy import Row
 from rackwright.domain.attributes import read
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, Invalid, NotFound, Rule
-from rackwright.domain.networks import (
+from rackwright.domain.networks.networks import (
     Address,
     Category,
     Network,

@@ -2,9 +2,9 @@
 
 from ipaddress import ip_address
 
-from rackwright.domain.dns import DnsHost, DnsState, dns_state
-from rackwright.domain.domains import domain_of
-from rackwright.domain.networks import Address, Category
+from rackwright.domain.networks.dns import DnsHost, DnsState, dns_state
+from rackwright.domain.networks.domains import domain_of
+from rackwright.domain.networks.networks import Address, Category
 from rackwright.store.db.session import Session
 from rackwright.store.networks.allocations import allocate_bound
 from rackwright.store.networks.domains import select_domains

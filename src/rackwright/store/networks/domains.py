@@ -3,8 +3,8 @@ its nodes and those below it. Nothing outside of them is ever served, so no node
 
 from dataclasses import dataclass
 
-from rackwright.domain.domains import check_domain, domain_of
 from rackwright.domain.errors import Conflict, NotFound, Rule
+from rackwright.domain.networks.domains import check_domain, domain_of
 from rackwright.store.db.listing import Column, Filter, Listing, key_id
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit

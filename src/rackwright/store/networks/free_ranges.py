@@ -6,7 +6,7 @@ Each is a handful of look-ups in one index, whatever the size of the range. The 
 from collections.abc import Iterable
 from ipaddress import ip_address
 
-from rackwright.domain.networks import Address, Range
+from rackwright.domain.networks.networks import Address, Range
 from rackwright.store.db.session import Session
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from rackwright.domain.networks import Address, Range
+from rackwright.domain.networks.networks import Address, Range
 from rackwright.store.db.session import Session
 from rackwright.store.networks.network_rows import NetworkRecord
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network
 
 from rackwright.domain.errors import Conflict, Invalid, NotFound, Rule
-from rackwright.domain.networks import (
+from rackwright.domain.networks.networks import (
     Category,
     Network,
     Range,

@@ -11,8 +11,8 @@ from psycopg.types.json import Jsonb
 from rackwright.domain.attributes import MISSING, check_value, merge, nest, read
 from rackwright.domain.catalogue import Attrib, Catalogue, Json, JsonObject
 from rackwright.domain.errors import Invalid
-from rackwright.domain.members import MARK
-from rackwright.domain.ssh_login import SSH
+from rackwright.domain.machines.mesh_members import MARK
+from rackwright.domain.machines.ssh_login import SSH
 from rackwright.domain.states import PROPOSED
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit

@@ -13,7 +13,7 @@ import pytest
 from tests.support.site import HandMachine, Site, running_site
 from tests.support.waiting import PATIENCE, until
 
-from rackwright.domain.install import Stage
+from rackwright.domain.machines.install import Stage
 from rackwright.server.serve import listening
 from rackwright.store.runs.run_logs import read_log
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rackwright.domain.lldp import read_neighbours
+from rackwright.domain.machines.lldp import read_neighbours
 
 ROOT = Path(__file__).parents[4]
 NAMESPACES = ("unshare", "--net", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc")

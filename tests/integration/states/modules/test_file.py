@@ -13,8 +13,8 @@ from tests.state_functions import Run
 
 from rackwright.states.module import StateError
 from rackwright.states.plan import plan
-from rackwright.states.run import Run as EngineRun
-from rackwright.states.tree import place
+from rackwright.states.reading.tree import place
+from rackwright.states.running.run import Run as EngineRun
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="owners can only be given by root")
 

@@ -10,9 +10,9 @@ from tests.state_functions import Run
 
 from rackwright.states.module import StateError
 from rackwright.states.plan import plan
-from rackwright.states.run import Run as EngineRun
+from rackwright.states.reading.tree import place
+from rackwright.states.running.run import Run as EngineRun
 from rackwright.states.support.packages import packages
-from rackwright.states.tree import place
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="apt and dnf want root")
 

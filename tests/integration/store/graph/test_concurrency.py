@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from tests.support.rack import Rack, refused, unbroken
 from tests.support.waiting import PATIENCE, until
 
-from rackwright.domain.barclamp import parse_barclamp
+from rackwright.domain.barclamps.barclamp_file import parse_barclamp
 from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.states import ACTIVE, TODO
 from rackwright.store.barclamp_import import import_barclamps

@@ -4,7 +4,7 @@ import pytest
 from tests.support.rack import SYSTEM, Rack, refused, unbroken
 
 from rackwright.domain.errors import Invalid, NotFound, Rule
-from rackwright.domain.snapshots import ShownState
+from rackwright.domain.graph.snapshots import ShownState
 from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, PROPOSED, TODO
 from rackwright.store.graph.deployments import delete_deployment
 from rackwright.store.machines.nodes import get_node

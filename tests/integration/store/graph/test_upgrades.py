@@ -3,7 +3,7 @@
 
 from tests.support.rack import Rack, refused, unbroken
 
-from rackwright.domain.barclamp import parse_barclamp
+from rackwright.domain.barclamps.barclamp_file import parse_barclamp
 from rackwright.domain.errors import Rule
 from rackwright.domain.states import ACTIVE, BLOCKED, TODO
 from rackwright.store.barclamp_import import import_barclamps

@@ -3,7 +3,7 @@
 from tests.support.rack import ADMIN, Rack
 
 from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.members import Member, MemberState, MeshView
+from rackwright.domain.machines.mesh_members import Member, MemberState, MeshView
 from rackwright.domain.states import NodeRoleState
 from rackwright.store.machines.mesh_members import Followed, follow_mesh
 from rackwright.store.machines.nodes import NodeRecord, get_node, select_nodes

@@ -32,7 +32,7 @@ from tests.integration.store.model.naive_inputs import staged
 from tests.support.postgres import administer
 
 from rackwright.domain.errors import Conflict, NotFound
-from rackwright.domain.snapshots import CommitPlan
+from rackwright.domain.graph.snapshots import CommitPlan
 from rackwright.domain.states import Trigger
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.bootstrap import first_start

@@ -14,7 +14,7 @@ from tests.support.rack import ADMIN, Rack, refused, unbroken
 
 from rackwright.barclamps.loader import built_in
 from rackwright.domain.errors import Conflict, Invalid, Rule
-from rackwright.domain.networks import Address, Network, Use
+from rackwright.domain.networks.networks import Address, Network, Use
 from rackwright.domain.states import ACTIVE
 from rackwright.store.bootstrap import first_start
 from rackwright.store.db.database import open_database

@@ -9,10 +9,10 @@ from rackwright.mesh.runs.run_check import check
 from rackwright.states.combine import State
 from rackwright.states.module import StateError
 from rackwright.states.plan import plan
-from rackwright.states.record import Report
+from rackwright.states.reading.tree import Tree
 from rackwright.states.refusal import Refused
-from rackwright.states.run import Run
-from rackwright.states.tree import Tree
+from rackwright.states.running.record import Report
+from rackwright.states.running.run import Run
 
 MODES = ["ansible", "justdoit", "genius"]
 

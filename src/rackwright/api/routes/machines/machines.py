@@ -20,10 +20,10 @@ from rackwright.api.context import Server, Unauthenticated
 from rackwright.api.http.problems import TooLarge
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, Invalid, Rule
-from rackwright.domain.install_log import Report
-from rackwright.domain.lldp import read_neighbours
-from rackwright.domain.members import MARK
-from rackwright.domain.ssh_login import SSH
+from rackwright.domain.machines.install_log import Report
+from rackwright.domain.machines.lldp import read_neighbours
+from rackwright.domain.machines.mesh_members import MARK
+from rackwright.domain.machines.ssh_login import SSH
 from rackwright.reach.attribute_lines import lines
 from rackwright.store.db.session import Session
 from rackwright.store.machines import install_attempts, registration

@@ -1,0 +1,329 @@
+"""Barclamp files: from the text of one `barclamp.yml` to a checked Barclamp, and the checks across several of them.
+
+Every mistake in a file is a BarclampInvalid with its line. What another file may still bring (a required role, a jig)
+is not missed here: names are bound late. Reading folders from disk is the loader's.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from rackwright.domain.barclamps.attrib_schema import misfit, schema_fault
+from rackwright.domain.barclamps.fields import Fields, nearest, shown
+from rackwright.domain.barclamps.yaml_lines import Marked, read_yaml
+from rackwright.domain.catalogue import (
+    EXCLUDES,
+    HAMMER_KINDS,
+    JIG_KINDS,
+    Attrib,
+    Barclamp,
+    Catalogue,
+    Flag,
+    Hammer,
+    Jig,
+    Role,
+    find_cycle,
+)
+from rackwright.domain.errors import BarclampInvalid, Conflict, Rule
+
+BARCLAMP_KEYS = ("name", "display", "description", "version", "parent", "jigs", "hammers", "roles", "attribs")
+JIG_KEYS = ("name", "kind", "description", "active", "client_role")
+HAMMER_KEYS = ("name", "kind", "priority", "description")
+ATTRIB_KEYS = ("name", "map", "description", "schema", "default", "secret")
+ROLE_KEYS = (
+    *("name", "jig", "description", "requires", "attaches", "wants-attribs", "provides", "conflicts", "flags"),
+    *("template", "deadline", "attribs"),
+)
+
+MAX_DEADLINE = 30 * 24 * 3600
+"""Seconds. No run is kept in the history for longer, so none may take longer."""
+MAX_PRIORITY = 2**31 - 1
+
+
+Reserved = Mapping[tuple[str, str], str]
+"""(role, jig, hammer, attrib or barclamp; its name) -> the barclamp that has it for good."""
+
+
+def parse_barclamp(text: str, file: str, reserved: Reserved | None = None) -> Barclamp:
+    """What the file declares; BarclampInvalid, with the line, for the first mistake in it."""
+    return _Parser(file, reserved or {}).parse(read_yaml(text, file))
+
+
+@dataclass
+class _Parser:
+    """One file being read. The lines of what was declared are kept for the checks that need all of it."""
+
+    file: str
+    reserved: Reserved = field(default_factory=dict)
+    barclamp: str = ""
+    lines: dict[tuple[str, str], int] = field(default_factory=dict)
+    client_lines: dict[str, int] = field(default_factory=dict)
+    attribs: list[Attrib] = field(default_factory=list)
+
+    def parse(self, root: Marked) -> Barclamp:
+        fields = Fields(root, self.file, "the barclamp file", BARCLAMP_KEYS)
+        self.barclamp = fields.name("name")
+        fields.what = f"barclamp {self.barclamp!r}"
+        if ("barclamp", self.barclamp) in self.reserved:
+            raise fields.wrong(
+                "name",
+                f"Barclamp {self.barclamp!r} comes with Rackwright, and an import of this one would take what it"
+                " declares away. Choose another name.",
+            )
+        parent = fields.optional_name("parent")
+        if parent == self.barclamp:
+            raise fields.wrong("parent", f"Barclamp {parent!r} cannot be its own parent.")
+        parsed = Barclamp(
+            name=self.barclamp,
+            display=fields.text("display") or self.barclamp,
+            description=fields.text("description"),
+            version=fields.text("version"),
+            parent=parent,
+            jigs=tuple(self._jig(item) for item in fields.items("jigs")),
+            hammers=tuple(self._hammer(item) for item in fields.items("hammers")),
+            roles=tuple(self._role(item) for item in fields.items("roles")),
+        )
+        self._attribs(fields, role=None)
+        parsed = replace(parsed, attribs=tuple(self.attribs))
+        self._check_catalogue(Catalogue.of([parsed]))
+        return parsed
+
+    def _declared(self, fields: Fields, kind: str) -> str:
+        """The name of the thing, which must be the first of its kind with it."""
+        name = fields.name("name")
+        first = self.lines.get((kind, name))
+        if first is not None:
+            raise fields.wrong("name", f"There are two {kind}s named {name!r}; the first is on line {first}.")
+        owner = self.reserved.get((kind, name))
+        if owner is not None:
+            raise fields.wrong(
+                "name",
+                f"{kind.capitalize()} {name!r} belongs to barclamp {owner!r}, which comes with Rackwright. Rename it.",
+            )
+        self.lines[kind, name] = fields.line("name")
+        fields.what = f"{kind} {name!r}"
+        return name
+
+    def _kind(self, fields: Fields, name: str, known: Sequence[str]) -> str:
+        """Which implementation is meant: one that there is, or what uses it would never do anything."""
+        kind = fields.optional_name("kind") or name
+        if kind not in known:
+            reason = f"There is no kind {kind!r} for {fields.what}{nearest(kind, known) or '.'}"
+            raise fields.wrong("kind", f"{reason} The kinds are: {', '.join(known)}.")
+        return kind
+
+    def _jig(self, item: Marked) -> Jig:
+        fields = Fields(item, self.file, "a jig", JIG_KEYS)
+        name = self._declared(fields, "jig")
+        self.client_lines[name] = fields.line("client_role")
+        return Jig(
+            name=name,
+            barclamp=self.barclamp,
+            kind=self._kind(fields, name, JIG_KINDS),
+            description=fields.text("description"),
+            active=fields.boolean("active", True),
+            client_role=fields.optional_name("client_role"),
+        )
+
+    def _hammer(self, item: Marked) -> Hammer:
+        fields = Fields(item, self.file, "a hammer", HAMMER_KEYS)
+        name = self._declared(fields, "hammer")
+        return Hammer(
+            name=name,
+            barclamp=self.barclamp,
+            kind=self._kind(fields, name, HAMMER_KINDS),
+            priority=fields.number("priority", 0, -MAX_PRIORITY, MAX_PRIORITY),
+            description=fields.text("description"),
+        )
+
+    def _role(self, item: Marked) -> Role:
+        fields = Fields(item, self.file, "a role", ROLE_KEYS)
+        name = self._declared(fields, "role")
+        role = Role(
+            name=name,
+            barclamp=self.barclamp,
+            jig=fields.name("jig"),
+            description=fields.text("description"),
+            requires=fields.names("requires"),
+            attaches=fields.names("attaches"),
+            wants=fields.names("wants-attribs"),
+            provides=fields.names("provides"),
+            conflicts=fields.names("conflicts"),
+            flags=self._flags(fields),
+            template=fields.mapping("template"),
+            deadline=fields.seconds("deadline", MAX_DEADLINE),
+        )
+        self._check_relations(fields, role)
+        own = self._attribs(fields, role=name)
+        if "template" in fields:
+            self._check_template(fields.marked("template"), own)
+        return role
+
+    def _flags(self, fields: Fields) -> frozenset[Flag]:
+        known = {flag.value: flag for flag in Flag}
+        for text, line in fields.texts("flags"):
+            if text not in known:
+                reason = f"There is no flag {shown(text)}{nearest(text, known) or '.'}"
+                raise BarclampInvalid(self.file, line, f"{reason} The flags are: {', '.join(known)}.")
+        flags = frozenset(known[text] for text, _ in fields.texts("flags"))
+        for (one, other), reason in EXCLUDES.items():
+            if one in flags and other in flags:
+                raise fields.wrong("flags", f"The flags {one} and {other} exclude each other: {reason}.")
+        return flags
+
+    def _check_relations(self, fields: Fields, role: Role) -> None:
+        for key in ("requires", "attaches", "provides", "conflicts"):
+            if role.name in fields.names(key):
+                line = fields.line_of(key, role.name)
+                raise BarclampInvalid(self.file, line, f"Role {role.name!r} names itself in {key!r}.")
+        # Stand-ins may never be parent and child, so no such role could be bound.
+        for key, named in (("requires", role.requires), ("attaches", role.attaches)):
+            for other in named:
+                if other in role.provides:
+                    raise BarclampInvalid(
+                        self.file,
+                        fields.line_of(key, other),
+                        f"Role {role.name!r} provides {other!r} and cannot also have it in {key!r}:"
+                        " a role and one that stands in for it may not depend on each other.",
+                    )
+
+    def _attribs(self, fields: Fields, role: str | None) -> list[Attrib]:
+        """Read the attribs of one owner, which share one tree of data."""
+        own = [self._attrib(item, role) for item in fields.items("attribs")]
+        clash = find_clash(own)
+        if clash:
+            first, second, reason = clash
+            line = max(self.lines["attrib", first.name], self.lines["attrib", second.name])
+            raise BarclampInvalid(self.file, line, reason)
+        self.attribs.extend(own)
+        return own
+
+    def _attrib(self, item: Marked, role: str | None) -> Attrib:
+        fields = Fields(item, self.file, "an attrib", ATTRIB_KEYS)
+        attrib = Attrib(
+            name=self._declared(fields, "attrib"),
+            barclamp=self.barclamp,
+            map=fields.path("map"),
+            role=role,
+            description=fields.text("description"),
+            schema=fields.mapping("schema") if "schema" in fields else None,
+            default=fields.marked("default").plain() if "default" in fields else None,
+            has_default="default" in fields,
+            secret=fields.boolean("secret", False),
+        )
+        if attrib.schema is not None:
+            self._check_schema(fields.marked("schema"), attrib)
+        if attrib.has_default:
+            self._check_value(fields.marked("default"), attrib, "The default of")
+        return attrib
+
+    def _check_schema(self, marked: Marked, attrib: Attrib) -> None:
+        fault = schema_fault(attrib.schema or {})
+        if fault:
+            line = marked.at(fault.path).line
+            raise BarclampInvalid(
+                self.file, line, f"The schema of attrib {attrib.name!r} cannot be used: {fault.reason}."
+            )
+
+    def _check_value(self, marked: Marked, attrib: Attrib, what: str) -> None:
+        if attrib.secret:
+            raise BarclampInvalid(
+                self.file,
+                marked.line,
+                f"{what} attrib {attrib.name!r} cannot be here: it is secret, and this file is not encrypted."
+                " Set it on a node, a deployment's role or a noderole.",
+            )
+        fault = misfit(attrib.schema, marked.plain()) if attrib.schema is not None else None
+        if fault:
+            line = marked.at(fault.path).line
+            raise BarclampInvalid(
+                self.file, line, f"{what} attrib {attrib.name!r} does not fit its schema: {fault.reason}."
+            )
+
+    def _check_template(self, template: Marked, own: Iterable[Attrib]) -> None:
+        """What the template says of the role's own attribs must fit them. Those of other files are not known here."""
+        for attrib in own:
+            found = template.find(attrib.map)
+            if found:
+                self._check_value(found, attrib, "The template's value for")
+
+    def _check_catalogue(self, catalogue: Catalogue) -> None:
+        for jig in catalogue.jigs.values():
+            fault = catalogue.client_role_fault(jig)
+            if fault:
+                raise BarclampInvalid(self.file, self.client_lines[jig.name], fault)
+        path = find_cycle({name: catalogue.needed(name) for name in catalogue.roles})
+        if path:
+            reason = f"These roles need each other in a circle: {' -> '.join(path)}."
+            raise BarclampInvalid(self.file, self.lines["role", path[0]], reason)
+
+
+def find_clash(attribs: Sequence[Attrib]) -> tuple[Attrib, Attrib, str] | None:
+    """Two attribs of one tree of data that cannot both be in it, and why; None if all can."""
+    places: dict[tuple[str, ...], Attrib] = {}
+    for attrib in attribs:
+        first = places.setdefault(attrib.map, attrib)
+        if first is not attrib:
+            place = "/".join(attrib.map)
+            return first, attrib, f"Attribs {first.name!r} and {attrib.name!r} are both at {place}; one must move."
+    for attrib in attribs:
+        for length in range(1, len(attrib.map)):
+            outer = places.get(attrib.map[:length])
+            if outer and outer.secret != attrib.secret:
+                secret, visible = (outer, attrib) if outer.secret else (attrib, outer)
+                reason = (
+                    f"Attrib {secret.name!r} is secret, but {visible.name!r} shows part of the same place"
+                    f" ({'/'.join(outer.map)}): make both secret or move one."
+                )
+                return outer, attrib, reason
+    return None
+
+
+def check_together(barclamps: Sequence[Barclamp]) -> None:
+    """Raise a conflict for what is wrong only across files: a name that two of them declare, attribs in each other's
+    place, roles or barclamps in a circle."""
+    _check_unique(barclamps)
+    parents = {barclamp.name: [barclamp.parent] if barclamp.parent else [] for barclamp in barclamps}
+    path = find_cycle(parents)
+    if path:
+        raise Conflict(Rule.CYCLE, f"These barclamps are each other's parents: {' -> '.join(path)}.")
+    catalogue = Catalogue.of(barclamps)
+    catalogue.check()
+    _check_places(catalogue)
+
+
+def _check_unique(barclamps: Sequence[Barclamp]) -> None:
+    declared: dict[tuple[str, str], str] = {}
+    for barclamp in barclamps:
+        if ("barclamp", barclamp.name) in declared:
+            raise Conflict(Rule.BARCLAMP, f"There are two barclamps named {barclamp.name!r}; rename one.")
+        declared["barclamp", barclamp.name] = barclamp.name
+        listed: list[tuple[str, Sequence[Jig | Hammer | Role | Attrib]]] = [
+            ("role", barclamp.roles),
+            ("jig", barclamp.jigs),
+            ("hammer", barclamp.hammers),
+            ("attrib", barclamp.attribs),
+        ]
+        for kind, things in listed:
+            for thing in things:
+                first = declared.setdefault((kind, thing.name), barclamp.name)
+                if first != barclamp.name:
+                    raise Conflict(
+                        Rule.BARCLAMP,
+                        f"Barclamps {first!r} and {barclamp.name!r} both declare {kind} {thing.name!r}; rename one.",
+                    )
+
+
+def _check_places(catalogue: Catalogue) -> None:
+    """Node attribs share the node's data; a role answers for its own attribs and for those of what it provides."""
+    owned: dict[str | None, list[Attrib]] = {}
+    for attrib in catalogue.attribs.values():
+        owned.setdefault(attrib.role, []).append(attrib)
+    trees = [owned.get(None, [])]
+    for role in catalogue.roles.values():
+        if role.provides:
+            trees.append([attrib for owner in (role.name, *role.provides) for attrib in owned.get(owner, [])])
+    for tree in trees:
+        clash = find_clash(tree)
+        if clash:
+            first, second, reason = clash
+            raise Conflict(Rule.BARCLAMP, f"In barclamps {first.barclamp!r} and {second.barclamp!r}: {reason}")

@@ -1,0 +1,393 @@
+"""Binding roles to nodes: a pure function of the graph that returns all the changes, or raises one conflict.
+
+The same code answers a dry run, makes a proposal's noderoles, and works them out again when the proposal is committed.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from rackwright.domain.catalogue import Catalogue, Flag, Role
+from rackwright.domain.errors import Conflict, Rule
+from rackwright.domain.graph.noderole_graph import Graph, NodeRole, visible
+from rackwright.domain.states import PROPOSED, NodeRoleState
+
+PLACEHOLDER = 1 << 62
+"""Ids from here on stand for noderoles that have none yet. They sort after all that exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Where a noderole takes a wanted attrib from."""
+
+    child: int
+    attrib: str
+    parent: int
+
+
+@dataclass
+class BindPlan:
+    """What binding would change; an empty plan means that all was bound already."""
+
+    bound: list[int] = field(default_factory=list)
+    """The noderole of each request, in the order of the requests."""
+    created: list[NodeRole] = field(default_factory=list)
+    edges: list[tuple[int, int]] = field(default_factory=list)
+    """(parent, child)"""
+    links: list[Link] = field(default_factory=list)
+    recohorted: dict[int, int] = field(default_factory=dict)
+    """Noderoles that were there before and whose cohort grew."""
+
+
+def bind(
+    graph: Graph,
+    catalogue: Catalogue,
+    deployment_id: int,
+    requests: Iterable[tuple[int, str]],
+    *,
+    state: NodeRoleState = PROPOSED,
+    known: Mapping[tuple[int, str], int] | None = None,
+) -> BindPlan:
+    """Bind each (node, role) in one deployment, with all that it needs.
+
+    `graph` is used up: the new noderoles are in it afterwards. `known` gives ids that places had before, for working
+    a proposal out again.
+    """
+    binder = Binder(graph, catalogue, deployment_id, state, known or {})
+    for node_id, role in requests:
+        binder.plan.bound.append(binder.bind(node_id, role))
+    return binder.finish()
+
+
+class Binder:
+    """Binds one request after the other in a graph; `domain/graph/upgrades.py` adds what is bound already."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        catalogue: Catalogue,
+        deployment_id: int,
+        state: NodeRoleState,
+        known: Mapping[tuple[int, str], int],
+    ) -> None:
+        self.graph = graph
+        self.catalogue = catalogue
+        self.deployment = graph.deployments[deployment_id]
+        self.path = tuple(graph.path(deployment_id))
+        self.state = state
+        self.known = known
+        self.plan = BindPlan()
+        self.fresh: set[int] = set()
+        self.staying: set[int] = set()
+        """Nodes that stay where they are, though something is bound to them here: below this deployment."""
+        self.lineages: dict[int, frozenset[str]] = {}
+        self._next_placeholder = PLACEHOLDER
+
+    def bind(self, node_id: int, name: str) -> int:
+        """Bind one role with all it needs and return its noderole. Iterative: requires may be nested deeply."""
+        stack = [self._place(node_id, self.catalogue.role(name))]
+        while True:
+            node, role = stack[-1]
+            bound = self._bound(node, role)
+            if bound is None:
+                parents, missing = self._resolve(node, self.catalogue.role(role))
+                if missing is not None:
+                    self._check_circle(stack, missing)
+                    stack.append(missing)
+                    continue
+                bound = self._create(node, self.catalogue.role(role), parents)
+            stack.pop()
+            if not stack:
+                return bound
+
+    @staticmethod
+    def _check_circle(stack: list[tuple[int, str]], missing: tuple[int, str]) -> None:
+        if False:
+            names = [name for _, name in [*stack[stack.index(missing) :], missing]]
+            raise Conflict(Rule.CYCLE, f"These roles need each other in a circle: {' -> '.join(names)}.")
+
+    def finish(self) -> BindPlan:
+        self.plan.created = [self.graph.noderoles[noderole.id] for noderole in self.plan.created]
+        return self.plan
+
+    # --- where
+
+    def _place(self, node_id: int, role: Role) -> tuple[int, str]:
+        return (self.deployment.phantom_id if role.has(Flag.SERVICE) else node_id, role.name)
+
+    def _bound(self, node_id: int, role: str) -> int | None:
+        found = self.graph.at(node_id, role)
+        if found is None:
+            return None
+        if found.doomed:
+            raise Conflict(
+                Rule.BUSY,
+                f"{self.graph.title(found.id)} is being removed and its last run is not over. "
+                "Wait for it, or cancel it.",
+            )
+        if not visible(found, self.deployment.id):
+            where = self.graph.deployment_name(found.deployment_id)
+            raise Conflict(
+                Rule.PROPOSED_ELSEWHERE,
+                f"{self.graph.title(found.id)} is already proposed in deployment {where!r}. "
+                "Commit or discard that proposal first.",
+            )
+        return found.id
+
+    # --- what it needs
+
+    def _resolve(self, node_id: int, role: Role) -> tuple[dict[str, list[int]], tuple[int, str] | None]:
+        """The parents that satisfy each needed role, or the first (node, role) that must be bound before."""
+        self._check_place(node_id, role)
+        parents: dict[str, list[int]] = {}
+        for need in self.catalogue.needed(role.name):
+            found = self._find(node_id, need)
+            if found is None:
+                return {}, self._missing(node_id, role, need)
+            parents[need] = self._with_peers(found)
+        return parents, None
+
+    def _find(self, node_id: int, need: str) -> NodeRole | None:
+        here = self._on(node_id, need)
+        if here is not None:
+            return here
+        if self.catalogue.is_implicit(need):
+            return None
+        for deployment_id in self.path:
+            found = self.graph.first_of_role(deployment_id, need, self.deployment.id)
+            if found is None:
+                found = self._first(
+                    self.graph.first_of_role(deployment_id, provider, self.deployment.id)
+                    for provider in self.catalogue.providers(need)
+                )
+            if found is not None:
+                return found
+        return None
+
+    def _on(self, node_id: int, need: str) -> NodeRole | None:
+        """The needed role on the node itself, else what provides it there."""
+        own = self.graph.at(node_id, need)
+        if own is not None and visible(own, self.deployment.id):
+            return own
+        providers = (self.graph.at(node_id, provider) for provider in self.catalogue.providers(need))
+        return self._first(found for found in providers if found and visible(found, self.deployment.id))
+
+    @staticmethod
+    def _first(found: Iterable[NodeRole | None]) -> NodeRole | None:
+        return min((one for one in found if one), key=lambda noderole: noderole.rank, default=None)
+
+    def _missing(self, node_id: int, role: Role, need: str) -> tuple[int, str]:
+        needed = self.catalogue.roles.get(need)
+        if needed is None:
+            raise Conflict(
+                Rule.UNRESOLVED,
+                f"{role.name} requires role {need!r}, which no barclamp declares. Import the barclamp that has it.",
+            )
+        if needed.has(Flag.ABSTRACT):
+            raise Conflict(
+                Rule.UNRESOLVED,
+                f"{role.name} requires {need!r}, which is abstract: first bind a role that provides it"
+                f"{_listed(self.catalogue.providers(need))}.",
+            )
+        place = self._place(node_id, needed)
+        on_phantom = self.graph.nodes[place[0]].system
+        if on_phantom and not (needed.has(Flag.SERVICE) or needed.has(Flag.IMPLICIT)):
+            raise Conflict(
+                Rule.UNRESOLVED,
+                f"The service {role.name} requires {need!r}, which needs a machine: bind {need!r} to a node in "
+                f"{self.deployment.name!r} or a deployment above it first.",
+            )
+        return place
+
+    def _with_peers(self, found: NodeRole) -> list[int]:
+        """The noderole itself, or all its peers if its role is a cluster: the first one first."""
+        if not self.catalogue.role(found.role).has(Flag.CLUSTER):
+            return [found.id]
+        peers = self.graph.of_role(found.deployment_id, found.role)
+        return [peer.id for peer in peers if visible(peer, self.deployment.id)]
+
+    # --- what forbids it
+
+    def _check_place(self, node_id: int, role: Role) -> None:
+        node = self.graph.nodes[node_id]
+        title = f"{role.name} on {node.name}"
+        if role.has(Flag.ABSTRACT):
+            raise Conflict(
+                Rule.ABSTRACT,
+                f"Role {role.name!r} is abstract and cannot be bound: bind a role that provides it"
+                f"{_listed(self.catalogue.providers(role.name))}.",
+            )
+        jig = self.catalogue.jigs.get(role.jig)
+        if jig is None or not jig.active:
+            why = "is not imported" if jig is None else "is not active"
+            raise Conflict(Rule.JIG_INACTIVE, f"{title}: its jig {role.jig!r} {why}. Activate the jig first.")
+        if node.system and not (role.has(Flag.SERVICE) or role.has(Flag.IMPLICIT)):
+            raise Conflict(Rule.PHANTOM, f"{title}: only service roles live there; bind {role.name!r} to a machine.")
+        if node.system and node.id != self.deployment.phantom_id:
+            # A commit moves the nodes it binds; a phantom node must stay with its deployment.
+            where = self.graph.deployment_name(node.deployment_id)
+            raise Conflict(Rule.PHANTOM, f"{title}: it carries the services of {where!r}; bind {role.name!r} there.")
+        # What the server binds in the root concerns every node below it, and moves none of them.
+        at_home = node.deployment_id in self.path or node_id in self.staying
+        if not at_home and self.deployment.parent_id is not None:
+            where = self.graph.deployment_name(node.deployment_id)
+            raise Conflict(
+                Rule.NODE_ELSEWHERE,
+                f"{title}: the node belongs to deployment {where!r}, which is not {self.deployment.name!r} nor above "
+                "it. Move the node first.",
+            )
+        if role.has(Flag.DESTRUCTIVE) and node.admin:
+            raise Conflict(
+                Rule.DESTRUCTIVE_ON_ADMIN, f"{title}: it wipes the machine, and {node.name} is an admin node."
+            )
+        self._check_neighbours(node_id, role, title)
+
+    def _check_neighbours(self, node_id: int, role: Role, title: str) -> None:
+        rivals = self.catalogue.rivals(role.name)
+        stand_ins = self.catalogue.stand_ins(role.name)
+        if not rivals and not stand_ins:
+            return
+        for neighbour in self.graph.on_node(node_id):
+            if neighbour.role in stand_ins:
+                provider, provided = (
+                    (role.name, neighbour.role) if neighbour.role in role.provides else (neighbour.role, role.name)
+                )
+                raise Conflict(
+                    Rule.PROVIDES_SAME_NODE,
+                    f"{title}: {provider!r} provides {provided!r}, so the two cannot share a node, and "
+                    f"{neighbour.role!r} is bound there.",
+                )
+            if neighbour.role in rivals:
+                why = self._why_rivals(role.name, neighbour.role)
+                raise Conflict(
+                    Rule.CONFLICTS, f"{title}: it conflicts with {neighbour.role!r}, which is bound there{why}."
+                )
+
+    def _why_rivals(self, role: str, neighbour: str) -> str:
+        """The abstract roles by which two conflict, if it is not said of the two themselves."""
+        declared = self.catalogue.declared_conflict(role, neighbour)
+        if declared is None or {*declared} == {role, neighbour}:
+            return ""
+        stands_for = [
+            f"{name!r} provides {one!r}"
+            for name in (role, neighbour)
+            for one in declared
+            if one in self.catalogue.role(name).provides
+        ]
+        return f": {declared[0]!r} conflicts with {declared[1]!r}, and {' and '.join(stands_for)}"
+
+    def _check_lineage(self, role: str, parents: Iterable[int], title: str) -> None:
+        """No provides pair may be ancestor and descendant."""
+        stand_ins = self.catalogue.stand_ins(role)
+        if not stand_ins:
+            return
+        for parent in parents:
+            clash = stand_ins & self._lineage(parent)
+            if clash:
+                other = min(clash)
+                raise Conflict(
+                    Rule.PROVIDES_LINEAGE,
+                    f"{title}: one of {role!r} and {other!r} provides the other, so they cannot stand on each other, "
+                    f"and {other!r} is among what {self.graph.title(parent)} stands on.",
+                )
+
+    def _lineage(self, id: int) -> frozenset[str]:
+        """The roles, of those in any provides relation, among a noderole and its ancestors."""
+        stack = [id]
+        while stack:
+            top = stack[-1]
+            if top in self.lineages:
+                stack.pop()
+                continue
+            parents = self.graph.parents(top)
+            unknown = [parent for parent in parents if parent not in self.lineages]
+            if unknown:
+                stack.extend(unknown)
+                continue
+            role = self.graph.noderoles[top].role
+            own = frozenset((role,)) if self.catalogue.stand_ins(role) else frozenset()
+            self.lineages[top] = own.union(*(self.lineages[parent] for parent in parents))
+            stack.pop()
+        return self.lineages[id]
+
+    # --- doing it
+
+    def _create(self, node_id: int, role: Role, parents: dict[str, list[int]]) -> int:
+        title = f"{role.name} on {self.graph.nodes[node_id].name}"
+        parent_ids = list(dict.fromkeys(id for ids in parents.values() for id in ids))
+        self._check_lineage(role.name, parent_ids, title)
+        cohort = 1 + max((self.graph.noderoles[id].cohort for id in parent_ids), default=-1)
+        noderole = NodeRole(
+            self._new_id(node_id, role.name), node_id, role.name, self.deployment.id, self.state, cohort
+        )
+        peers = self.graph.of_role(self.deployment.id, role.name) if role.has(Flag.CLUSTER) else []
+        self.graph.add(noderole)
+        self.fresh.add(noderole.id)
+        self.plan.created.append(noderole)
+        for parent in parent_ids:
+            self._link(parent, noderole.id)
+        self._link_attribs(noderole.id, role, parents)
+        if peers:
+            self._adopt_children(noderole.id, [peer.id for peer in peers], title)
+        return noderole.id
+
+    def _new_id(self, node_id: int, role: str) -> int:
+        known = self.known.get((node_id, role))
+        if known is not None:
+            return known
+        self._next_placeholder += 1
+        return self._next_placeholder
+
+    def _link(self, parent: int, child: int) -> None:
+        self.graph.link(parent, child)
+        self.plan.edges.append((parent, child))
+
+    def _link_attribs(self, child: int, role: Role, parents: dict[str, list[int]]) -> None:
+        for want in role.wants:
+            attrib = self.catalogue.attribs.get(want)
+            if attrib is None:
+                raise Conflict(
+                    Rule.UNRESOLVED,
+                    f"{role.name} wants attrib {want!r}, which no barclamp declares. Import the barclamp that has it.",
+                )
+            if attrib.role is not None and attrib.role != role.name and attrib.role not in role.provides:
+                self.plan.links.append(Link(child, want, parents[attrib.role][0]))
+
+    def _adopt_children(self, id: int, peers: list[int], title: str) -> None:
+        """A new member of a cluster stands under all that stands on its peers."""
+        children = dict.fromkeys(child for peer in peers for child in self.graph.children(peer))
+        if not children:
+            return
+        below = {*children, *self.graph.descendants(children)}
+        if below & {id, *self.graph.ancestors([id])}:
+            circle = min(below & {id, *self.graph.ancestors([id])})
+            raise Conflict(
+                Rule.CYCLE,
+                f"{title}: as a member of its cluster it would have to come before {self.graph.title(circle)}, "
+                "which it stands on itself.",
+            )
+        for child in children:
+            self._link(id, child)
+        gained = self._lineage(id)
+        for descendant in sorted(below) if gained else ():
+            self.lineages.pop(descendant, None)
+            role = self.graph.noderoles[descendant].role
+            if gained & self.catalogue.stand_ins(role):
+                self._check_lineage(role, [id], self.graph.title(descendant))
+        self._push_cohorts(id)
+
+    def _push_cohorts(self, start: int) -> None:
+        stack = [start]
+        while stack:
+            id = stack.pop()
+            least = self.graph.noderoles[id].cohort + 1
+            for child in self.graph.children(id):
+                if self.graph.noderoles[child].cohort < least:
+                    self.graph.set_cohort(child, least)
+                    if child not in self.fresh:
+                        self.plan.recohorted[child] = least
+                    stack.append(child)
+
+
+def _listed(names: Iterable[str]) -> str:
+    listed = ", ".join(sorted(names))
+    return f" ({listed})" if listed else ""

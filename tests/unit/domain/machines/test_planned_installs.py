@@ -1,0 +1,41 @@
+"""What a machine lacks for its install is said before the commit."""
+
+from dataclasses import replace
+
+import pytest
+
+from rackwright.domain.machines.planned_installs import PlannedInstall, disk_names, missing
+
+READY = PlannedInstall("n1", "debian-12", None, ("sda", "sdb"), "192.0.2.7", has_controller=True, accepted=True)
+
+
+def test_a_machine_that_has_everything_lacks_nothing() -> None:
+    assert missing(READY, {"debian-12"}) == ()
+    assert READY.disk == "sda"
+    assert replace(READY, chosen_disk="sdb").disk == "sdb"
+
+
+@pytest.mark.parametrize(
+    ("install", "named"),
+    [
+        (replace(READY, os=None), "provisioner-target-os"),
+        (replace(READY, os="ubuntu-24.04"), "rackwright image build ubuntu-24.04"),
+        (replace(READY, accepted=False), "rackwright node accept n1"),
+        (replace(READY, disks=()), "no disk is known"),
+        (replace(READY, chosen_disk="nvme0"), "no disk nvme0; discovery found sda, sdb"),
+        (replace(READY, address=None), "no address"),
+        (replace(READY, has_controller=False), "no BMC"),
+    ],
+)
+def test_what_is_not_there_is_named_with_what_to_do(install: PlannedInstall, named: str) -> None:
+    [said] = missing(install, {"debian-12"})
+    assert named in said
+
+
+def test_a_simulated_machine_needs_no_image() -> None:
+    assert missing(READY, None) == ()
+
+
+def test_whatever_a_machine_reports_as_its_disks_is_read() -> None:
+    assert disk_names([{"name": "sda"}, "x", {"name": 7}, {"name": ""}, None]) == ("sda",)
+    assert disk_names({"name": "sda"}) == ()

@@ -1,0 +1,99 @@
+"""What DHCP servers serve, as Kea's configuration and back."""
+
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv4Network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rackwright.domain.errors import Invalid
+from rackwright.domain.networks.dhcp import (
+    DhcpHost,
+    DhcpState,
+    DhcpSubnet,
+    KeaPlace,
+    check_interface,
+    ordered,
+    parse,
+    render,
+    share,
+)
+
+PLACE = KeaPlace("/run/kea", "/leases", ("eth0",), (IPv4Address("10.0.0.1"),))
+SUBNET = DhcpSubnet(
+    1,
+    "admin",
+    IPv4Network("10.0.0.0/24"),
+    ((IPv4Address("10.0.0.100"), IPv4Address("10.0.0.199")),),
+    (IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")),
+)
+HOST = DhcpHost("n1.rack.example", "local", ("52:54:00:00:00:01",), (IPv4Address("10.0.0.20"),))
+
+macs = st.integers(0, 2**24).map(lambda n: "52:54:00:" + ":".join(f"{n:06x}"[i : i + 2] for i in (0, 2, 4)))
+hosts = st.lists(
+    st.tuples(
+        st.lists(macs, min_size=1, max_size=3, unique=True), st.lists(st.integers(1, 99), max_size=2, unique=True)
+    ),
+    max_size=5,
+)
+
+
+@given(hosts)
+def test_what_is_rendered_is_read_back_as_it_was(made: list[tuple[list[str], list[int]]]) -> None:
+    state = ordered(
+        DhcpState(
+            3,
+            (SUBNET,),
+            tuple(
+                DhcpHost(f"n{n}.rack.example", "local", tuple(of), tuple(IPv4Address(f"10.0.0.{a}") for a in at))
+                for n, (of, at) in enumerate(made)
+            ),
+        )
+    )
+    assert parse(render(state, PLACE)) == state
+
+
+def test_anything_that_differs_in_what_is_served_is_seen() -> None:
+    state = DhcpState(3, (SUBNET,), (HOST,))
+    for other in (
+        replace(state, generation=4),
+        replace(state, hosts=()),
+        replace(state, hosts=(replace(HOST, bootenv="sledgehammer"),)),
+        replace(state, hosts=(replace(HOST, addresses=()),)),
+        replace(state, subnets=(replace(SUBNET, pools=()),)),
+        replace(state, subnets=(replace(SUBNET, routers=()),)),
+    ):
+        assert parse(render(other, PLACE)) != state
+
+
+@pytest.mark.parametrize("bad", ["n1.example\n", 'n1".example', "n1.example;", "${n1}.example"])
+def test_no_name_is_rendered_that_could_mean_something_else(bad: str) -> None:
+    with pytest.raises(Invalid):
+        render(DhcpState(1, (SUBNET,), (replace(HOST, node=bad),)), PLACE)
+
+
+@pytest.mark.parametrize("bad", ["52:54:00:00:00:01\n", "52:54:00:00:00", "'; reboot"])
+def test_no_mac_is_rendered_that_is_none(bad: str) -> None:
+    with pytest.raises(Invalid):
+        render(DhcpState(1, (SUBNET,), (replace(HOST, macs=(bad,)),)), PLACE)
+
+
+@pytest.mark.parametrize("bad", ["local\n", "a b", "$(x)", "", "../x"])
+def test_no_bootenv_is_rendered_that_is_none(bad: str) -> None:
+    with pytest.raises(Invalid):
+        render(DhcpState(1, (SUBNET,), (replace(HOST, bootenv=bad),)), PLACE)
+
+
+@pytest.mark.parametrize("bad", ["", "eth0\n", "eth0/10.0.0.1", "a" * 16, "eth 0", "*"])
+def test_no_interface_is_served_that_is_none(bad: str) -> None:
+    with pytest.raises(Invalid):
+        check_interface(bad)
+
+
+@given(st.integers(1, 40), st.integers(1, 6))
+def test_servers_share_a_pool_without_overlap_and_without_a_rest(size: int, of: int) -> None:
+    first = IPv4Address("10.0.0.10")
+    parts = [part for place in range(of) for part in share([(first, first + (size - 1))], place, of)]
+    covered = [number for low, high in parts for number in range(int(low), int(high) + 1)]
+    assert covered == list(range(int(first), int(first) + size))
