@@ -102,10 +102,15 @@ IDLE_LIMIT = 30
 the cap's lock all other servers: PostgreSQL ends it instead, and it starts anew when it wakes. What PostgreSQL does not
 take for idle, `stalled_transactions.py` ends."""
 
+GONE_CLIENT_CHECK = 5
+"""Seconds between PostgreSQL's looks, during a long statement, at whether its client is still there. A statement whose
+cancellation came too early for it would otherwise hold its transaction open after the connection was closed."""
+
 
 def _options(url: URL) -> str:
+    limits = {"idle_in_transaction_session_timeout": IDLE_LIMIT, "client_connection_check_interval": GONE_CLIENT_CHECK}
+    own = " ".join(f"-c {name}={seconds}s" for name, seconds in limits.items())
     given = url.query.get("options", "")
-    own = f"-c idle_in_transaction_session_timeout={IDLE_LIMIT}s"
     return f"{own} {given if isinstance(given, str) else ' '.join(given)}".strip()
 
 
