@@ -104,7 +104,7 @@ async def rerun_all(store: Store) -> None:
         rows = await session.rows("SELECT DISTINCT node_id FROM node_roles")
         session.touch(row.node_id for row in rows)
 
-    await store.change(work, graph=True)
+    await store.change_graph(work)
     async with store.engine.connect() as connection:
         await connection.execution_options(isolation_level="AUTOCOMMIT")
         await connection.exec_driver_sql("VACUUM ANALYZE")

@@ -129,7 +129,7 @@ async def fill(database: str, have: int, want: int) -> None:
         store = Store(opened)
         if not have:
             roles = replace(graph.chain(LENGTH), jigs=())  # the server has the jig noop already
-            await store.change(lambda session: import_barclamps(session, [roles]), graph=True)
+            await store.change_graph(lambda session: import_barclamps(session, [roles]))
         await graph.more_active(store, (want - have) * LENGTH, have)
         async with store.engine.connect() as connection:
             await connection.execution_options(isolation_level="AUTOCOMMIT")

@@ -22,7 +22,7 @@ from rackwright.domain.barclamps.barclamp_file import parse_barclamp
 from rackwright.domain.states import ACTIVE, BLOCKED, TODO, TRANSITION
 from rackwright.store.bootstrap import first_start
 from rackwright.store.db.database import Database, open_database
-from rackwright.store.db.session import Session, Store
+from rackwright.store.db.session import GraphSession, Store
 from rackwright.store.graph import commits
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import create_deployment, get_deployment
@@ -95,7 +95,7 @@ def plain(database: Database) -> str:
     return database.url.set(drivername="postgresql").render_as_string(hide_password=False)
 
 
-async def make_nodes(session: Session, count: int) -> list[int]:
+async def make_nodes(session: GraphSession, count: int) -> list[int]:
     rows = await session.rows(
         "INSERT INTO nodes (name, alive, available, deployment_id)"
         " SELECT 'n' || i || '.bench.example', true, true, (SELECT id FROM deployments WHERE parent_id IS NULL)"
@@ -114,30 +114,30 @@ async def commit_beside_copy(home: Path, nodes: int) -> dict[str, float]:
     clock = Clock()
     async with await fresh(home, "commit") as database:
         store = Store(database)
-        ids = await store.change(lambda session: make_nodes(session, nodes), graph=True)
-        await store.change(lambda session: create_deployment(session, "bench", None), graph=True)
+        ids = await store.change_graph(lambda session: make_nodes(session, nodes))
+        await store.change_graph(lambda session: create_deployment(session, "bench", None))
         requests = [(id, f"bench-{role}") for id in ids for role in LEAVES]
 
-        async def bind(session: Session) -> None:
+        async def bind(session: GraphSession) -> None:
             await bind_proposed(session, await get_deployment(session, "bench"), requests)
 
-        async def plan(session: Session) -> str:
+        async def plan(session: GraphSession) -> str:
             return (await commits.plan(session, await get_deployment(session, "bench"))).digest
 
         settled(database)
-        await clock.time("bind", store.change(bind, graph=True))
+        await clock.time("bind", store.change_graph(bind))
         settled(database)
-        digest = await clock.time("plan", store.change(plan, graph=True))
+        digest = await clock.time("plan", store.change_graph(plan))
 
         # Somebody else's commit makes all of it to be worked out again.
-        await store.change(bump_graph, graph=True)
-        digest = await clock.time("plan_after_another_commit", store.change(plan, graph=True))
+        await store.change_graph(bump_graph)
+        digest = await clock.time("plan_after_another_commit", store.change_graph(plan))
 
-        async def commit(session: Session) -> None:
+        async def commit(session: GraphSession) -> None:
             await commits.commit(session, await get_deployment(session, "bench"), digest)
 
         settled(database)
-        await clock.time("commit", store.change(commit, graph=True))
+        await clock.time("commit", store.change_graph(commit))
         with psycopg.connect(plain(database)) as connection:
             check_committed(connection, nodes)
         clock.seconds["copy"] = bare_copy(database)

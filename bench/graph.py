@@ -2,7 +2,7 @@
 
 from rackwright.domain.catalogue import Barclamp, Flag, Jig, Role
 from rackwright.store.bootstrap import first_start
-from rackwright.store.db.session import Session, Store
+from rackwright.store.db.session import GraphSession, Session, Store
 from rackwright.store.graph import commits
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import create_deployment, get_deployment
@@ -35,7 +35,7 @@ async def fill(store: Store, nodes: int, length: int) -> None:
 async def fill_nodes(store: Store, nodes: int, length: int) -> None:
     """Machines that are up, each with the whole chain bound and committed."""
 
-    async def work(session: Session) -> None:
+    async def work(session: GraphSession) -> None:
         await session.run(
             "INSERT INTO nodes (name, alive, available, deployment_id)"
             " SELECT 'n' || n || '.bench.example', true, true, (SELECT id FROM deployments WHERE parent_id IS NULL)"
@@ -49,7 +49,7 @@ async def fill_nodes(store: Store, nodes: int, length: int) -> None:
         await bind_proposed(session, deployment, [(row.id, f"link-{length - 1}") for row in ids])
         await commits.commit(session, deployment)
 
-    await store.change(work, graph=True)
+    await store.change_graph(work)
     async with store.engine.connect() as connection:
         await connection.execution_options(isolation_level="AUTOCOMMIT")
         await connection.exec_driver_sql("VACUUM ANALYZE")
@@ -78,7 +78,7 @@ async def more_waiting(store: Store, nodes: int, each: int) -> None:
         )
         await session.run("UPDATE graph SET catalogue_version = catalogue_version + 1")
 
-    await store.change(work, graph=True)
+    await store.change_graph(work)
 
 
 async def more_active(store: Store, count: int, after: int = 0) -> None:
@@ -97,4 +97,4 @@ async def more_active(store: Store, count: int, after: int = 0) -> None:
             after=after,
         )
 
-    await store.change(work, graph=True)
+    await store.change_graph(work)

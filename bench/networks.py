@@ -78,9 +78,9 @@ async def main() -> None:
             nodes = []
             for number in range(NODES):
                 new = NewNode(f"n{number}.rack.example")
-                nodes.append(await store.change(partial(create_node, new=new), graph=True))
+                nodes.append(await store.change_graph(partial(create_node, new=new)))
             for network in NETWORKS:
-                await store.change(partial(create_network, network=network), graph=True)
+                await store.change_graph(partial(create_network, network=network))
             await _take_much(store)
             figures = await _measure(store, nodes)
     small = figures["small_ms"]

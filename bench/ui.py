@@ -59,7 +59,7 @@ async def site(home: Path, nodes: int) -> AsyncIterator[tuple[Store, str, str]]:
     """A server that anneals, with a chain of noderoles on each node, all of them ACTIVE."""
     async with running(Options(home, tick=1)) as server, listening(create_app(server)) as address:
         roles = replace(graph.chain(LENGTH), jigs=())  # the server's own noop jig runs them
-        await server.store.change(lambda session: import_barclamps(session, [roles]), graph=True)
+        await server.store.change_graph(lambda session: import_barclamps(session, [roles]))
         await graph.fill_nodes(server.store, nodes, LENGTH)
         while await active(server.store) < nodes * LENGTH:  # noqa: ASYNC110  # the annealer tells nobody here
             await asyncio.sleep(0.5)

@@ -187,7 +187,7 @@ async def import_marker(site: Site, folder: Path) -> None:
     (folder / "e2e" / "barclamp.yml").write_text(MARKER)
     (scripts / "10-look.sh").write_text(LOOK)
     barclamp = await asyncio.to_thread(load_folder, folder / "e2e")
-    await site.rack.store.change(lambda session: import_barclamps(session, [barclamp]), graph=True)
+    await site.rack.store.change_graph(lambda session: import_barclamps(session, [barclamp]))
 
 
 async def install(folder: Path, images: Path, firmware: Firmware = Firmware.BIOS) -> None:

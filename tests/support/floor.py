@@ -25,7 +25,7 @@ from rackwright.domain.states import ACTIVE, ERROR, Trigger
 from rackwright.lab.lab import Lab, running_lab
 from rackwright.lab.machine import SECRET_PATIENCE, Behaviour, LostSecret, Machine
 from rackwright.store.db.database import open_database
-from rackwright.store.db.session import UNREACHABLE, Session, Store
+from rackwright.store.db.session import UNREACHABLE, GraphSession, Session, Store
 from rackwright.store.graph import commits
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import create_deployment, get_deployment
@@ -101,7 +101,7 @@ class Floor:
     async def deploy(self, batches: int = 1) -> None:
         """Want a workload on each machine, in as few transactions as it takes, and let the first batch of them in."""
 
-        async def work(session: Session) -> list[int]:
+        async def work(session: GraphSession) -> list[int]:
             rows = await session.rows("SELECT id FROM nodes WHERE NOT available AND NOT system ORDER BY id")
             nodes = [row.id for row in rows]
             await write_setting(session, "cap", 40)
@@ -113,7 +113,7 @@ class Floor:
             await commits.commit(session, await get_deployment(session, "web"), None)
             return nodes
 
-        nodes = await self.store.change(work, actor="tester", graph=True)
+        nodes = await self.store.change_graph(work, actor="tester")
         size = -(-len(nodes) // batches)
         self._outside = [nodes[first : first + size] for first in range(0, len(nodes), size)]
         assert len(self._outside) == batches
@@ -131,7 +131,7 @@ class Floor:
             )
             session.touch(nodes)
 
-        await self.store.change(work, actor="tester", graph=True)
+        await self.store.change_graph(work, actor="tester")
 
     async def help(self) -> None:
         """Start installs again whose secret was lost with the server that handed it out."""

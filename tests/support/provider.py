@@ -17,7 +17,7 @@ from rackwright.api.context import Server
 from rackwright.lab.namespaces import Network as Wires
 from rackwright.provision.kea import Kea
 from rackwright.server.serve import Options, running
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession
 from rackwright.store.machines.nodes import NewNode, create_node
 from rackwright.store.networks.networks import create_network
 
@@ -40,8 +40,8 @@ class Provider:
         new = NewNode(name, macs=macs, **other)
         return await self.change(lambda session: create_node(session, new))
 
-    async def change(self, work: Callable[[Session], Awaitable[T]]) -> T:
-        return await self.server.store.change(work, graph=True, actor="tester")
+    async def change(self, work: Callable[[GraphSession], Awaitable[T]]) -> T:
+        return await self.server.store.change_graph(work, actor="tester")
 
     async def ask(self, mac: str, *more: str) -> Any:
         """What a machine with that MAC is given by DHCP."""

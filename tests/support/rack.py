@@ -19,7 +19,7 @@ from rackwright.domain.graph.snapshots import CommitPlan
 from rackwright.domain.runs import Run
 from rackwright.domain.states import NodeRoleState
 from rackwright.store.barclamp_import import import_barclamps
-from rackwright.store.db.session import Session, Store
+from rackwright.store.db.session import GraphSession, Session, Store
 from rackwright.store.graph import commits, snapshots
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import DeploymentRecord, create_deployment, get_deployment
@@ -54,8 +54,8 @@ class Rack:
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    async def do(self, work: Callable[[Session], Awaitable[T]]) -> T:
-        return await self.store.change(work, graph=True, actor="tester")
+    async def do(self, work: Callable[[GraphSession], Awaitable[T]]) -> T:
+        return await self.store.change_graph(work, actor="tester")
 
     # --- things
 
@@ -84,7 +84,7 @@ class Rack:
     async def bind(self, deployment: str, *requests: tuple[str, str]) -> BindPlan:
         """Bind each (short node name, role) in the open proposal."""
 
-        async def work(session: Session) -> BindPlan:
+        async def work(session: GraphSession) -> BindPlan:
             places = [((await get_node(session, _full(node))).id, role) for node, role in requests]
             return await bind_proposed(session, await get_deployment(session, deployment), places)
 
@@ -94,7 +94,7 @@ class Rack:
         return await self.do(self._on(deployment, commits.plan))
 
     async def commit(self, deployment: str, digest: str | None = None) -> CommitPlan:
-        async def work(session: Session) -> CommitPlan:
+        async def work(session: GraphSession) -> CommitPlan:
             return await commits.commit(session, await get_deployment(session, deployment), digest)
 
         return await self.do(work)
@@ -109,7 +109,7 @@ class Rack:
         await self.do(self._on(deployment, snapshots.discard))
 
     async def rollback(self, deployment: str, snapshot_id: int) -> snapshots.Rollback:
-        async def work(session: Session) -> snapshots.Rollback:
+        async def work(session: GraphSession) -> snapshots.Rollback:
             return await snapshots.rollback(session, await get_deployment(session, deployment), snapshot_id)
 
         return await self.do(work)
@@ -117,7 +117,7 @@ class Rack:
     async def unbind(self, deployment: str, *places: tuple[str, str]) -> set[int]:
         ids = [(await self.at(node, role)).id for node, role in places]
 
-        async def work(session: Session) -> set[int]:
+        async def work(session: GraphSession) -> set[int]:
             return await snapshots.unbind(session, await get_deployment(session, deployment), ids)
 
         return await self.do(work)
@@ -125,7 +125,7 @@ class Rack:
     async def remove_role(self, deployment: str, role: str) -> list[tuple[str, str]]:
         """What leaves with it, as (node, role)."""
 
-        async def work(session: Session) -> list[NodeRoleRecord]:
+        async def work(session: GraphSession) -> list[NodeRoleRecord]:
             return await snapshots.remove_role(session, await get_deployment(session, deployment), role)
 
         return [(_short(one.node), one.role) for one in await self.do(work)]
@@ -235,9 +235,9 @@ class Rack:
 
     @staticmethod
     def _on(
-        deployment: str, work: Callable[[Session, DeploymentRecord], Awaitable[T]]
-    ) -> Callable[[Session], Awaitable[T]]:
-        async def found(session: Session) -> T:
+        deployment: str, work: Callable[[GraphSession, DeploymentRecord], Awaitable[T]]
+    ) -> Callable[[GraphSession], Awaitable[T]]:
+        async def found(session: GraphSession) -> T:
             return await work(session, await get_deployment(session, deployment))
 
         return found

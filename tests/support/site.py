@@ -23,7 +23,7 @@ from rackwright.domain.graph.why import Reason
 from rackwright.domain.machines.install import Stage
 from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power, Seen
 from rackwright.server.serve import Options, running
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.graph.why import why
 from rackwright.store.machines.nodes import get_node
 from rackwright.store.machines.registration import accept
@@ -210,8 +210,11 @@ class Site:
         async with self.machine_client(source) if is_machines else self.people_client(source) as client:
             return await client.request(method, path, json=body, headers=headers)
 
-    async def change(self, work: Callable[[Session], Awaitable[T]], *, graph: bool = False) -> T:
-        return await self.server.store.change(work, actor="tester", graph=graph)
+    async def change(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        return await self.server.store.change(work, actor="tester")
+
+    async def change_graph(self, work: Callable[[GraphSession], Awaitable[T]]) -> T:
+        return await self.server.store.change_graph(work, actor="tester")
 
     # --- work
 

@@ -101,7 +101,7 @@ class MeshFollower:
             marked = await marked_members(session, cluster)
         found = [_member(told) for told in members]
         view = MeshView(cluster, (*found, *self._gone(marked - {one.name for one in found})), voters)
-        followed = await self._store.change(lambda session: follow_mesh(session, view), actor=ACTOR, graph=True)
+        followed = await self._store.change_graph(lambda session: follow_mesh(session, view), actor=ACTOR)
         self._say(followed)
 
     def _gone(self, absent: set[str]) -> list[Member]:

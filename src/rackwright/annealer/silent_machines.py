@@ -13,7 +13,7 @@ from rackwright.annealer.reachability import ACTOR, look_at
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.machines.install import LOCAL
 from rackwright.hammers.base import HammerFailed, Seen
-from rackwright.store.db.session import DATABASE_TROUBLE, Session, Store, first_line
+from rackwright.store.db.session import DATABASE_TROUBLE, GraphSession, Session, Store, first_line
 from rackwright.store.machines.registration import (
     answered,
     begin_watching,
@@ -64,13 +64,13 @@ class Watch:
         await self.ask(alive=False)
 
     async def look(self) -> None:
-        async def work(session: Session) -> None:
+        async def work(session: GraphSession) -> None:
             await begin_watching(session)
             for node_id in await miss_heartbeats(session, self.heartbeat):
                 log.info("node %s is silent", node_id)
             await forget_waiting(session)
 
-        await self.store.change(work, actor=ACTOR, graph=True)
+        await self.store.change_graph(work, actor=ACTOR)
 
     async def ask(self, *, alive: bool) -> None:
         """Ask installed systems that were not heard of for a while: those that are up, or those that are silent."""

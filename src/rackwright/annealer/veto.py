@@ -16,7 +16,7 @@ from rackwright.domain.effects import effects_from_json
 from rackwright.domain.errors import Conflict, Invalid, Rule
 from rackwright.domain.hooks import Effect, Refuse
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
-from rackwright.store.db.session import Session, Store
+from rackwright.store.db.session import GraphSession, Session, Store
 from rackwright.store.hooks.hook_calls import Call, Unjudged, Verdicts
 from rackwright.store.hooks.hook_effects import apply_effects, refusal
 from rackwright.store.settings import read_setting
@@ -41,15 +41,25 @@ class Judge:
         *,
         actor: str = "system",
         trace: str | None = None,
-        graph: bool = False,
     ) -> T:
         """As `Store.change`, but hooks may refuse it: a conflict, and nothing has changed."""
+        return await self._judged(lambda said: self.store.change(work, actor=actor, trace=trace, verdicts=said))
+
+    async def change_graph(
+        self,
+        work: Callable[[GraphSession], Awaitable[T]],
+        *,
+        actor: str = "system",
+        trace: str | None = None,
+    ) -> T:
+        """As `Store.change_graph`, but hooks may refuse it: a conflict, and nothing has changed."""
+        return await self._judged(lambda said: self.store.change_graph(work, actor=actor, trace=trace, verdicts=said))
+
+    async def _judged(self, attempt: Callable[[Verdicts], Awaitable[T]]) -> T:
         given: dict[str, Sequence[Effect]] = {}
         for _ in range(ATTEMPTS):
             try:
-                return await self.store.change(
-                    work, actor=actor, trace=trace, graph=graph, verdicts=Verdicts(_apply, given)
-                )
+                return await attempt(Verdicts(_apply, given))
             except Unjudged as unjudged:
                 given |= await self._ask(unjudged.calls)
         raise Conflict(

@@ -26,7 +26,7 @@ from rackwright.domain.networks.call_targets import Network
 from rackwright.domain.people import GRANTS, SCOPES, Permission, Principal
 from rackwright.jigs.base import Jig
 from rackwright.provision.images.shelf import Shelf
-from rackwright.store.db.session import Session, Store
+from rackwright.store.db.session import GraphSession, Session, Store
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
 from rackwright.store.people.sessions import Lifetime
 from rackwright.store.people.users import below, lineage
@@ -46,6 +46,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Session)
 
 
 @dataclass(frozen=True)
@@ -114,16 +115,22 @@ class Caller:
         finally:
             session.sees = None
 
-    async def change(self, work: Callable[[Session], Awaitable[T]], *, graph: bool = False) -> T:
+    async def change(self, work: Callable[[Session], Awaitable[T]]) -> T:
         """One transaction in the caller's name; roles' hooks may refuse it."""
+        return await self.server.judge.change(self._authorized(work), actor=self.principal.name)
 
-        async def authorized(session: Session) -> T:
+    async def change_graph(self, work: Callable[[GraphSession], Awaitable[T]]) -> T:
+        """As `change`, with the graph lock."""
+        return await self.server.judge.change_graph(self._authorized(work), actor=self.principal.name)
+
+    def _authorized(self, work: Callable[[S], Awaitable[T]]) -> Callable[[S], Awaitable[T]]:
+        async def authorized(session: S) -> T:
             result = await work(session)
             if not session.authorized:
                 self.require(Permission.WRITE)
             return result
 
-        return await self.server.judge.change(authorized, actor=self.principal.name, graph=graph)
+        return authorized
 
     async def authorize(
         self, session: Session, deployment_id: int | None, permission: Permission = Permission.WRITE

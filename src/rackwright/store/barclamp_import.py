@@ -8,7 +8,7 @@ from rackwright.domain.catalogue import Barclamp, Catalogue, Flag, Role
 from rackwright.domain.errors import Conflict, Rule
 from rackwright.store.catalogue.barclamp_files import keep_contents
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.binding import bind_committed
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
@@ -22,8 +22,8 @@ STRUCTURE = frozenset({Flag.IMPLICIT, Flag.CLUSTER, Flag.SERVICE, Flag.ABSTRACT,
 """Flags that the graph was built by, or that keep a noderole from running twice: fixed while the role is bound."""
 
 
-async def import_barclamps(session: Session, barclamps: Sequence[Barclamp]) -> list[str]:
-    """Make the catalogue say what these barclamps say; others stay as they are. Needs the graph lock.
+async def import_barclamps(session: GraphSession, barclamps: Sequence[Barclamp]) -> list[str]:
+    """Make the catalogue say what these barclamps say; others stay as they are.
 
     Returns the deployments in which something no longer stands as its role says: their next commit changes that.
     """
@@ -56,7 +56,7 @@ async def import_barclamps(session: Session, barclamps: Sequence[Barclamp]) -> l
     return behind
 
 
-async def _bind_bootstrap(session: Session, catalogue: Catalogue) -> None:
+async def _bind_bootstrap(session: GraphSession, catalogue: Catalogue) -> None:
     """Bind the bootstrap roles to the admin nodes that are there already. One that needs a role or an attrib which no
     barclamp declares yet is bound when that is imported.
     """
@@ -75,7 +75,7 @@ def _all_declared(catalogue: Catalogue, role: str) -> bool:
     )
 
 
-async def _barclamp(session: Session, barclamp: Barclamp) -> int:
+async def _barclamp(session: GraphSession, barclamp: Barclamp) -> int:
     id: int = await session.value(
         """
         INSERT INTO barclamps (name, display, description, version, parent, path, digest)
@@ -113,7 +113,7 @@ async def _claim_names(
         )
 
 
-async def _jigs_and_hammers(session: Session, barclamp: Barclamp, barclamp_id: int) -> None:
+async def _jigs_and_hammers(session: GraphSession, barclamp: Barclamp, barclamp_id: int) -> None:
     await _claim_names(session, "jigs", (jig.name for jig in barclamp.jigs), barclamp, barclamp_id)
     for jig in barclamp.jigs:
         # Whether it is active is the operator's business once it was imported.
@@ -148,7 +148,7 @@ async def _jigs_and_hammers(session: Session, barclamp: Barclamp, barclamp_id: i
         )
 
 
-async def _roles(session: Session, barclamp: Barclamp, barclamp_id: int) -> None:
+async def _roles(session: GraphSession, barclamp: Barclamp, barclamp_id: int) -> None:
     await _claim_names(session, "roles", (role.name for role in barclamp.roles), barclamp, barclamp_id)
     for role in barclamp.roles:
         await session.run(
@@ -178,7 +178,7 @@ async def _roles(session: Session, barclamp: Barclamp, barclamp_id: int) -> None
         )
 
 
-async def _attribs(session: Session, barclamp: Barclamp) -> None:
+async def _attribs(session: GraphSession, barclamp: Barclamp) -> None:
     barclamp_id = await session.value("SELECT id FROM barclamps WHERE name = :name", name=barclamp.name)
     await _claim_names(session, "attribs", (attrib.name for attrib in barclamp.attribs), barclamp, barclamp_id)
     for attrib in barclamp.attribs:
@@ -203,7 +203,7 @@ async def _attribs(session: Session, barclamp: Barclamp) -> None:
         )
 
 
-async def _drop_what_left(session: Session, barclamp: Barclamp) -> None:
+async def _drop_what_left(session: GraphSession, barclamp: Barclamp) -> None:
     id = await session.value("SELECT id FROM barclamps WHERE name = :name", name=barclamp.name)
     kept = [role.name for role in barclamp.roles]
     bound = await session.row(

@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 
 from rackwright.domain.catalogue import Barclamp, JsonObject
 from rackwright.store.barclamp_import import import_barclamps
-from rackwright.store.db.session import Session, Store
+from rackwright.store.db.session import GraphSession, Session, Store
 from rackwright.store.graph.deployments import SYSTEM, insert_deployment
 from rackwright.store.machines.nodes import NewNode, create_node
 from rackwright.store.networks.domains import make_first_domain
@@ -22,7 +22,7 @@ IMPORTED = "imported_at_start"
 async def first_start(store: Store, barclamps: Sequence[Barclamp], host: str) -> None:
     """Make the database a working one, once; later starts only import what changed in the barclamps."""
 
-    async def work(session: Session) -> None:
+    async def work(session: GraphSession) -> None:
         await session.run("INSERT INTO graph DEFAULT VALUES ON CONFLICT DO NOTHING")
         if not await session.value("SELECT 1 FROM deployments WHERE parent_id IS NULL"):
             system = await insert_deployment(session, SYSTEM, None, "Discovery and bootstrap; the root of all others")
@@ -34,10 +34,10 @@ async def first_start(store: Store, barclamps: Sequence[Barclamp], host: str) ->
         if not await session.value("SELECT 1 FROM nodes WHERE admin"):
             await create_node(session, NewNode(name=host, admin=True, alive=True, description="Runs Rackwright"))
 
-    await store.change(work, actor="first start", graph=True)
+    await store.change_graph(work, actor="first start")
 
 
-async def _import_what_changed(session: Session, barclamps: Sequence[Barclamp]) -> None:
+async def _import_what_changed(session: GraphSession, barclamps: Sequence[Barclamp]) -> None:
     """Import these barclamps, unless they are what was imported last: most starts find nothing new."""
     # Not where they lie: servers of one database may have them in different places.
     declared = [asdict(replace(barclamp, path="", archive=b"")) | {"archive": None} for barclamp in barclamps]

@@ -12,7 +12,7 @@ from tests.support.waiting import until
 from rackwright.annealer.hooks import HookDispatcher, HookPace
 from rackwright.domain.errors import Rule
 from rackwright.domain.states import ACTIVE, BLOCKED, PROPOSED, TODO, TRANSITION, NodeRoleState
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession
 from rackwright.store.graph import commits
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import delete_deployment, get_deployment
@@ -500,11 +500,11 @@ class Parent(RoleHooks):
 
 
 async def _bind(hooked: Hooked, role: str) -> None:
-    async def work(session: Session) -> None:
+    async def work(session: GraphSession) -> None:
         node = await get_node(session, N1)
         await bind_proposed(session, await get_deployment(session, "web"), [(node.id, role)])
 
-    await hooked.judge.change(work, graph=True, actor="tester")
+    await hooked.judge.change_graph(work, actor="tester")
 
 
 @pytest.mark.parametrize(
@@ -527,11 +527,11 @@ async def test_a_hook_can_refuse_a_commit_and_nothing_changes(hooked: Hooked) ->
     await _bind(hooked, "hooked-child")
     before = await rack.everything()
 
-    async def commit(session: Session) -> None:
+    async def commit(session: GraphSession) -> None:
         await commits.commit(session, await get_deployment(session, "web"))
 
     with refused(Rule.REFUSED, "hooked-parent", "on_commit"):
-        await hooked.judge.change(commit, graph=True)
+        await hooked.judge.change_graph(commit)
     assert await rack.everything() == before
     [(_, noderole)] = hooked.noted()
     assert (noderole["role"], noderole["node"]["name"], noderole["id"] > 0) == ("hooked-parent", N1, True)
@@ -544,9 +544,9 @@ async def test_a_hook_can_refuse_the_end_of_its_deployment(hooked: Hooked) -> No
     await _bind(hooked, "hooked-child")
     before = await rack.everything()
     with refused(Rule.REFUSED, "hooked-parent"):
-        await hooked.judge.change(lambda session: delete_deployment(session, "web"), graph=True)
+        await hooked.judge.change_graph(lambda session: delete_deployment(session, "web"))
     with refused(Rule.REFUSED, "hooked-parent"):
-        await hooked.judge.change(Rack._on("web", discard), graph=True)
+        await hooked.judge.change_graph(Rack._on("web", discard))
     assert await rack.everything() == before
 
 
@@ -557,13 +557,11 @@ async def test_a_hook_is_asked_before_its_role_leaves_the_deployment_and_can_ref
     await _bind(hooked, "hooked-child")
     await rack.commit("web")
     await rack.propose("web")
-    await hooked.judge.change(
-        Rack._on("web", lambda session, web: remove_role(session, web, "hooked-parent")), graph=True
-    )
+    await hooked.judge.change_graph(Rack._on("web", lambda session, web: remove_role(session, web, "hooked-parent")))
     before = await rack.everything()
     assert hooked.noted() == [], "it does not go yet"
     with refused(Rule.REFUSED, "hooked-parent", "on_deployment_delete"):
-        await hooked.judge.change(Rack._on("web", commits.commit), graph=True)
+        await hooked.judge.change_graph(Rack._on("web", commits.commit))
     assert await rack.everything() == before
     [(_, deployment)] = hooked.noted()
     assert deployment["name"] == "web"

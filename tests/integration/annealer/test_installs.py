@@ -457,10 +457,10 @@ async def test_a_node_cannot_be_removed_while_it_is_installed_but_after_a_cancel
     machine = await _deployed(site)
     await site.reach_stage(machine, stage)
     with refused(Rule.BUSY, machine.name):
-        await site.change(lambda session: delete_node(session, machine.name), graph=True)
+        await site.change_graph(lambda session: delete_node(session, machine.name))
     run = await _run_id(site, machine)
     await site.change(lambda session: run_lifecycle.cancel_run(session, run))
-    await site.change(lambda session: delete_node(session, machine.name), graph=True)
+    await site.change_graph(lambda session: delete_node(session, machine.name))
     await site.look()
     assert await site.rack.rows("SELECT 1 FROM install_attempts") == []
     assert await machine.what_to_boot() == "sledgehammer", "it is a stranger again"
@@ -473,7 +473,7 @@ async def test_what_was_to_be_done_to_a_node_that_is_gone_is_moot(site: Site) ->
     [action] = await site.installs.advance()
     run = await _run_id(site, machine)
     await site.change(lambda session: run_lifecycle.cancel_run(session, run))
-    await site.change(lambda session: delete_node(session, machine.name), graph=True)
+    await site.change_graph(lambda session: delete_node(session, machine.name))
     await site.installs.act(action)
     assert site.bmc.asked == []
 

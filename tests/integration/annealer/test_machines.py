@@ -134,9 +134,9 @@ async def test_a_new_boot_makes_the_noderoles_of_a_machine_run_again(site: Site)
 async def test_machines_that_nobody_accepted_and_that_are_gone_are_forgotten(site: Site) -> None:
     machine = await _new(site)
     accepted = await site.discovered(2)
-    await site.change(forget_waiting, graph=True)
+    await site.change_graph(forget_waiting)
     await site.change(lambda session: session.run("UPDATE nodes SET seen_at = now() - interval '8 days'"))
-    await site.change(forget_waiting, graph=True)
+    await site.change_graph(forget_waiting)
     names = [name for (name,) in await site.rack.rows("SELECT name FROM nodes")]
     assert machine.name not in names
     assert accepted.name in names

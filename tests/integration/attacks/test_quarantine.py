@@ -68,7 +68,7 @@ async def test_no_node_that_was_ever_accepted_is_deleted_by_a_clock(site: Site) 
     for node in (accepted.name, added):
         await site.change(lambda session, node=node: update_node(session, node, {"available": False}))  # type: ignore[misc]
     await _days_pass(site)
-    await site.change(forget_waiting, graph=True)
+    await site.change_graph(forget_waiting)
     names = await _names(site)
     assert {accepted.name, "added.rack.example"} <= names
     assert stranger.name not in names
@@ -86,7 +86,7 @@ async def test_a_machine_that_waits_and_cannot_be_deleted_keeps_no_other_from_it
         )
     )
     await _days_pass(site)
-    await site.change(forget_waiting, graph=True)
+    await site.change_graph(forget_waiting)
     names = await _names(site)
     assert stuck.name in names
     assert other.name not in names

@@ -159,7 +159,7 @@ async def test_who_is_told_by_a_small_call_is_shown_all_of_the_node(site: Site) 
 async def test_the_last_state_of_a_node_that_goes_is_stored_once_and_forgotten_when_all_are_told(site: Site) -> None:
     machine = HandMachine(site, 1)
     await _register(machine, "sledgehammer", blob="x" * LARGE)
-    await site.change(lambda session: delete_node(session, machine.name), graph=True)
+    await site.change_graph(lambda session: delete_node(session, machine.name))
     assert await site.rack.rows("SELECT count(*) FROM hook_views") == [(1,)]
     [(largest,)] = await site.rack.rows("SELECT max(octet_length(view::text)) FROM hook_calls")
     assert isinstance(largest, int)
@@ -171,7 +171,7 @@ async def test_the_last_state_of_a_node_that_goes_is_stored_once_and_forgotten_w
 async def test_two_calls_that_end_at_once_do_not_leave_the_last_state_to_each_other(site: Site) -> None:
     machine = HandMachine(site, 1)
     await _register(machine, "sledgehammer", blob="x" * LARGE)
-    await site.change(lambda session: delete_node(session, machine.name), graph=True)
+    await site.change_graph(lambda session: delete_node(session, machine.name))
     calls = [*await site.rack.rows("SELECT id, view_id FROM hook_calls WHERE view_id IS NOT NULL")]
     first, *others = calls
     assert others != []

@@ -156,7 +156,7 @@ def import_trial(folder: Path, url: str) -> None:
 
     async def work() -> None:
         async with await open_database(url, folder) as database:
-            await Store(database).change(lambda session: import_barclamps(session, [load_folder(barclamp)]), graph=True)
+            await Store(database).change_graph(lambda session: import_barclamps(session, [load_folder(barclamp)]))
 
     asyncio.run(work())
 

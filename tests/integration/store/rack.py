@@ -9,7 +9,7 @@ from rackwright.domain.catalogue import Attrib, Barclamp, Jig, JsonObject
 from rackwright.domain.states import NodeRoleState
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.bootstrap import first_start
-from rackwright.store.db.session import Session, Store
+from rackwright.store.db.session import GraphSession, Session, Store
 from rackwright.store.graph import commits, snapshots
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import DeploymentRecord, create_deployment, get_deployment
@@ -44,16 +44,16 @@ class Rack:
             parent = name
 
     async def do(self, work: Callable[..., Awaitable[T]], *args: Any) -> T:
-        return await self.store.change(lambda session: work(session, *args), graph=True)
+        return await self.store.change_graph(lambda session: work(session, *args))
 
     async def edit(self, deployment: str, work: Callable[..., Awaitable[T]], *args: Any) -> T:
         async def found(session: Session) -> T:
             return await work(session, await get_deployment(session, deployment), *args)
 
-        return await self.store.change(found, graph=True)
+        return await self.store.change_graph(found)
 
     async def bind(self, *bindings: str, into: str = "d") -> None:
-        async def work(session: Session, home: DeploymentRecord) -> None:
+        async def work(session: GraphSession, home: DeploymentRecord) -> None:
             if home.proposed_id is None:
                 await snapshots.propose(session, home)
             places = [await _place(session, one) for one in bindings]

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Header, Request, Response
 from pydantic import BaseModel
@@ -12,10 +12,12 @@ from rackwright.api.context import Caller
 from rackwright.api.http.answers import Resource, answer
 from rackwright.api.http.etags import check_if_match, parse_if_match
 from rackwright.domain.people import Principal
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.events.repeated_requests import KeptAnswer, claim_key, keep_answer, kept_answer
 
-Work = Callable[[Session], Awaitable[BaseModel | None]]
+S = TypeVar("S", bound=Session)
+Location = Callable[[BaseModel], str]
+"""Says where to find what was made."""
 
 IfMatch = Annotated[
     str | None,
@@ -73,15 +75,37 @@ Posting = Annotated[Terms, Depends(_posting)]
 async def write(
     caller: Caller,
     terms: Terms,
-    work: Work,
+    work: Callable[[Session], Awaitable[BaseModel | None]],
     *,
-    graph: bool = False,
     status: int = 200,
-    location: Callable[[BaseModel], str] | None = None,
+    location: Location | None = None,
 ) -> Response:
     """Make a change and answer with what `work` gives, all in one transaction. None: 204."""
+    return await caller.change(_once(caller, terms, work, status, location))
 
-    async def once(session: Session) -> Response:
+
+async def write_graph(
+    caller: Caller,
+    terms: Terms,
+    work: Callable[[GraphSession], Awaitable[BaseModel | None]],
+    *,
+    status: int = 200,
+    location: Location | None = None,
+) -> Response:
+    """As `write`, with the graph lock."""
+    return await caller.change_graph(_once(caller, terms, work, status, location))
+
+
+def _once(
+    caller: Caller,
+    terms: Terms,
+    work: Callable[[S], Awaitable[BaseModel | None]],
+    status: int,
+    location: Location | None,
+) -> Callable[[S], Awaitable[Response]]:
+    """The work and its answer; the answer given before if the same request was made before."""
+
+    async def once(session: S) -> Response:
         if terms.key is None:
             return _rendered(await work(session), status, location)
         owner = _owner(caller.principal)
@@ -94,7 +118,7 @@ async def write(
         await keep_answer(session, owner, terms.key, KeptAnswer(response.status_code, headers, bytes(response.body)))
         return response
 
-    return await caller.change(once, graph=graph)
+    return once
 
 
 async def replayed(caller: Caller, terms: Terms) -> Response | None:
@@ -117,6 +141,6 @@ def _again(kept: KeptAnswer) -> Response:
     return Response(kept.body, kept.status, {**kept.headers, "Idempotency-Replayed": "true"})
 
 
-def _rendered(made: BaseModel | None, status: int, location: Callable[[BaseModel], str] | None) -> Response:
+def _rendered(made: BaseModel | None, status: int, location: Location | None) -> Response:
     headers: Mapping[str, str] = {"Location": location(made)} if location and made is not None else {}
     return answer(made, status, headers=headers)

@@ -12,9 +12,9 @@ from rackwright.api.http.answers import Fields, Page, Resource, answer
 from rackwright.api.http.etags import tag
 from rackwright.api.http.paging import Asked, page, parameters
 from rackwright.api.http.types import JsonMap, Key
-from rackwright.api.http.writing import Posting, Terms, write
+from rackwright.api.http.writing import Posting, Terms, write_graph
 from rackwright.store.catalogue import catalogue_views as views
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession
 from rackwright.store.graph.deployments import root_id
 from rackwright.store.hooks.hook_queue import set_jig_active
 
@@ -154,14 +154,14 @@ async def get_jig(caller: ScopedReader, jig: Key, fields: Fields) -> Response:
 
 
 async def _set_active(caller: Caller, terms: Terms, jig: str, active: bool) -> Response:
-    async def work(session: Session) -> JigOut:
+    async def work(session: GraphSession) -> JigOut:
         await caller.authorize(session, await root_id(session))
         found = await views.view_jig(session, jig)
         terms.check(JigOut.of(found), f"jig {found.name}")
         await set_jig_active(session, found.name, active)
         return JigOut.of(await views.view_jig(session, found.name))
 
-    return await write(caller, terms, work, graph=True)
+    return await write_graph(caller, terms, work)
 
 
 @router.post("/jigs/{jig}/activate", response_model=JigOut, tags=["jigs"])

@@ -12,8 +12,8 @@ from rackwright.api.http.etags import tag
 from rackwright.api.http.paging import Asked, page, parameters
 from rackwright.api.http.patching import patch_body, read_patch
 from rackwright.api.http.types import Id, JsonMap, shown
-from rackwright.api.http.writing import Editing, Posting, Terms, write
-from rackwright.store.db.session import Session
+from rackwright.api.http.writing import Editing, Posting, Terms, write, write_graph
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.graph import deployment_roles as stored
 from rackwright.store.graph import snapshots
 from rackwright.store.graph.deployment_roles import DEPLOYMENT_ROLES, DeploymentRoleRecord, select_deployment_roles
@@ -119,7 +119,7 @@ async def add_deployment_role(caller: Writer, terms: Posting, body: DeploymentRo
         await snapshots.add_role(session, deployment, body.role)
         return DeploymentRoleOut.of(await stored.find_deployment_role(session, deployment.id, body.role))
 
-    return await write(caller, terms, work, graph=True, status=201, location=_location)
+    return await write_graph(caller, terms, work, status=201, location=_location)
 
 
 def _location(made: BaseModel) -> str:
@@ -181,7 +181,7 @@ async def remove_deployment_role(caller: Writer, terms: Editing, id: Id) -> Resp
     names what stands on them elsewhere. What is only proposed is gone at once; what is committed goes when the
     proposal is committed, and the role's hook `on_deployment_delete` may refuse it then."""
 
-    async def work(session: Session) -> RemovedOut:
+    async def work(session: GraphSession) -> RemovedOut:
         found = await _locked(session, caller, terms, id)
         deployment = await get_deployment(session, found.deployment_id)
         going = await snapshots.remove_role(session, deployment, found.role)
@@ -192,4 +192,4 @@ async def remove_deployment_role(caller: Writer, terms: Editing, id: Id) -> Resp
             at_once=not remaining,
         )
 
-    return await write(caller, terms, work, graph=True)
+    return await write_graph(caller, terms, work)

@@ -14,13 +14,13 @@ from rackwright.api.http.etags import tag
 from rackwright.api.http.paging import Asked, page, parameters
 from rackwright.api.http.patching import patch_body, read_patch
 from rackwright.api.http.types import Key, Line, Name
-from rackwright.api.http.writing import Editing, Posting, Terms, write
+from rackwright.api.http.writing import Editing, Posting, Terms, write_graph
 from rackwright.api.routes.node_roles import BindingIn, CreatedOut, bound, created_by, real_id
 from rackwright.api.routes.target_systems import target_systems
 from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.graph.snapshots import CommitPlan, Difference
 from rackwright.domain.machines.planned_installs import missing
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.graph import commits, snapshots
 from rackwright.store.graph import deployment_moves as places
 from rackwright.store.graph import deployments as stored
@@ -232,15 +232,13 @@ async def list_deployments(caller: ScopedReader, asked: Annotated[Asked, Depends
 async def create_deployment(caller: Writer, terms: Posting, body: DeploymentIn) -> Response:
     """A new deployment, with an open proposal."""
 
-    async def work(session: Session) -> DeploymentOut:
+    async def work(session: GraphSession) -> DeploymentOut:
         parent = await stored.get_deployment(session, body.parent or SYSTEM)
         await caller.authorize(session, parent.id)
         id = await stored.create_deployment(session, body.name, parent.id, body.description)
         return DeploymentOut.of(await stored.get_deployment(session, id))
 
-    return await write(
-        caller, terms, work, graph=True, status=201, location=lambda _: f"/api/v2/deployments/{body.name}"
-    )
+    return await write_graph(caller, terms, work, status=201, location=lambda _: f"/api/v2/deployments/{body.name}")
 
 
 @router.get("/{deployment}", response_model=DeploymentOut)
@@ -286,7 +284,7 @@ async def update_deployment(caller: Writer, terms: Editing, deployment: Key, req
     it goes, and is refused while something in it depends on what it leaves."""
     patch = await read_patch(request)
 
-    async def work(session: Session) -> DeploymentOut:
+    async def work(session: GraphSession) -> DeploymentOut:
         found = await _locked(session, caller, terms, deployment)
         before = DeploymentEdit(name=found.name, parent=found.parent, description=found.description)
         wanted = patch.apply(before)
@@ -299,34 +297,34 @@ async def update_deployment(caller: Writer, terms: Editing, deployment: Key, req
         await places.rename_deployment(session, found, wanted.name)
         return DeploymentOut.of(await stored.get_deployment(session, found.id))
 
-    return await write(caller, terms, work, graph=True)
+    return await write_graph(caller, terms, work)
 
 
 @router.delete("/{deployment}", status_code=204)
 async def delete_deployment(caller: Writer, terms: Editing, deployment: Key) -> Response:
     """Take a deployment out of the tree. Its nodes go to its parent."""
 
-    async def work(session: Session) -> None:
+    async def work(session: GraphSession) -> None:
         found = await _locked(session, caller, terms, deployment)
         await stored.delete_deployment(session, found.id)
 
-    return await write(caller, terms, work, graph=True)
+    return await write_graph(caller, terms, work)
 
 
 # --- the time line
 
 
 async def _step(
-    caller: Caller, terms: Terms, key: str, do: Callable[[Session, DeploymentRecord], Awaitable[object]]
+    caller: Caller, terms: Terms, key: str, do: Callable[[GraphSession, DeploymentRecord], Awaitable[object]]
 ) -> Response:
     """One step of a deployment along its time line; answers with the deployment after it."""
 
-    async def work(session: Session) -> DeploymentOut:
+    async def work(session: GraphSession) -> DeploymentOut:
         found = await _locked(session, caller, terms, key)
         await do(session, found)
         return DeploymentOut.of(await stored.get_deployment(session, found.id))
 
-    return await write(caller, terms, work, graph=True)
+    return await write_graph(caller, terms, work)
 
 
 @router.post("/{deployment}/propose", response_model=DeploymentOut)
@@ -358,44 +356,44 @@ async def bind_roles(
     """Bind roles to many nodes in the open proposal at once, with all that the roles need. A conflict is a 409 that
     names the rule, and nothing has changed."""
 
-    async def work(session: Session) -> BindingsOut:
+    async def work(session: GraphSession) -> BindingsOut:
         found = await _locked(session, caller, terms, deployment)
         plan = await bound(session, caller, found, body.bindings, dry_run=dry_run)
         return BindingsOut(ids=[real_id(id) for id in plan.bound], created=await created_by(session, plan))
 
-    return await write(caller, terms, work, graph=True, status=201)
+    return await write_graph(caller, terms, work, status=201)
 
 
 @router.post("/{deployment}/plan", response_model=PlanOut)
 async def plan_deployment(caller: Writer, terms: Posting, deployment: Key) -> Response:
     """What a commit would do now, by the code that commits."""
 
-    async def work(session: Session) -> PlanOut:
+    async def work(session: GraphSession) -> PlanOut:
         plan = await commits.plan(session, await _locked(session, caller, terms, deployment))
         return PlanOut.of(plan, await _installs(session, caller.server, plan))
 
-    return await write(caller, terms, work, graph=True)
+    return await write_graph(caller, terms, work)
 
 
 @router.post("/{deployment}/commit", response_model=PlanOut)
 async def commit_deployment(caller: Writer, terms: Posting, deployment: Key, body: CommitIn) -> Response:
     """Make the proposal what is wanted from now on. With `digest`: only if that does what the plan you saw said."""
 
-    async def work(session: Session) -> PlanOut:
+    async def work(session: GraphSession) -> PlanOut:
         found = await _locked(session, caller, terms, deployment)
         for place in await snapshots.proposed_from(session, found):
             await caller.authorize(session, place)  # it takes nodes from there
         plan = await commits.commit(session, found, body.digest, body.comment)
         return PlanOut.of(plan, await _installs(session, caller.server, plan))
 
-    return await write(caller, terms, work, graph=True)
+    return await write_graph(caller, terms, work)
 
 
 @router.post("/{deployment}/rollback", response_model=RollbackOut)
 async def rollback_deployment(caller: Writer, terms: Posting, deployment: Key, body: RollbackIn) -> Response:
     """Propose what an earlier snapshot said."""
 
-    async def work(session: Session) -> RollbackOut:
+    async def work(session: GraphSession) -> RollbackOut:
         found = await _locked(session, caller, terms, deployment)
         back = await snapshots.rollback(session, found, body.snapshot)
         return RollbackOut(
@@ -403,7 +401,7 @@ async def rollback_deployment(caller: Writer, terms: Posting, deployment: Key, b
             not_restorable=[PlaceOut(node=node, role=role) for node, role in back.not_restorable],
         )
 
-    return await write(caller, terms, work, graph=True)
+    return await write_graph(caller, terms, work)
 
 
 SnapshotId = Annotated[int | None, Query(ge=1, le=2**63 - 1)]

@@ -12,10 +12,10 @@ from rackwright.api.http.etags import tag
 from rackwright.api.http.paging import Asked, page, parameters
 from rackwright.api.http.patching import patch_body, read_patch
 from rackwright.api.http.types import Key, Line
-from rackwright.api.http.writing import Editing, Posting, Terms, write
+from rackwright.api.http.writing import Editing, Posting, Terms, write, write_graph
 from rackwright.domain.errors import Invalid
 from rackwright.domain.networks.networks import Category, Network, Range, Router, Use, parse_address, parse_subnet
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.graph.deployments import root_id
 from rackwright.store.machines.nodes import get_node
 from rackwright.store.networks import allocations, networks
@@ -197,11 +197,11 @@ async def list_networks(caller: ScopedReader, asked: Annotated[Asked, Depends(pa
 async def create_network(caller: Writer, terms: Posting, body: NetworkIn) -> Response:
     """Make a network, and the role network-<name> with it."""
 
-    async def work(session: Session) -> NetworkOut:
+    async def work(session: GraphSession) -> NetworkOut:
         await caller.authorize(session, await root_id(session))
         return NetworkOut.of(await networks.create_network(session, body.network()))
 
-    return await write(caller, terms, work, graph=True, status=201, location=lambda _: f"/api/v2/networks/{body.name}")
+    return await write_graph(caller, terms, work, status=201, location=lambda _: f"/api/v2/networks/{body.name}")
 
 
 @router.get("/{network}", response_model=NetworkOut)
@@ -226,24 +226,24 @@ async def update_network(caller: Writer, terms: Editing, network: Key, request: 
     """Change its description, VLAN or subnets. Addresses that nodes have must still be in it."""
     patch = await read_patch(request)
 
-    async def work(session: Session) -> NetworkOut:
+    async def work(session: GraphSession) -> NetworkOut:
         found = await _locked(session, caller, terms, network)
         shown = plain(found.network)
         edit = patch.apply(NetworkEdit.model_validate({name: shown[name] for name in NetworkEdit.model_fields}))
         changes = {**edit.model_dump(), "v4_subnet": _v4(edit.v4_subnet), "v6_subnet": _v6(edit.v6_subnet)}
         return NetworkOut.of(await networks.update_network(session, found.name, changes))
 
-    return await write(caller, terms, work, graph=True)
+    return await write_graph(caller, terms, work)
 
 
 @router.delete("/{network}", status_code=204)
 async def delete_network(caller: Writer, terms: Editing, network: Key) -> Response:
     """Take a network out. Nobody may still have an address on it but the admin nodes."""
 
-    async def work(session: Session) -> None:
+    async def work(session: GraphSession) -> None:
         await networks.delete_network(session, (await _locked(session, caller, terms, network)).name)
 
-    return await write(caller, terms, work, graph=True)
+    return await write_graph(caller, terms, work)
 
 
 # --- ranges and routers
@@ -253,11 +253,11 @@ async def delete_network(caller: Writer, terms: Editing, network: Key) -> Respon
 async def add_range(caller: Writer, terms: Posting, network: Key, body: RangeIn) -> Response:
     """Add a range of addresses."""
 
-    async def work(session: Session) -> NetworkOut:
+    async def work(session: GraphSession) -> NetworkOut:
         found = await _locked(session, caller, terms, network)
         return NetworkOut.of(await networks.add_range(session, found.name, body.range()))
 
-    return await write(caller, terms, work, graph=True, status=201, location=lambda _: f"/api/v2/networks/{network}")
+    return await write_graph(caller, terms, work, status=201, location=lambda _: f"/api/v2/networks/{network}")
 
 
 @router.patch(
@@ -269,7 +269,7 @@ async def update_range(caller: Writer, terms: Editing, network: Key, range: Key,
     """Make a range longer or shorter, or change who gets its addresses."""
     patch = await read_patch(request)
 
-    async def work(session: Session) -> NetworkOut:
+    async def work(session: GraphSession) -> NetworkOut:
         found = await _locked(session, caller, terms, network)
         old = networks.find_range(found, range)
         edit = patch.apply(RangeEdit(use=old.use, first=str(old.first), last=str(old.last)))
@@ -280,40 +280,40 @@ async def update_range(caller: Writer, terms: Editing, network: Key, range: Key,
         }
         return NetworkOut.of(await networks.change_range(session, found.name, range, changes))
 
-    return await write(caller, terms, work, graph=True)
+    return await write_graph(caller, terms, work)
 
 
 @router.delete("/{network}/ranges/{range}", response_model=NetworkOut)
 async def delete_range(caller: Writer, terms: Editing, network: Key, range: Key) -> Response:
     """Nobody gets an address from it any more; those who have one keep it."""
 
-    async def work(session: Session) -> NetworkOut:
+    async def work(session: GraphSession) -> NetworkOut:
         found = await _locked(session, caller, terms, network)
         return NetworkOut.of(await networks.delete_range(session, found.name, range))
 
-    return await write(caller, terms, work, graph=True)
+    return await write_graph(caller, terms, work)
 
 
 @router.post("/{network}/routers", status_code=201, response_model=NetworkOut)
 async def add_router(caller: Writer, terms: Posting, network: Key, body: RouterIn) -> Response:
     """Add a router."""
 
-    async def work(session: Session) -> NetworkOut:
+    async def work(session: GraphSession) -> NetworkOut:
         found = await _locked(session, caller, terms, network)
         return NetworkOut.of(await networks.add_router(session, found.name, body.router()))
 
-    return await write(caller, terms, work, graph=True, status=201, location=lambda _: f"/api/v2/networks/{network}")
+    return await write_graph(caller, terms, work, status=201, location=lambda _: f"/api/v2/networks/{network}")
 
 
 @router.delete("/{network}/routers/{address}", response_model=NetworkOut)
 async def delete_router(caller: Writer, terms: Editing, network: Key, address: Key) -> Response:
     """Take a router out."""
 
-    async def work(session: Session) -> NetworkOut:
+    async def work(session: GraphSession) -> NetworkOut:
         found = await _locked(session, caller, terms, network)
         return NetworkOut.of(await networks.delete_router(session, found.name, str(parse_address(address))))
 
-    return await write(caller, terms, work, graph=True)
+    return await write_graph(caller, terms, work)
 
 
 # --- allocations

@@ -12,10 +12,10 @@ from rackwright.api.http.etags import tag
 from rackwright.api.http.paging import Asked, page, parameters
 from rackwright.api.http.patching import patch_body, read_patch
 from rackwright.api.http.types import Id, JsonMap, shown
-from rackwright.api.http.writing import Editing, Posting, Terms, write
+from rackwright.api.http.writing import Editing, Posting, Terms, write, write_graph
 from rackwright.api.waiting_reasons import ReasonOut, cap_in_force
 from rackwright.domain.graph.binding import PLACEHOLDER, BindPlan
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.graph import noderoles, snapshots
 from rackwright.store.graph.binding import bind_proposed, plan_binding
 from rackwright.store.graph.deployments import DeploymentRecord, get_deployment
@@ -140,17 +140,17 @@ async def bind_role(
     """Bind a role to a node in the deployment's open proposal, with all that the role needs. A conflict is a 409 that
     names the rule, and nothing has changed."""
 
-    async def work(session: Session) -> BoundOut:
+    async def work(session: GraphSession) -> BoundOut:
         deployment = await get_deployment(session, body.deployment)
         await caller.authorize(session, deployment.id)
         plan = await bound(session, caller, deployment, [body], dry_run=dry_run)
         return BoundOut(id=real_id(plan.bound[0]), created=await created_by(session, plan))
 
-    return await write(caller, terms, work, graph=True, status=201)
+    return await write_graph(caller, terms, work, status=201)
 
 
 async def bound(
-    session: Session, caller: Caller, deployment: DeploymentRecord, wanted: Sequence[BindingIn], *, dry_run: bool
+    session: GraphSession, caller: Caller, deployment: DeploymentRecord, wanted: Sequence[BindingIn], *, dry_run: bool
 ) -> BindPlan:
     """All of it, or none. Who may write in the deployment was looked at before."""
     nodes = {name: await get_node(session, name) for name in dict.fromkeys(one.node for one in wanted)}
@@ -227,11 +227,11 @@ async def unbind_role(caller: Writer, terms: Editing, id: Id) -> Response:
     """Take a binding out of the open proposal, with all that stands on it. What is only proposed is gone at once;
     what is committed goes when the proposal is committed."""
 
-    async def work(session: Session) -> None:
+    async def work(session: GraphSession) -> None:
         found = await _locked(session, caller, terms, id)
         await snapshots.unbind(session, await get_deployment(session, found.deployment_id), [id])
 
-    return await write(caller, terms, work, graph=True)
+    return await write_graph(caller, terms, work)
 
 
 @router.get("/{id}/why", response_model=list[ReasonOut])

@@ -14,13 +14,13 @@ from rackwright.api.http.etags import tag
 from rackwright.api.http.paging import Asked, page, parameters
 from rackwright.api.http.patching import patch_body, read_patch
 from rackwright.api.http.types import JsonMap, Key, Line, Mac, NodeName, Uuid, shown
-from rackwright.api.http.writing import Editing, Posting, write
+from rackwright.api.http.writing import Editing, Posting, write, write_graph
 from rackwright.api.routes.node_roles import NodeRoleOut
 from rackwright.domain.attributes import merge
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import NotPermitted
 from rackwright.domain.states import NodeRoleState
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
 from rackwright.store.graph.noderole_views import view_noderole
 from rackwright.store.machines import nodes as stored
@@ -247,7 +247,7 @@ async def list_nodes(caller: ScopedReader, asked: Annotated[Asked, Depends(param
 async def create_node(caller: Writer, terms: Posting, body: NodeIn) -> Response:
     """Add a machine. Its discovery roles are bound at once."""
 
-    async def work(session: Session) -> NodeDetail:
+    async def work(session: GraphSession) -> NodeDetail:
         home = await get_deployment(session, body.deployment or SYSTEM)
         await caller.authorize(session, home.id)
         await _check_name_is_free_for(session, caller, body.name)
@@ -273,7 +273,7 @@ async def create_node(caller: Writer, terms: Posting, body: NodeIn) -> Response:
             await give_host_key(session, node, body.host_key)
         return NodeDetail.of(await stored.get_node(session, node.id))
 
-    return await write(caller, terms, work, graph=True, status=201, location=lambda made: f"/api/v2/nodes/{_id(made)}")
+    return await write_graph(caller, terms, work, status=201, location=lambda made: f"/api/v2/nodes/{_id(made)}")
 
 
 def _not_trusting(node: str) -> NotPermitted:
@@ -366,13 +366,13 @@ async def update_node(caller: Writer, terms: Editing, node: Key, request: Reques
 async def delete_node(caller: Writer, terms: Editing, node: Key) -> Response:
     """Remove a machine, with its noderoles."""
 
-    async def work(session: Session) -> None:
+    async def work(session: GraphSession) -> None:
         found = await lock_node(session, node)
         await caller.authorize(session, found.deployment_id)
         terms.check(NodeOut.of(found), f"node {found.name}")
         await stored.delete_node(session, found.id)
 
-    return await write(caller, terms, work, graph=True)
+    return await write_graph(caller, terms, work)
 
 
 @router.post("/{node}/accept", response_model=NodeDetail)
@@ -418,7 +418,7 @@ async def set_node_host_key(caller: Writer, terms: Editing, node: Key, body: Hos
 async def move_node(caller: Writer, terms: Posting, node: Key, body: MoveIn) -> Response:
     """Put a node into another deployment."""
 
-    async def work(session: Session) -> NodeDetail:
+    async def work(session: GraphSession) -> NodeDetail:
         found = await lock_node(session, node)
         target = await get_deployment(session, body.deployment)
         await caller.authorize(session, found.deployment_id)
@@ -427,7 +427,7 @@ async def move_node(caller: Writer, terms: Posting, node: Key, body: MoveIn) -> 
         await stored.move_node(session, found.id, target.id)
         return NodeDetail.of(await stored.get_node(session, found.id))
 
-    return await write(caller, terms, work, graph=True)
+    return await write_graph(caller, terms, work)
 
 
 @router.post("/{node}/reinstall", response_model=NodeRoleOut)

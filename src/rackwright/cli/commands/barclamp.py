@@ -132,8 +132,8 @@ async def _import(folder: Path, flags: dict[str, Any]) -> list[str]:
         async with await open_database(options.database_url, options.home, make=False) as database:
             store = Store(database, await open_vault(Store(database), options.home))
             barclamp = load_folder(folder)
-            return await store.change(
-                lambda session: import_barclamps(session, [barclamp]), actor="barclamp import", graph=True
+            return await store.change_graph(
+                lambda session: import_barclamps(session, [barclamp]), actor="barclamp import"
             )
     except DatabaseEmpty as error:
         fail(str(error), Exit.NOT_FOUND)

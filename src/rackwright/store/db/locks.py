@@ -5,7 +5,7 @@ from typing import Final
 MIGRATION_LOCK: Final = 0x5241434B01
 """Held while the schema is brought up to date."""
 GRAPH_LOCK: Final = 0x5241434B02
-"""Held by whatever adds or removes noderoles, edges, nodes, deployments or roles."""
+"""Held by whatever adds or removes noderoles, edges, nodes, deployments or roles: a `GraphSession` has it."""
 CAP_LOCK: Final = 0x5241434B03
 """Held by a pass of the annealer, so that the number of running runs it counted stays true."""
 INSTALL_LOCK: Final = 0x5241434B04

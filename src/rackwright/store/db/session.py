@@ -31,6 +31,7 @@ from rackwright.store.hooks.hook_calls import Unjudged, Verdicts, queue_moves
 from rackwright.store.runs.slots import WORK_CHANNEL, refresh_slots
 
 T = TypeVar("T")
+S = TypeVar("S", bound="Session")
 
 ATTEMPTS = 8
 
@@ -109,7 +110,6 @@ class Session:
         self.oscillating: list[tuple[int, str, str, str]] = []
         """(node, role, hook, error) of calls that are not made because that chain is too long."""
         self._catalogue: StoredCatalogue | None = None
-        self._imports = False
 
     @property
     def connection(self) -> AsyncConnection:
@@ -210,16 +210,12 @@ class Session:
     async def catalogue(self) -> StoredCatalogue:
         """What is imported, as of this transaction."""
         if self._catalogue is None:
-            self._catalogue = await (load_catalogue(self, -1) if self._imports else self.store.catalogue(self))
+            self._catalogue = await self.store.catalogue(self)
         return self._catalogue
 
     def forget_catalogue(self) -> None:
         """Somebody imported since; look again."""
         self._catalogue = None
-
-    def changed_catalogue(self) -> None:
-        """This transaction imported; what it sees now nobody else may keep until it is committed."""
-        self._catalogue, self._imports = None, True
 
     async def new_ids(self, table: str, count: int) -> list[int]:
         """Ids drawn ahead, for rows that refer to each other before they are written."""
@@ -230,6 +226,25 @@ class Session:
             count=count,
         )
         return [row[0] for row in found]
+
+
+class GraphSession(Session):
+    """A transaction that holds the graph lock: it may add and remove noderoles, edges, nodes, deployments and roles.
+
+    A function that needs the lock takes a session of this type, so none can be called without it.
+    """
+
+    _imports = False
+
+    async def catalogue(self) -> StoredCatalogue:
+        """What is imported, as of this transaction, which may have imported itself."""
+        if self._imports and self._catalogue is None:
+            self._catalogue = await load_catalogue(self, -1)
+        return await super().catalogue()
+
+    def changed_catalogue(self) -> None:
+        """This transaction imported; what it sees now nobody else may keep until it is committed."""
+        self._catalogue, self._imports = None, True
 
 
 class ReadSession(Session):
@@ -354,20 +369,41 @@ class Store:
         *,
         actor: str = "system",
         trace: str | None = None,
-        graph: bool = False,
         lock: int | None = None,
         verdicts: Verdicts | None = None,
     ) -> T:
-        """Run `work` in one transaction, again after a deadlock. `graph`: it may add or remove noderoles or edges.
+        """Run `work` in one transaction, again after a deadlock.
 
         The lock is taken in a statement of its own, before the work: a statement that both locks and looks would look
         at a moment before it had the lock. `trace`: None means that of the request this is part of.
         """
+        return await self._run(Session, work, actor, trace, lock, verdicts)
+
+    async def change_graph(
+        self,
+        work: Callable[[GraphSession], Awaitable[T]],
+        *,
+        actor: str = "system",
+        trace: str | None = None,
+        verdicts: Verdicts | None = None,
+    ) -> T:
+        """As `change`, for what may add or remove noderoles or edges: it holds the graph lock."""
+        return await self._run(GraphSession, work, actor, trace, GRAPH_LOCK, verdicts)
+
+    async def _run(
+        self,
+        kind: type[S],
+        work: Callable[[S], Awaitable[T]],
+        actor: str,
+        trace: str | None,
+        lock: int | None,
+        verdicts: Verdicts | None,
+    ) -> T:
         trace = TRACE.get() if trace is None else trace
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 with _cancelled_stays_cancelled():
-                    async with self._begun(actor, trace, GRAPH_LOCK if graph else lock) as session:
+                    async with self._begun(kind, actor, trace, lock) as session:
                         session.verdicts = verdicts
                         result = await work(session)
                         if verdicts is not None and verdicts.missing:
@@ -386,9 +422,9 @@ class Store:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     @asynccontextmanager
-    async def _begun(self, actor: str, trace: str, lock: int | None) -> AsyncIterator[Session]:
+    async def _begun(self, kind: type[S], actor: str, trace: str, lock: int | None) -> AsyncIterator[S]:
         async with self.engine.begin() as connection:
-            session = Session(connection, self, actor)
+            session = kind(connection, self, actor)
             await session.run(_BEGIN, actor=actor, trace=trace, lock=lock)
             yield session
 

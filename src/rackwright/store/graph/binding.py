@@ -9,7 +9,7 @@ from rackwright.domain.graph.binding import PLACEHOLDER, BindPlan, Link, bind
 from rackwright.domain.graph.noderole_graph import Graph, NodeRole
 from rackwright.domain.states import BLOCKED, PROPOSED, TODO, NodeRoleState
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.graph.deployments import DeploymentRecord
 from rackwright.store.graph.subgraph import bump_graph, graph_version, load_for_binding, lock_parents
 from rackwright.store.graph.transitions import LABELS, regroup, step_children
@@ -45,8 +45,8 @@ async def plan_binding(session: Session, deployment: DeploymentRecord, requests:
     return plan
 
 
-async def bind_proposed(session: Session, deployment: DeploymentRecord, requests: Sequence[Request]) -> BindPlan:
-    """Bind in the open proposal. Needs the graph lock. Returns the plan with the ids the noderoles got."""
+async def bind_proposed(session: GraphSession, deployment: DeploymentRecord, requests: Sequence[Request]) -> BindPlan:
+    """Bind in the open proposal. Returns the plan with the ids the noderoles got."""
     snapshot_id = await require_proposal(session, deployment)
     if not deployment.counts.get(PROPOSED):
         await mark_worked_out(session, snapshot_id)
@@ -60,7 +60,7 @@ async def bind_proposed(session: Session, deployment: DeploymentRecord, requests
 
 
 async def rebind_proposed(
-    session: Session, deployment: DeploymentRecord, snapshot_id: int, worked_out: BindPlan, graph: Graph
+    session: GraphSession, deployment: DeploymentRecord, snapshot_id: int, worked_out: BindPlan, graph: Graph
 ) -> BindPlan:
     """Give the proposed noderoles the parents that binding gives them now; what it pulled in anew is added."""
     stored = await session.catalogue()
@@ -82,14 +82,14 @@ async def rebind_proposed(
     return plan
 
 
-async def bind_committed(session: Session, deployment_id: int, requests: Sequence[Request]) -> BindPlan:
-    """Bind and commit in one: the system deployment's way. Needs the graph lock."""
+async def bind_committed(session: GraphSession, deployment_id: int, requests: Sequence[Request]) -> BindPlan:
+    """Bind and commit in one: the system deployment's way."""
     plan, graph, stored = await _work_out(session, deployment_id, requests, TODO)
     return await commit_at_once(session, stored, deployment_id, graph, plan)
 
 
 async def commit_at_once(
-    session: Session, stored: StoredCatalogue, deployment_id: int, graph: Graph, plan: BindPlan
+    session: GraphSession, stored: StoredCatalogue, deployment_id: int, graph: Graph, plan: BindPlan
 ) -> BindPlan:
     """Write what was worked out as committed, and return it with the ids that the noderoles got."""
     plan = await _with_ids(session, plan)
@@ -132,7 +132,7 @@ async def _with_ids(session: Session, plan: BindPlan) -> BindPlan:
 
 
 async def _write(
-    session: Session, stored: StoredCatalogue, graph: Graph, plan: BindPlan, present: Collection[int] = ()
+    session: GraphSession, stored: StoredCatalogue, graph: Graph, plan: BindPlan, present: Collection[int] = ()
 ) -> None:
     """Write the noderoles with their edges and links; those `present` have a row already.
 
@@ -164,7 +164,7 @@ async def _write(
 
 
 async def _insert(
-    session: Session, stored: StoredCatalogue, noderoles: Sequence[NodeRole], unmet: Mapping[int, int]
+    session: GraphSession, stored: StoredCatalogue, noderoles: Sequence[NodeRole], unmet: Mapping[int, int]
 ) -> None:
     await session.copy(
         "node_roles",
@@ -187,7 +187,7 @@ async def _insert(
     session.touch({noderole.node_id for noderole in noderoles if noderole.state is not PROPOSED})
 
 
-async def _adjust(session: Session, noderoles: Sequence[NodeRole], unmet: Mapping[int, int]) -> None:
+async def _adjust(session: GraphSession, noderoles: Sequence[NodeRole], unmet: Mapping[int, int]) -> None:
     """Proposed noderoles that stand elsewhere in the graph than before."""
     if noderoles:
         await session.run(
@@ -212,11 +212,11 @@ def _takes_effect(child: NodeRole, created: Sequence[NodeRole]) -> bool:
     return within or created[0].state is not PROPOSED
 
 
-async def write_edges(session: Session, edges: Iterable[tuple[int, int]]) -> None:
+async def write_edges(session: GraphSession, edges: Iterable[tuple[int, int]]) -> None:
     await session.copy("node_role_edges", ("parent_id", "child_id"), ("int8", "int8"), edges)
 
 
-async def write_links(session: Session, stored: StoredCatalogue, links: Sequence[Link]) -> None:
+async def write_links(session: GraphSession, stored: StoredCatalogue, links: Sequence[Link]) -> None:
     if links:
         await session.copy(
             "node_role_links",
@@ -226,14 +226,14 @@ async def write_links(session: Session, stored: StoredCatalogue, links: Sequence
         )
 
 
-async def adopt(session: Session, edges: Sequence[tuple[int, int]]) -> None:
+async def adopt(session: GraphSession, edges: Sequence[tuple[int, int]]) -> None:
     """Put new parents, none of them ACTIVE, above noderoles that were there before."""
     if edges:
         await write_edges(session, edges)
         await step_children(session, ((child, 1) for _, child in edges))
 
 
-async def push_cohorts(session: Session, cohorts: Mapping[int, int]) -> None:
+async def push_cohorts(session: GraphSession, cohorts: Mapping[int, int]) -> None:
     if cohorts:
         pushed = await session.rows(
             "UPDATE node_roles nr SET cohort = given.cohort"
@@ -274,7 +274,7 @@ async def add_deployment_roles(
 
 
 async def _into_snapshot(
-    session: Session, stored: StoredCatalogue, snapshot_id: int, plan: BindPlan, asked: Collection[int]
+    session: GraphSession, stored: StoredCatalogue, snapshot_id: int, plan: BindPlan, asked: Collection[int]
 ) -> None:
     """The proposal now intends all of this; a binding that was taken out of it comes back."""
     ids = sorted({*plan.bound, *(noderole.id for noderole in plan.created)})
@@ -308,7 +308,7 @@ async def touch(session: Session, snapshot_id: int) -> None:
     await session.run("UPDATE snapshots SET revision = revision + 1 WHERE id = :id", id=snapshot_id)
 
 
-async def mark_worked_out(session: Session, snapshot_id: int) -> None:
+async def mark_worked_out(session: GraphSession, snapshot_id: int) -> None:
     """All that is proposed was bound in the graph as it is now."""
     await session.run(
         "UPDATE snapshots SET worked_out_at = :version WHERE id = :id",

@@ -15,7 +15,7 @@ from rackwright.domain.graph.snapshots import CommitPlan, Proposal, plan_commit
 from rackwright.domain.graph.upgrades import Relinked, upgrade
 from rackwright.domain.states import PROPOSED, Trigger
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.binding import adopt, mark_worked_out, push_cohorts, rebind_proposed, require_proposal
 from rackwright.store.graph.deployments import DeploymentRecord
@@ -27,8 +27,8 @@ from rackwright.store.graph.upgrades import apply_to, load_for_upgrade, outdated
 from rackwright.store.hooks.hook_calls import ask_noderoles, queue_node_updated
 
 
-async def plan(session: Session, deployment: DeploymentRecord) -> CommitPlan:
-    """What a commit would do now. Needs the graph lock: bindings are worked out again where the graph moved on."""
+async def plan(session: GraphSession, deployment: DeploymentRecord) -> CommitPlan:
+    """What a commit would do now. Bindings are worked out again, and written, where the graph moved on."""
     snapshot_id = await require_proposal(session, deployment)
     stored = await session.catalogue()
     deferred = await _work_out_again(session, stored, deployment, snapshot_id)
@@ -37,9 +37,9 @@ async def plan(session: Session, deployment: DeploymentRecord) -> CommitPlan:
 
 
 async def commit(
-    session: Session, deployment: DeploymentRecord, digest: str | None = None, comment: str = ""
+    session: GraphSession, deployment: DeploymentRecord, digest: str | None = None, comment: str = ""
 ) -> CommitPlan:
-    """Make the proposal head. Needs the graph lock. `digest` is that of the plan the person saw."""
+    """Make the proposal head. `digest` is that of the plan the person saw."""
     snapshot_id = await require_proposal(session, deployment)
     stored = await session.catalogue()
     deferred = await _work_out_again(session, stored, deployment, snapshot_id)
@@ -69,7 +69,7 @@ class Deferred:
 
 
 async def _work_out_again(
-    session: Session, stored: StoredCatalogue, deployment: DeploymentRecord, snapshot_id: int
+    session: GraphSession, stored: StoredCatalogue, deployment: DeploymentRecord, snapshot_id: int
 ) -> Deferred:
     """Bind the proposal anew, in the order it was bound, if the graph it was bound in is no longer the one there is;
     and if a barclamp changed, what is committed as well."""
@@ -256,7 +256,7 @@ async def _touched_members(
 
 
 async def _apply(
-    session: Session,
+    session: GraphSession,
     stored: StoredCatalogue,
     deployment: DeploymentRecord,
     snapshot_id: int,
@@ -320,7 +320,7 @@ async def _take_data(session: Session, deployment: DeploymentRecord, snapshot_id
     )
 
 
-async def _become_head(session: Session, deployment: DeploymentRecord, snapshot_id: int, comment: str) -> None:
+async def _become_head(session: GraphSession, deployment: DeploymentRecord, snapshot_id: int, comment: str) -> None:
     await session.run(
         "UPDATE snapshots SET state = 'archived' WHERE deployment_id = :id AND state = 'head'", id=deployment.id
     )

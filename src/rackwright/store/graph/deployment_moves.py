@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from rackwright.domain.errors import Conflict, Invalid, Rule
 from rackwright.domain.names import check_name
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.deployments import DEEPEST, DeploymentRecord, phantom_name
 from rackwright.store.graph.subgraph import bump_graph
@@ -13,8 +13,8 @@ from rackwright.store.networks.dns_refresh import refresh_names
 from rackwright.store.people.users import below, lineage
 
 
-async def rename_deployment(session: Session, deployment: DeploymentRecord, name: str) -> None:
-    """Give a deployment another name, and its phantom node with it. Needs the graph lock."""
+async def rename_deployment(session: GraphSession, deployment: DeploymentRecord, name: str) -> None:
+    """Give a deployment another name, and its phantom node with it."""
     if name == deployment.name:
         return
     _check_own(deployment, "renamed")
@@ -33,8 +33,8 @@ async def rename_deployment(session: Session, deployment: DeploymentRecord, name
     await _tell(session, deployment, {"name": name, "was": deployment.name})
 
 
-async def move_deployment(session: Session, deployment: DeploymentRecord, parent: DeploymentRecord) -> None:
-    """Put a deployment, with all below it, under another one. Needs the graph lock."""
+async def move_deployment(session: GraphSession, deployment: DeploymentRecord, parent: DeploymentRecord) -> None:
+    """Put a deployment, with all below it, under another one."""
     if parent.id == deployment.parent_id:
         return
     _check_own(deployment, "moved")

@@ -7,7 +7,7 @@ from rackwright.domain.graph.snapshots import ShownState, shown_state
 from rackwright.domain.names import PHANTOM_SUFFIX, check_name
 from rackwright.domain.states import TRANSITION, NodeRoleState
 from rackwright.store.db.listing import Column, Filter, Listing, key_id
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.noderoles import erase
 from rackwright.store.graph.subgraph import bump_graph
@@ -137,7 +137,7 @@ async def root_id(session: Session) -> int:
     return id
 
 
-async def create_deployment(session: Session, name: str, parent: str | int | None, description: str = "") -> int:
+async def create_deployment(session: GraphSession, name: str, parent: str | int | None, description: str = "") -> int:
     """A new deployment under `parent` (the system deployment if none), with its phantom node and an empty proposal."""
     check_name("deployment", name)
     if await session.value("SELECT 1 FROM deployments WHERE name = :name", name=name):
@@ -150,7 +150,7 @@ async def create_deployment(session: Session, name: str, parent: str | int | Non
     return id
 
 
-async def insert_deployment(session: Session, name: str, parent_id: int | None, description: str = "") -> int:
+async def insert_deployment(session: GraphSession, name: str, parent_id: int | None, description: str = "") -> int:
     """The rows themselves. The two refer to each other, which PostgreSQL checks at commit."""
     [id] = await session.new_ids("deployments", 1)
     [phantom_id] = await session.new_ids("nodes", 1)
@@ -180,8 +180,8 @@ def phantom_name(deployment: str) -> str:
     return f"{deployment}{PHANTOM_SUFFIX}"
 
 
-async def delete_deployment(session: Session, name_or_id: str | int) -> None:
-    """Take a deployment out of the tree. Its nodes go to its parent. Needs the graph lock."""
+async def delete_deployment(session: GraphSession, name_or_id: str | int) -> None:
+    """Take a deployment out of the tree. Its nodes go to its parent."""
     deployment = await get_deployment(session, name_or_id)
     if deployment.parent_id is None:
         raise Conflict(Rule.SYSTEM, "The system deployment is the root of all others and cannot be deleted.")

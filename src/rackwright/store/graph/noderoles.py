@@ -7,7 +7,7 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.graph.removal import removal
 from rackwright.domain.states import ACTIVE, ERROR, TRANSITION, NodeRoleState, Trigger
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.graph.subgraph import bump_graph, load_with_descendants
 from rackwright.store.graph.transitions import dirty, move, step_children
 from rackwright.store.networks.allocations import free_noderoles
@@ -92,10 +92,10 @@ async def deletable(session: Session, ids: Collection[int]) -> set[int]:
     return removal(graph, stored.catalogue, ids)
 
 
-async def remove(session: Session, ids: Collection[int]) -> None:
+async def remove(session: GraphSession, ids: Collection[int]) -> None:
     """Take noderoles out of the graph; one whose run is not over is marked, and goes when it ends.
 
-    The caller has made sure that nobody is orphaned, and holds the graph lock.
+    The caller has made sure that nobody is orphaned.
     """
     if not ids:
         return
@@ -112,7 +112,10 @@ async def remove(session: Session, ids: Collection[int]) -> None:
 
 
 async def erase(session: Session, ids: Collection[int]) -> None:
-    """Delete the rows, also from proposals. Children that stay (of a cluster) no longer wait for them."""
+    """Delete the rows, also from proposals. Children that stay (of a cluster) no longer wait for them.
+
+    It takes any session: what is doomed goes when its run ends, without the graph lock.
+    """
     if not ids:
         return
     waiting = await session.rows(

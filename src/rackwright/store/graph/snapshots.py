@@ -13,7 +13,7 @@ from rackwright.domain.graph.snapshots import Difference, Intent, diff
 from rackwright.domain.states import PROPOSED, TODO
 from rackwright.store.catalogue.submitted_data import checked_edit
 from rackwright.store.db.listing import Column, Filter, Listing
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.binding import add_deployment_roles, bind_proposed, require_proposal, touch
 from rackwright.store.graph.deployments import DeploymentRecord, get_deployment
@@ -165,8 +165,8 @@ async def _touch_nodes(session: Session, deployment_id: int) -> None:
     session.touch(row.node_id for row in waiting)
 
 
-async def discard(session: Session, deployment: DeploymentRecord) -> None:
-    """Drop the open proposal and its proposed noderoles. Needs the graph lock."""
+async def discard(session: GraphSession, deployment: DeploymentRecord) -> None:
+    """Drop the open proposal and its proposed noderoles."""
     snapshot_id = await require_proposal(session, deployment)
     proposed = await session.rows(
         "SELECT id FROM node_roles WHERE deployment_id = :id AND state = :proposed",
@@ -231,8 +231,8 @@ async def add_role(session: Session, deployment: DeploymentRecord, role: str) ->
     await touch(session, snapshot_id)
 
 
-async def remove_role(session: Session, deployment: DeploymentRecord, role: str) -> list[NodeRoleRecord]:
-    """Take a role out of the proposal, with its noderoles there and what stands on those. Needs the graph lock.
+async def remove_role(session: GraphSession, deployment: DeploymentRecord, role: str) -> list[NodeRoleRecord]:
+    """Take a role out of the proposal, with its noderoles there and what stands on those.
 
     Returns those of them that are of this deployment, as they were.
 
@@ -314,8 +314,8 @@ async def edit_binding_data(
     await set_binding_data(session, deployment, noderole.node_id, noderole.role, kept)
 
 
-async def unbind(session: Session, deployment: DeploymentRecord, noderole_ids: Sequence[int]) -> set[int]:
-    """Take bindings out of the proposal, with all that stands on them. Needs the graph lock.
+async def unbind(session: GraphSession, deployment: DeploymentRecord, noderole_ids: Sequence[int]) -> set[int]:
+    """Take bindings out of the proposal, with all that stands on them.
 
     What was only proposed is gone at once; what is committed goes when the proposal is committed.
     """
@@ -384,8 +384,8 @@ class Rollback:
     """(node, role) bindings of nodes or roles that are gone."""
 
 
-async def rollback(session: Session, deployment: DeploymentRecord, snapshot_id: int) -> Rollback:
-    """Propose what an earlier snapshot said. Needs the graph lock."""
+async def rollback(session: GraphSession, deployment: DeploymentRecord, snapshot_id: int) -> Rollback:
+    """Propose what an earlier snapshot said."""
     await check_own(session, deployment, snapshot_id)
     proposal = await propose(session, deployment)
     deployment = await get_deployment(session, deployment.id)

@@ -9,7 +9,7 @@ from rackwright.domain.catalogue import Catalogue, Flag
 from rackwright.domain.graph.noderole_graph import Deployment, Graph, Node, NodeRole
 from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession, Session
 
 
 async def graph_version(session: Session) -> int:
@@ -17,7 +17,7 @@ async def graph_version(session: Session) -> int:
     return version
 
 
-async def bump_graph(session: Session) -> None:
+async def bump_graph(session: GraphSession) -> None:
     """The committed graph, or what it may be made of, changed: proposals must be worked out again."""
     await session.run("UPDATE graph SET version = version + 1")
 
@@ -201,7 +201,7 @@ async def _assemble(
     )
 
 
-async def lock_parents(session: Session, ids: Collection[int]) -> set[int]:
+async def lock_parents(session: GraphSession, ids: Collection[int]) -> set[int]:
     """Lock noderoles that are about to get children, in the order of their ids, and say which are ACTIVE.
 
     Without the lock, a settle that does not see the new edge yet could leave the child BLOCKED for ever.

@@ -15,7 +15,7 @@ from rackwright.domain.graph.noderole_graph import Graph, NodeRole
 from rackwright.domain.graph.upgrades import Links, Relinked, Upgrade, is_outdated, upgrade, wiring
 from rackwright.domain.states import PROPOSED, TODO, NodeRoleState, Trigger
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.graph.binding import commit_at_once, write_edges, write_links
 from rackwright.store.graph.deployments import DeploymentRecord
 from rackwright.store.graph.noderoles import lower_cohorts
@@ -57,8 +57,8 @@ async def load_for_upgrade(
     return await load_for_binding(session, stored, deployment_id, nodes, roles, changing=outdated)
 
 
-async def relink(session: Session, stored: StoredCatalogue, relinked: Sequence[Relinked]) -> None:
-    """Put noderoles that are committed under their new parents. Needs the graph lock.
+async def relink(session: GraphSession, stored: StoredCatalogue, relinked: Sequence[Relinked]) -> None:
+    """Put noderoles that are committed under their new parents.
 
     The caller has them run again: their inputs are others now.
     """
@@ -106,7 +106,7 @@ def takers_of(graph: Graph, relinked: Sequence[Relinked]) -> dict[int, list[int]
 # --- at an import
 
 
-async def upgrade_after_import(session: Session, before: StoredCatalogue, after: StoredCatalogue) -> list[str]:
+async def upgrade_after_import(session: GraphSession, before: StoredCatalogue, after: StoredCatalogue) -> list[str]:
     """Upgrade the system deployment, mark others in which something is to be done, and return their names."""
     old, new = before.catalogue, after.catalogue
     both = old.roles.keys() & new.roles.keys()
@@ -125,7 +125,7 @@ async def upgrade_after_import(session: Session, before: StoredCatalogue, after:
 
 
 async def _upgrade_system(
-    session: Session, stored: StoredCatalogue, deployment_id: int, outdated: Mapping[int, Links]
+    session: GraphSession, stored: StoredCatalogue, deployment_id: int, outdated: Mapping[int, Links]
 ) -> None:
     graph = await load_for_upgrade(session, stored, deployment_id, (), outdated.keys())
     try:
@@ -143,7 +143,7 @@ async def _upgrade_system(
 
 
 async def _write(
-    session: Session, stored: StoredCatalogue, deployment_id: int, graph: Graph, worked_out: Upgrade
+    session: GraphSession, stored: StoredCatalogue, deployment_id: int, graph: Graph, worked_out: Upgrade
 ) -> list[Relinked]:
     written = await commit_at_once(session, stored, deployment_id, graph, worked_out.bound)
     pairs = zip(worked_out.bound.created, written.created, strict=True)

@@ -12,7 +12,7 @@ from datetime import datetime
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.store.db.listing import Column, Filter, Listing
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.events.outbox import emit
 from rackwright.store.hooks.hook_calls import CHAIN, HOOK_CHANNEL, queue_jig_active
 from rackwright.store.hooks.hook_views import forget_last_state
@@ -255,8 +255,8 @@ async def retry_call(session: Session, id: int) -> None:
     await session.run(f"NOTIFY {HOOK_CHANNEL}")
 
 
-async def drop_orphans(session: Session) -> None:
-    """Calls of hooks that nobody implements any more, after an import. Needs the graph lock."""
+async def drop_orphans(session: GraphSession) -> None:
+    """Calls of hooks that nobody implements any more, after an import."""
     gone = await session.rows(
         """
         DELETE FROM hook_calls h WHERE kind = 'role'
@@ -272,8 +272,8 @@ async def drop_orphans(session: Session) -> None:
     )
 
 
-async def set_jig_active(session: Session, name: str, active: bool) -> bool:
-    """Turn a jig on or off; whether that changed it. One that becomes active is told of all nodes. Graph lock."""
+async def set_jig_active(session: GraphSession, name: str, active: bool) -> bool:
+    """Turn a jig on or off; whether that changed it. One that becomes active is told of all nodes."""
     jig = await session.row("SELECT active FROM jigs WHERE name = :name FOR UPDATE", name=name)
     if jig is None:
         raise NotFound("jig", name)

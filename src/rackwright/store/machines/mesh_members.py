@@ -29,7 +29,7 @@ from rackwright.domain.machines.mesh_members import (
     new_node_name,
 )
 from rackwright.domain.states import ERROR, PROPOSED, Trigger
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.binding import bind_committed
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
@@ -81,8 +81,8 @@ async def fence_scope(session: Session) -> str:
     return str(await read_setting(session, SCOPE, ""))
 
 
-async def follow_mesh(session: Session, view: MeshView) -> Followed:
-    """Make nodes and roles say what the mesh says. Needs the graph lock."""
+async def follow_mesh(session: GraphSession, view: MeshView) -> Followed:
+    """Make nodes and roles say what the mesh says."""
     followed = Followed()
     nodes = await _known_nodes(session)
     directory = Directory(nodes, view.cluster)
@@ -112,7 +112,9 @@ async def _known_nodes(session: Session) -> list[KnownNode]:
 # --- nodes
 
 
-async def _one(session: Session, view: MeshView, member: Member, node: KnownNode | None, followed: Followed) -> int:
+async def _one(
+    session: GraphSession, view: MeshView, member: Member, node: KnownNode | None, followed: Followed
+) -> int:
     if node is None:
         return await _made(session, view, member, followed)
     made = node.mark.get("made") is True
@@ -128,7 +130,7 @@ async def _one(session: Session, view: MeshView, member: Member, node: KnownNode
     return node.id
 
 
-async def _made(session: Session, view: MeshView, member: Member, followed: Followed) -> int:
+async def _made(session: GraphSession, view: MeshView, member: Member, followed: Followed) -> int:
     mark = _mark_of(view, member, {}, made=True)
     new = NewNode(
         new_node_name(member.name),
@@ -197,7 +199,7 @@ async def _live_or_die(session: Session, id: int, *, alive: bool) -> None:
 
 
 async def _hold(
-    session: Session, role: str, wanted: Collection[int], unwanted: Collection[int], followed: Followed
+    session: GraphSession, role: str, wanted: Collection[int], unwanted: Collection[int], followed: Followed
 ) -> None:
     """Have the role bound to `wanted` and to none of `unwanted`: in the system deployment, as discovery does."""
     held = await _held(session, role)

@@ -14,7 +14,7 @@ from rackwright.domain.errors import Conflict, Invalid, NotFound, Rule
 from rackwright.domain.names import check_mac, check_node_name, check_uuid
 from rackwright.domain.states import COMMITTED, PROPOSED, TRANSITION, NodeRoleState, Trigger, worst
 from rackwright.store.db.listing import Column, Filter, Listing, key_id
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.binding import bind_committed
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
@@ -191,8 +191,8 @@ async def find_node(
     return found[0].id if found else None
 
 
-async def create_node(session: Session, new: NewNode) -> int:
-    """Add a machine and bind its discovery roles. Needs the graph lock."""
+async def create_node(session: GraphSession, new: NewNode) -> int:
+    """Add a machine and bind its discovery roles."""
     name = check_node_name(new.name)
     taken = await session.value("SELECT 1 FROM nodes WHERE name = :name", name=name)
     if taken:
@@ -397,8 +397,8 @@ async def _fail_running(session: Session, node_id: int) -> set[int]:
     return spoilt
 
 
-async def move_node(session: Session, name_or_id: str | int, deployment: str | int) -> None:
-    """Put a node into another deployment. Needs the graph lock."""
+async def move_node(session: GraphSession, name_or_id: str | int, deployment: str | int) -> None:
+    """Put a node into another deployment."""
     node = await get_node(session, name_or_id)
     target = await get_deployment(session, deployment)
     if node.deployment_id == target.id:
@@ -427,8 +427,8 @@ async def move_node(session: Session, name_or_id: str | int, deployment: str | i
     await queue_node_updated(session, {node.id: {"deployment": node.deployment}})
 
 
-async def delete_node(session: Session, name_or_id: str | int) -> None:
-    """Take a machine out, with its noderoles. Needs the graph lock."""
+async def delete_node(session: GraphSession, name_or_id: str | int) -> None:
+    """Take a machine out, with its noderoles."""
     node = await get_node(session, name_or_id)
     if node.system:
         raise Conflict(Rule.PHANTOM, f"{node.name} goes with its deployment. Delete that.")

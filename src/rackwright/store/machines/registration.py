@@ -14,7 +14,7 @@ from rackwright.domain.errors import Conflict, NotFound, RackwrightError, Rule
 from rackwright.domain.machines.install import LOCAL, SLEDGEHAMMER
 from rackwright.domain.machines.machine_names import DEFAULT, machine_names
 from rackwright.domain.machines.mesh_members import MARK
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.events.outbox import emit
 from rackwright.store.machines import power_saving
 from rackwright.store.machines.install_attempts import boot_during_install
@@ -90,8 +90,8 @@ class Held:
     """Whether it asks from an address that the node can have. If not, nothing was noted, and nobody can accept it."""
 
 
-async def register(session: Session, machine: Registration) -> Registered | Held:
-    """Find the node this machine is, or make it one in quarantine. Needs the graph lock."""
+async def register(session: GraphSession, machine: Registration) -> Registered | Held:
+    """Find the node this machine is, or make it one in quarantine."""
     known = await find_node(session, machine.macs, machine.uuid, machine.key)
     if known is None:
         node_id = await _quarantine(session, machine)
@@ -110,7 +110,7 @@ async def register(session: Session, machine: Registration) -> Registered | Held
     return Registered(node_id, token, known is None)
 
 
-async def _quarantine(session: Session, machine: Registration) -> int:
+async def _quarantine(session: GraphSession, machine: Registration) -> int:
     await _check_room(session, machine.source)
     name = machine.name or await _free_name(session, machine)
     node_id = await create_node(
@@ -156,7 +156,7 @@ async def _check_room(session: Session, source: str) -> None:
         )
 
 
-async def _found_again(session: Session, node_id: int, machine: Registration) -> None:
+async def _found_again(session: GraphSession, node_id: int, machine: Registration) -> None:
     """Take what the machine says of itself in place of what it said before.
 
     An installed system says little of its hardware, so what sledgehammer found out stays until sledgehammer says
@@ -173,14 +173,14 @@ async def _found_again(session: Session, node_id: int, machine: Registration) ->
     await update_node(session, node_id, {"discovery": {**kept, **machine.inventory}})
 
 
-async def _recognize(session: Session, node_id: int, machine: Registration, *, fits: bool) -> bool:
+async def _recognize(session: GraphSession, node_id: int, machine: Registration, *, fits: bool) -> bool:
     """Whether the machine is the node: by the node's key, or as the first one of a node that was added for it.
 
     Another key is noted, for somebody who may accept machines to look at, and changes nothing else: neither a MAC nor
     a reboot that the server ordered excuses it.
     """
     node = await session.row("SELECT key, identity_confirmed FROM nodes WHERE id = :id FOR UPDATE", id=node_id)
-    assert node is not None, "it was found in this transaction, under the graph lock"
+    assert node is not None, "it was found in this transaction, and only a `GraphSession` takes it out"
     if node.key == machine.key:
         return True
     if not fits:
@@ -365,7 +365,7 @@ async def to_ask(session: Session, every: float = ASK_EVERY, *, alive: bool) -> 
     return [row.id for row in rows]
 
 
-async def forget_waiting(session: Session) -> None:
+async def forget_waiting(session: GraphSession) -> None:
     """Delete nodes of machines that nobody ever accepted, and that have gone. One that cannot go keeps no other."""
     rows = await session.rows(
         "SELECT id, name FROM nodes WHERE waiting_since IS NOT NULL AND NOT available AND NOT system AND NOT admin"

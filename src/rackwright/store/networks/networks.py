@@ -1,6 +1,6 @@
 """Networks, their ranges and routers: made, changed and taken away, each with the roles that follow from them.
 
-Every change needs the graph lock, because it changes the catalogue. Which node has which address is in
+Every change takes a `GraphSession`, because it changes the catalogue. Which node has which address is in
 `allocations.py`.
 """
 
@@ -22,7 +22,7 @@ from rackwright.domain.networks.networks import (
     role_name,
 )
 from rackwright.store.barclamp_import import import_barclamps
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.binding import bind_committed
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
@@ -44,7 +44,7 @@ EVERYWHERE = ("crowbar-admin-node", "crowbar-managed-node")
 """Whoever has one of these is on the admin network."""
 
 
-async def create_network(session: Session, network: Network) -> NetworkRecord:
+async def create_network(session: GraphSession, network: Network) -> NetworkRecord:
     check_network(network)
     if await session.value("SELECT 1 FROM networks WHERE name = :name", name=network.name):
         raise Conflict(Rule.EXISTS, f"There is a network {network.name!r} already. Choose another name.")
@@ -71,7 +71,7 @@ async def create_network(session: Session, network: Network) -> NetworkRecord:
     return made
 
 
-async def update_network(session: Session, name: str, changes: Mapping[str, object]) -> NetworkRecord:
+async def update_network(session: GraphSession, name: str, changes: Mapping[str, object]) -> NetworkRecord:
     """Set the description, the VLAN or the subnets. Addresses that nodes have must still be in it."""
     before = await lock_network(session, name)
     after = changed(before.network, changes)
@@ -96,7 +96,7 @@ async def update_network(session: Session, name: str, changes: Mapping[str, obje
     return await _changed(session, before)
 
 
-async def delete_network(session: Session, name: str) -> None:
+async def delete_network(session: GraphSession, name: str) -> None:
     """Take a network out; nobody may still need it but the admin nodes, which are on it by themselves."""
     record = await lock_network(session, name)
     held = await select_allocations(session, "WHERE a.network_id = :id ORDER BY a.address", id=record.id)
@@ -132,7 +132,7 @@ async def delete_network(session: Session, name: str) -> None:
 # --- ranges and routers
 
 
-async def add_range(session: Session, network: str, new: Range) -> NetworkRecord:
+async def add_range(session: GraphSession, network: str, new: Range) -> NetworkRecord:
     before = await lock_network(session, network)
     if new.name in before.range_ids:
         raise Conflict(Rule.EXISTS, f"Network {network!r} has a range {new.name!r} already.")
@@ -141,7 +141,7 @@ async def add_range(session: Session, network: str, new: Range) -> NetworkRecord
     return await _changed(session, before)
 
 
-async def change_range(session: Session, network: str, name: str, changes: Mapping[str, object]) -> NetworkRecord:
+async def change_range(session: GraphSession, network: str, name: str, changes: Mapping[str, object]) -> NetworkRecord:
     """Give a range other ends or another use. Addresses that are outside of it then stay with their nodes."""
     before = await lock_network(session, network)
     old = find_range(before, name)
@@ -161,7 +161,7 @@ async def change_range(session: Session, network: str, name: str, changes: Mappi
     return await _changed(session, before)
 
 
-async def delete_range(session: Session, network: str, name: str) -> NetworkRecord:
+async def delete_range(session: GraphSession, network: str, name: str) -> NetworkRecord:
     """Nobody gets an address from it any more; those who have one keep it."""
     before = await lock_network(session, network)
     find_range(before, name)
@@ -171,7 +171,7 @@ async def delete_range(session: Session, network: str, name: str) -> NetworkReco
     return await _changed(session, before)
 
 
-async def add_router(session: Session, network: str, router: Router) -> NetworkRecord:
+async def add_router(session: GraphSession, network: str, router: Router) -> NetworkRecord:
     before = await lock_network(session, network)
     if any(one.address == router.address for one in before.network.routers):
         raise Conflict(Rule.EXISTS, f"Network {network!r} has the router {router.address} already.")
@@ -184,7 +184,7 @@ async def add_router(session: Session, network: str, router: Router) -> NetworkR
     return await _changed(session, before)
 
 
-async def delete_router(session: Session, network: str, address: str) -> NetworkRecord:
+async def delete_router(session: GraphSession, network: str, address: str) -> NetworkRecord:
     before = await lock_network(session, network)
     gone = await session.run(
         "DELETE FROM routers WHERE network_id = :id AND address = CAST(:address AS inet)",
@@ -279,7 +279,7 @@ def _text(subnet: IPv4Network | IPv6Network | None) -> str | None:
 # --- what follows
 
 
-async def _changed(session: Session, before: NetworkRecord) -> NetworkRecord:
+async def _changed(session: GraphSession, before: NetworkRecord) -> NetworkRecord:
     await _import(session)
     after = await get_network(session, before.name)
     old, new = plain(before.network), plain(after.network)
@@ -295,12 +295,12 @@ async def _tell(session: Session, what: str, record: NetworkRecord, before: Mapp
     await queue_network(session, f"network_{what}", record.id, view)
 
 
-async def _import(session: Session) -> None:
+async def _import(session: GraphSession) -> None:
     """The catalogue's roles follow the networks."""
     await import_barclamps(session, [networks_barclamp(one.network for one in await select_networks(session))])
 
 
-async def _bind_everywhere(session: Session, name: str) -> None:
+async def _bind_everywhere(session: GraphSession, name: str) -> None:
     """Machines that were there before the admin network come onto it too."""
     rows = await session.rows(
         "SELECT DISTINCT nr.node_id FROM node_roles nr JOIN roles r ON r.id = nr.role_id"

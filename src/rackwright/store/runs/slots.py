@@ -12,7 +12,7 @@ from rackwright.domain.runs import HOLDS_SLOT
 from rackwright.domain.states import TODO
 
 if TYPE_CHECKING:
-    from rackwright.store.db.session import Session
+    from rackwright.store.db.session import GraphSession, Session
 
 WORK_CHANNEL = "rackwright_work"
 """Notified when a slot got something to run."""
@@ -100,7 +100,7 @@ def refreshing_touched() -> tuple[tuple[str, Mapping[str, object]], ...]:
     return (_lock(_TOUCHED), {}), (_refresh(_TOUCHED), {})
 
 
-async def add_slots(session: "Session", *, nodes: Collection[int] = (), node_roles: Collection[int] = ()) -> None:
+async def add_slots(session: "GraphSession", *, nodes: Collection[int] = (), node_roles: Collection[int] = ()) -> None:
     """Slots of new machines, and of those of the new noderoles that live on a phantom node."""
     if nodes:
         await session.run(

@@ -11,7 +11,7 @@ from tests.support.api import Api, Site, ok, refused
 from tests.support.rack import ADMIN
 
 from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession
 from rackwright.store.graph.deployments import DEEPEST, insert_deployment, root_id
 from rackwright.store.runs.run_logs import append_logs
 
@@ -138,7 +138,7 @@ async def test_a_deployment_is_renamed_and_moved_where_nothing_is_left_behind(si
 
 
 async def test_a_tree_from_before_its_depth_was_bounded_is_shown_level_by_level(site: Site, api: Api) -> None:
-    async def grow(session: Session) -> None:
+    async def grow(session: GraphSession) -> None:
         parent = await root_id(session)
         for level in range(300):
             parent = await insert_deployment(session, f"level-{level}", parent)

@@ -9,7 +9,7 @@ from tests.integration.store.graph.test_concurrency import Work, overtake
 from tests.support.rack import Rack, unbroken
 
 from rackwright.domain.states import ACTIVE, BLOCKED, TODO, TRANSITION
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession
 from rackwright.store.graph import commits
 from rackwright.store.graph.deployments import get_deployment
 from rackwright.store.graph.transitions import dirty
@@ -55,7 +55,7 @@ async def test_parents_that_settle_while_a_proposal_leaves_them_for_nearer_ones_
     near = {run.role: run for run in await rack.claim()}
     await rack.finish(near["left"])
 
-    async def commit(session: Session) -> object:
+    async def commit(session: GraphSession) -> object:
         return await commits.commit(session, await get_deployment(session, "sub"))
 
     finish: Work[object] = lambda session: settle(session, [Finished(run.id) for run in far])  # noqa: E731
@@ -91,7 +91,7 @@ async def test_a_parent_that_settles_beside_a_proposal_worked_out_again_leaves_i
     await unbroken(rack)
 
 
-async def _plan(session: Session, deployment: str) -> object:
+async def _plan(session: GraphSession, deployment: str) -> object:
     return await commits.plan(session, await get_deployment(session, deployment))
 
 

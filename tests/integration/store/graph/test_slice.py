@@ -5,7 +5,7 @@ from rackwright.domain.states import ACTIVE
 from rackwright.store.bootstrap import first_start
 from rackwright.store.db.database import Database
 from rackwright.store.db.locks import CAP_LOCK
-from rackwright.store.db.session import Session, Store
+from rackwright.store.db.session import GraphSession, Session, Store
 from rackwright.store.graph import commits
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import create_deployment, get_deployment
@@ -20,7 +20,7 @@ async def test_from_first_start_to_all_active(database: Database) -> None:
     await first_start(store, core, "admin.rack.example")
     await first_start(store, core, "admin.rack.example")
 
-    async def intend(session: Session) -> None:
+    async def intend(session: GraphSession) -> None:
         node = await create_node(session, NewNode("n1.rack.example", alive=True))
         await create_deployment(session, "web", None)
         deployment = await get_deployment(session, "web")
@@ -30,7 +30,7 @@ async def test_from_first_start_to_all_active(database: Database) -> None:
         assert planned.moved == ("n1.rack.example",)
         await commits.commit(session, deployment, planned.digest)
 
-    await store.change(intend, graph=True)
+    await store.change_graph(intend)
 
     async def one_pass(session: Session) -> int:
         claimed = await claim(session, Claimant("test"), cap=10)

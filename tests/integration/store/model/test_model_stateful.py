@@ -37,7 +37,7 @@ from rackwright.domain.states import Trigger
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.bootstrap import first_start
 from rackwright.store.db.database import Database, read_connections
-from rackwright.store.db.session import Session, Store
+from rackwright.store.db.session import GraphSession, Store
 from rackwright.store.graph import commits, snapshots
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import create_deployment, delete_deployment, get_deployment
@@ -130,10 +130,10 @@ class Both(RuleBasedStateMachine):
 
     # --- doing and looking
 
-    def really(self, work: Callable[[Session], Awaitable[T]]) -> T:
-        return self.loop.run_until_complete(self.store.change(work, graph=True))
+    def really(self, work: Callable[[GraphSession], Awaitable[T]]) -> T:
+        return self.loop.run_until_complete(self.store.change_graph(work))
 
-    def both(self, work: Callable[[Session], Awaitable[T]], told: Callable[[], object]) -> T | None:
+    def both(self, work: Callable[[GraphSession], Awaitable[T]], told: Callable[[], object]) -> T | None:
         """The same to both; they must agree on whether it may be done, and if not, by which rule."""
         verdict = expected = "done"
         answer: T | None = None
@@ -182,7 +182,7 @@ class Both(RuleBasedStateMachine):
         getattr(self, what)(Dice(random))
 
     def do_import(self, said: Declared) -> None:
-        async def work(session: Session) -> None:
+        async def work(session: GraphSession) -> None:
             await import_barclamps(session, [as_product(said)])
 
         def told() -> None:
@@ -248,9 +248,9 @@ class Both(RuleBasedStateMachine):
         return dice.draw(sampled_from(fitting))
 
     def edited(
-        self, deployment: str, work: Callable[[Session, Any], Awaitable[T]], told: Callable[[], object]
+        self, deployment: str, work: Callable[[GraphSession, Any], Awaitable[T]], told: Callable[[], object]
     ) -> T | None:
-        async def found(session: Session) -> T:
+        async def found(session: GraphSession) -> T:
             return await work(session, await get_deployment(session, deployment))
 
         return self.both(found, told)

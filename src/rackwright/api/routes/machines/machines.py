@@ -25,7 +25,7 @@ from rackwright.domain.machines.lldp import read_neighbours
 from rackwright.domain.machines.mesh_members import MARK
 from rackwright.domain.machines.ssh_login import SSH
 from rackwright.reach.attribute_lines import lines
-from rackwright.store.db.session import Session
+from rackwright.store.db.session import GraphSession
 from rackwright.store.machines import install_attempts, registration
 from rackwright.store.machines.challenges import issue_challenge, spend_challenge
 from rackwright.store.machines.keys import server_keys
@@ -190,10 +190,10 @@ async def register_machine(
         has_network=not server.simulates,
     )
 
-    async def work(session: Session) -> tuple[registration.Registered | registration.Held, list[str]]:
+    async def work(session: GraphSession) -> tuple[registration.Registered | registration.Held, list[str]]:
         return await registration.register(session, machine), await server_keys(session)
 
-    done, keys = await server.store.change(work, actor=actor, graph=True)
+    done, keys = await server.store.change_graph(work, actor=actor)
     if isinstance(done, registration.Held):
         raise _kept_out(done, source)
     return RegisterOut(node_id=done.node_id, token=done.token, new=done.new, heartbeat=server.heartbeat, ssh_keys=keys)
