@@ -23,6 +23,7 @@ from rackwright.domain.states import ACTIVE, BLOCKED, TODO, TRANSITION
 from rackwright.store.bootstrap import first_start
 from rackwright.store.db.database import Database, open_database
 from rackwright.store.db.session import GraphSession, Store
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import create_deployment, get_deployment
@@ -119,10 +120,10 @@ async def commit_beside_copy(home: Path, nodes: int) -> dict[str, float]:
         requests = [(id, f"bench-{role}") for id in ids for role in LEAVES]
 
         async def bind(session: GraphSession) -> None:
-            await bind_proposed(session, await get_deployment(session, "bench"), requests)
+            await bind_proposed(session, await get_deployment(session, "bench", EVERYTHING), requests)
 
         async def plan(session: GraphSession) -> str:
-            return (await commits.plan(session, await get_deployment(session, "bench"))).digest
+            return (await commits.plan(session, await get_deployment(session, "bench", EVERYTHING))).digest
 
         settled(database)
         await clock.time("bind", store.change_graph(bind))
@@ -134,7 +135,7 @@ async def commit_beside_copy(home: Path, nodes: int) -> dict[str, float]:
         digest = await clock.time("plan_after_another_commit", store.change_graph(plan))
 
         async def commit(session: GraphSession) -> None:
-            await commits.commit(session, await get_deployment(session, "bench"), digest)
+            await commits.commit(session, await get_deployment(session, "bench", EVERYTHING), digest)
 
         settled(database)
         await clock.time("commit", store.change_graph(commit))

@@ -3,6 +3,7 @@
 from rackwright.domain.catalogue import Barclamp, Flag, Jig, Role
 from rackwright.store.bootstrap import first_start
 from rackwright.store.db.session import GraphSession, Session, Store
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import create_deployment, get_deployment
@@ -45,7 +46,7 @@ async def fill_nodes(store: Store, nodes: int, length: int) -> None:
         await session.run("INSERT INTO slots (slot, node_id) SELECT id, id FROM nodes WHERE NOT system AND NOT admin")
         ids = await session.rows("SELECT id FROM nodes WHERE NOT system AND NOT admin ORDER BY id")
         await create_deployment(session, "bench", None)
-        deployment = await get_deployment(session, "bench")
+        deployment = await get_deployment(session, "bench", EVERYTHING)
         await bind_proposed(session, deployment, [(row.id, f"link-{length - 1}") for row in ids])
         await commits.commit(session, deployment)
 

@@ -17,6 +17,7 @@ from rackwright.api.context import Server
 from rackwright.domain.people import UserRole
 from rackwright.server.serve import TOKEN_FILE, Options, running
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.machines.nodes import get_node
 from rackwright.store.people.tokens import NewToken, create_token
 from rackwright.store.people.users import get_user
@@ -72,7 +73,7 @@ async def api_site(home: Path, url: str) -> AsyncIterator[Site]:
     """On a database after its first start."""
     async with running(Options(home, url, test_barclamp=True, manual=True)) as server:
         async with server.store.read() as session:
-            here = (await get_node(session, ADMIN)).id
+            here = (await get_node(session, ADMIN, EVERYTHING)).id
         # With the machines' routes beside people's, as in a lab, so that all there are can be walked.
         server = all_reached(replace(server, claimant=replace(server.claimant, node_id=here), simulates=True))
         yield Site(server, create_app(server), (home / TOKEN_FILE).read_text().strip())

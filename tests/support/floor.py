@@ -26,6 +26,7 @@ from rackwright.lab.lab import Lab, running_lab
 from rackwright.lab.machine import SECRET_PATIENCE, Behaviour, LostSecret, Machine
 from rackwright.store.db.database import open_database
 from rackwright.store.db.session import UNREACHABLE, GraphSession, Session, Store
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import create_deployment, get_deployment
@@ -107,10 +108,10 @@ class Floor:
             await write_setting(session, "cap", 40)
             await write_setting(session, "max_installs", 60)
             await create_deployment(session, "web", None)
-            web = await get_deployment(session, "web")
+            web = await get_deployment(session, "web", EVERYTHING)
             roles = ["lab-storage"] * STORES + ["lab-web"] * len(nodes)
             await bind_proposed(session, web, list(zip(nodes, roles, strict=False)))
-            await commits.commit(session, await get_deployment(session, "web"), None)
+            await commits.commit(session, await get_deployment(session, "web", EVERYTHING), None)
             return nodes
 
         nodes = await self.store.change_graph(work, actor="tester")

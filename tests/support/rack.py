@@ -20,6 +20,7 @@ from rackwright.domain.runs import Run
 from rackwright.domain.states import NodeRoleState
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.session import GraphSession, Session, Store
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits, snapshots
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import DeploymentRecord, create_deployment, get_deployment
@@ -70,14 +71,14 @@ class Rack:
 
     async def node_id(self, name: str) -> int:
         async with self.store.read() as session:
-            return (await get_node(session, _full(name))).id
+            return (await get_node(session, _full(name), EVERYTHING)).id
 
     async def deployment(self, name: str, parent: str | None = None) -> int:
         return await self.do(lambda session: create_deployment(session, name, parent))
 
     async def record(self, deployment: str) -> DeploymentRecord:
         async with self.store.read() as session:
-            return await get_deployment(session, deployment)
+            return await get_deployment(session, deployment, EVERYTHING)
 
     # --- intent
 
@@ -85,8 +86,8 @@ class Rack:
         """Bind each (short node name, role) in the open proposal."""
 
         async def work(session: GraphSession) -> BindPlan:
-            places = [((await get_node(session, _full(node))).id, role) for node, role in requests]
-            return await bind_proposed(session, await get_deployment(session, deployment), places)
+            places = [((await get_node(session, _full(node), EVERYTHING)).id, role) for node, role in requests]
+            return await bind_proposed(session, await get_deployment(session, deployment, EVERYTHING), places)
 
         return await self.do(work)
 
@@ -95,7 +96,7 @@ class Rack:
 
     async def commit(self, deployment: str, digest: str | None = None) -> CommitPlan:
         async def work(session: GraphSession) -> CommitPlan:
-            return await commits.commit(session, await get_deployment(session, deployment), digest)
+            return await commits.commit(session, await get_deployment(session, deployment, EVERYTHING), digest)
 
         return await self.do(work)
 
@@ -110,7 +111,7 @@ class Rack:
 
     async def rollback(self, deployment: str, snapshot_id: int) -> snapshots.Rollback:
         async def work(session: GraphSession) -> snapshots.Rollback:
-            return await snapshots.rollback(session, await get_deployment(session, deployment), snapshot_id)
+            return await snapshots.rollback(session, await get_deployment(session, deployment, EVERYTHING), snapshot_id)
 
         return await self.do(work)
 
@@ -118,7 +119,7 @@ class Rack:
         ids = [(await self.at(node, role)).id for node, role in places]
 
         async def work(session: GraphSession) -> set[int]:
-            return await snapshots.unbind(session, await get_deployment(session, deployment), ids)
+            return await snapshots.unbind(session, await get_deployment(session, deployment, EVERYTHING), ids)
 
         return await self.do(work)
 
@@ -126,20 +127,22 @@ class Rack:
         """What leaves with it, as (node, role)."""
 
         async def work(session: GraphSession) -> list[NodeRoleRecord]:
-            return await snapshots.remove_role(session, await get_deployment(session, deployment), role)
+            return await snapshots.remove_role(session, await get_deployment(session, deployment, EVERYTHING), role)
 
         return [(_short(one.node), one.role) for one in await self.do(work)]
 
     async def set_role_data(self, deployment: str, role: str, data: JsonObject) -> None:
         async def work(session: Session) -> None:
-            await snapshots.set_role_data(session, await get_deployment(session, deployment), role, data)
+            await snapshots.set_role_data(session, await get_deployment(session, deployment, EVERYTHING), role, data)
 
         await self.do(work)
 
     async def set_data(self, deployment: str, node: str, role: str, data: JsonObject) -> None:
         async def work(session: Session) -> None:
-            found = await get_node(session, _full(node))
-            await snapshots.set_binding_data(session, await get_deployment(session, deployment), found.id, role, data)
+            found = await get_node(session, _full(node), EVERYTHING)
+            await snapshots.set_binding_data(
+                session, await get_deployment(session, deployment, EVERYTHING), found.id, role, data
+            )
 
         await self.do(work)
 
@@ -238,7 +241,7 @@ class Rack:
         deployment: str, work: Callable[[GraphSession, DeploymentRecord], Awaitable[T]]
     ) -> Callable[[GraphSession], Awaitable[T]]:
         async def found(session: GraphSession) -> T:
-            return await work(session, await get_deployment(session, deployment))
+            return await work(session, await get_deployment(session, deployment, EVERYTHING))
 
         return found
 

@@ -24,6 +24,7 @@ from rackwright.domain.machines.install import Stage
 from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power, Seen
 from rackwright.server.serve import Options, running
 from rackwright.store.db.session import GraphSession, Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.why import why
 from rackwright.store.machines.nodes import get_node
 from rackwright.store.machines.registration import accept
@@ -176,7 +177,7 @@ class Site:
     async def start(self) -> None:
         server = await self._stack.enter_async_context(running(self.options))
         async with server.store.read() as session:
-            here = (await get_node(session, ADMIN)).id
+            here = (await get_node(session, ADMIN, EVERYTHING)).id
         self.server: Server = all_reached(replace(server, claimant=replace(server.claimant, node_id=here)))
         self.app = create_app(self.server)
         self.machine_app = create_machine_app(self.server)
@@ -306,7 +307,7 @@ class Site:
     async def why(self, machine: HandMachine, role: str = INSTALL) -> Reason:
         noderole = await self.rack.at(machine.short, role)
         async with self.server.store.read() as session:
-            return (await why(session, noderole.id))[0]
+            return (await why(session, noderole.id, EVERYTHING))[0]
 
     async def error(self, machine: HandMachine) -> str:
         return (await self.rack.at(machine.short, INSTALL)).error

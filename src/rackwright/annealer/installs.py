@@ -12,6 +12,7 @@ from rackwright.domain.machines.install import Act
 from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Probe
 from rackwright.store.db.locks import INSTALL_LOCK
 from rackwright.store.db.session import DATABASE_TROUBLE, Session, Store, first_line
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.machines import install_attempts
 from rackwright.store.machines.boot import INSTALL_CHANNEL
 from rackwright.store.machines.install_attempts import Action
@@ -36,7 +37,7 @@ async def hammer_node(session: Session, node_id: int) -> HammerNode:
 
     Where its controller is only people say: a machine that could would have the server connect to wherever it likes.
     """
-    node = await get_node(session, node_id)
+    node = await get_node(session, node_id, EVERYTHING)
     secret = (await session.catalogue()).catalogue.secret_attribs
     discovered = {name: value for name, value in node.discovery.items() if name != "bmc"}
     settings = merge(discovered, session.store.vault.open_secrets(secret, node.hint))
@@ -128,7 +129,7 @@ class Installs:
     async def _probe(self, action: Action, node: HammerNode) -> None:
         seen = await self.reach.probe(node).look(node)
         async with self.store.read() as session:
-            expected = (await get_node(session, node.id)).boot_id
+            expected = (await get_node(session, node.id, EVERYTHING)).boot_id
         ok = seen.boot_id == expected
         error = "" if ok else f"it runs boot {seen.boot_id}, but reported {expected}"
         await self.store.change(

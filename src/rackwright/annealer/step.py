@@ -22,6 +22,7 @@ from rackwright.domain.sealed import masked
 from rackwright.jigs.base import Jig, Log
 from rackwright.store.db.locks import CAP_LOCK
 from rackwright.store.db.session import Session, Store
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.why import waiting, why
 from rackwright.store.hooks.hook_queue import waiting_calls
 from rackwright.store.runs import run_lifecycle
@@ -104,7 +105,8 @@ async def _run(store: Store, jigs: Mapping[str, Jig], run: Run, logs: RunLogs, a
 
 
 async def _waiting(session: Session, cap: int) -> list[Reason]:
-    return [(await why(session, id, cap))[0] for id in await waiting(session, None, None, SHOWN_WAITING)]
+    ids = await waiting(session, None, None, SHOWN_WAITING, EVERYTHING)
+    return [(await why(session, id, EVERYTHING, cap))[0] for id in ids]
 
 
 def is_instant(jig: Jig | None) -> bool:

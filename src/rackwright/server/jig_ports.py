@@ -38,6 +38,7 @@ from rackwright.reach.mesh_states import MeshWay
 from rackwright.reach.parcel import BadParcel, Places
 from rackwright.reach.ssh_connections import Connections, HostKeyWatch, NotTried, Target
 from rackwright.store.db.session import UNREACHABLE, Session, Store, first_line
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
 from rackwright.store.machines.boot import dhcp_state, record_served
 from rackwright.store.machines.install_attempts import open_attempt
@@ -227,7 +228,7 @@ class Means:
         image = _image_of(self._shelf, target_os)
 
         async def work(session: Session) -> None:
-            node = await get_node(session, run.node_id)
+            node = await get_node(session, run.node_id, EVERYTHING)
             if not node.identity_confirmed:
                 raise BadInstall(
                     f"Nobody who may accept machines has agreed yet which machine {run.node} is. "

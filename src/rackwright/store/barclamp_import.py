@@ -9,6 +9,7 @@ from rackwright.domain.errors import Conflict, Rule
 from rackwright.store.catalogue.barclamp_files import keep_contents
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
 from rackwright.store.db.session import GraphSession, Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.binding import bind_committed
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
@@ -63,7 +64,7 @@ async def _bind_bootstrap(session: GraphSession, catalogue: Catalogue) -> None:
     ready = [role for role in catalogue.flagged(Flag.BOOTSTRAP) if _all_declared(catalogue, role)]
     nodes = await session.rows("SELECT id FROM nodes WHERE admin ORDER BY id")
     if ready and nodes:
-        system = await get_deployment(session, SYSTEM)
+        system = await get_deployment(session, SYSTEM, EVERYTHING)
         await bind_committed(session, system.id, [(node.id, role) for node in nodes for role in ready])
 
 

@@ -13,6 +13,7 @@ from rackwright.annealer.hooks import HookDispatcher, HookPace
 from rackwright.domain.errors import Rule
 from rackwright.domain.states import ACTIVE, BLOCKED, PROPOSED, TODO, TRANSITION, NodeRoleState
 from rackwright.store.db.session import GraphSession
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import delete_deployment, get_deployment
@@ -347,7 +348,7 @@ async def test_an_install_marks_the_node_not_alive_before_anything_else_starts_o
     await hooked.deliver()
     assert await _anneal(rack) == []
     async with rack.store.read() as session:
-        node = await get_node(session, N1)
+        node = await get_node(session, N1, EVERYTHING)
     assert (node.alive, node.bootenv) == (False, "ubuntu-install")
 
 
@@ -370,7 +371,7 @@ async def test_all_effects_of_a_call_are_applied_or_none(hooked: Hooked) -> None
         await until(lambda: _given_up(hooked), "the call is given up")
     assert hooked.noted_names() == ["on_active"] * 3
     async with rack.store.read() as session:
-        assert (await get_node(session, N1)).bootenv == ""
+        assert (await get_node(session, N1, EVERYTHING)).bootenv == ""
         [call] = await failing_calls(session)
     assert (call.handler, call.hook, call.state, call.attempts) == ("hooked-parent", "on_active", "failed", 3)
     assert "no-such-attrib" in call.error
@@ -501,8 +502,8 @@ class Parent(RoleHooks):
 
 async def _bind(hooked: Hooked, role: str) -> None:
     async def work(session: GraphSession) -> None:
-        node = await get_node(session, N1)
-        await bind_proposed(session, await get_deployment(session, "web"), [(node.id, role)])
+        node = await get_node(session, N1, EVERYTHING)
+        await bind_proposed(session, await get_deployment(session, "web", EVERYTHING), [(node.id, role)])
 
     await hooked.judge.change_graph(work, actor="tester")
 
@@ -528,7 +529,7 @@ async def test_a_hook_can_refuse_a_commit_and_nothing_changes(hooked: Hooked) ->
     before = await rack.everything()
 
     async def commit(session: GraphSession) -> None:
-        await commits.commit(session, await get_deployment(session, "web"))
+        await commits.commit(session, await get_deployment(session, "web", EVERYTHING))
 
     with refused(Rule.REFUSED, "hooked-parent", "on_commit"):
         await hooked.judge.change_graph(commit)

@@ -20,6 +20,7 @@ from rackwright.domain.machines.install import Stage
 from rackwright.domain.states import TRANSITION
 from rackwright.server.serve import TOKEN_FILE
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.machines import registration
 from rackwright.store.machines.boot import set_bootenv
 from rackwright.store.machines.keys import fingerprint
@@ -206,7 +207,7 @@ async def test_no_secret_of_an_install_is_given_out_while_it_is_open_which_machi
     await site.reach_stage(machine, Stage.REBOOTING)
 
     async def confirm(session: Session, *, confirmed: bool) -> None:
-        await confirm_identity(session, await get_node(session, machine.name), confirmed=confirmed)
+        await confirm_identity(session, await get_node(session, machine.name, EVERYTHING), confirmed=confirmed)
 
     await site.change(partial(confirm, confirmed=False))
     assert (await machine.fetch_secret()).status_code == 404

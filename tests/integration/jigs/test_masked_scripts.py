@@ -12,6 +12,7 @@ from rackwright.domain.sealed import MASK, is_sealed
 from rackwright.reach.parcel import Places
 from rackwright.reach.ssh_connections import Target
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import get_deployment
 from rackwright.store.graph.snapshots import set_binding_data
 from rackwright.store.runs.claims_and_settling import settle
@@ -56,7 +57,7 @@ async def bound(rack: Rack) -> None:
     node_id = await rack.node_id("n1")
 
     async def work(session: Session) -> None:
-        deployment = await get_deployment(session, "web")
+        deployment = await get_deployment(session, "web", EVERYTHING)
         await set_binding_data(session, deployment, node_id, "keeper", {"keeper": {"password": PASSWORD}})
 
     await rack.do(work)

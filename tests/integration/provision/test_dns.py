@@ -25,6 +25,7 @@ from rackwright.provision.dns_update import DnsClient, Key
 from rackwright.provision.knot import Knot
 from rackwright.server.serve import Options, running
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
 from rackwright.store.machines.nodes import delete_node
 from rackwright.store.networks.allocations import ensure_addresses
@@ -64,7 +65,7 @@ class Names(Provider):
 
 
 async def _serve_domain(session: Session) -> None:
-    await create_domain(session, "rack.example", await get_deployment(session, SYSTEM))
+    await create_domain(session, "rack.example", await get_deployment(session, SYSTEM, EVERYTHING))
 
 
 @asynccontextmanager

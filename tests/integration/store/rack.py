@@ -10,6 +10,7 @@ from rackwright.domain.states import NodeRoleState
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.bootstrap import first_start
 from rackwright.store.db.session import GraphSession, Session, Store
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits, snapshots
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import DeploymentRecord, create_deployment, get_deployment
@@ -48,7 +49,7 @@ class Rack:
 
     async def edit(self, deployment: str, work: Callable[..., Awaitable[T]], *args: Any) -> T:
         async def found(session: Session) -> T:
-            return await work(session, await get_deployment(session, deployment), *args)
+            return await work(session, await get_deployment(session, deployment, EVERYTHING), *args)
 
         return await self.store.change_graph(found)
 
@@ -57,7 +58,7 @@ class Rack:
             if home.proposed_id is None:
                 await snapshots.propose(session, home)
             places = [await _place(session, one) for one in bindings]
-            await bind_proposed(session, await get_deployment(session, home.id), places)
+            await bind_proposed(session, await get_deployment(session, home.id, EVERYTHING), places)
 
         await self.edit(into, work)
 

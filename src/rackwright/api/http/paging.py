@@ -16,6 +16,7 @@ from rackwright.api.http.answers import answer_page
 from rackwright.domain.errors import Invalid
 from rackwright.store.db.listing import MOST, Column, Filter, Listing, Wanted, checked_key, key_of, page_sql
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import Visibility
 
 R = TypeVar("R")
 LIMIT = 100
@@ -156,6 +157,7 @@ def _cursor(sort: str, key: tuple[object, int]) -> str:
 
 async def page(
     session: Session,
+    visible: Visibility,
     asked: Asked,
     select: Callable[..., Awaitable[Sequence[R]]],
     model: type[BaseModel],
@@ -164,9 +166,9 @@ async def page(
     **values: object,
 ) -> Response:
     """One page of a list. `select` is the resource's own query, which takes what follows its SELECT."""
-    seen = session.within(asked.listing.listed or asked.listing.seen)
+    seen = visible.condition(asked.listing.listed or asked.listing.seen)
     where, bound = page_sql(asked.listing, asked.wanted, seen, *more)
-    found = list(await select(session, where, **bound, **values))
+    found = list(await select(session, where, **bound, **values, **visible.values))
     next = None
     if len(found) > asked.wanted.limit:
         found = found[: asked.wanted.limit]

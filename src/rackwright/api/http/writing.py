@@ -111,7 +111,7 @@ def _once(
         owner = _owner(caller.principal)
         kept = await claim_key(session, owner, terms.key, terms.request)
         if kept is not None:
-            session.authorized = True  # as it was then, by what the owner says
+            caller.was_answered_before(session)
             return _again(kept)
         response = _rendered(await work(session), status, location)
         headers = {name: value for name, value in response.headers.items() if name != "content-length"}

@@ -50,8 +50,8 @@ class UsageOut(RangeOut):
 @router.get("/nodes/{node}/allocations", response_model=Page[AllocationOut], tags=["nodes"])
 async def list_node_allocations(caller: ScopedReader, node: Key) -> Response:
     """The addresses that a node has, on every network."""
-    async with caller.read() as session:
-        id = (await get_node(session, node)).id
+    async with caller.read() as (session, visible):
+        id = (await get_node(session, node, visible)).id
         found = await select_allocations(session, "WHERE a.node_id = :id ORDER BY w.name, a.family", id=id)
     return answer(Page[AllocationOut](items=[AllocationOut.of(one) for one in found], next=None))
 
@@ -59,6 +59,6 @@ async def list_node_allocations(caller: ScopedReader, node: Key) -> Response:
 @router.get("/networks/{network}/usage", response_model=list[UsageOut], tags=["networks"])
 async def get_network_usage(caller: ScopedReader, network: Key) -> Response:
     """How much of each range is given out, and where its gaps are."""
-    async with caller.read() as session:
-        found = await usage_of(session, await find_network(session, network))
+    async with caller.read() as (session, visible):
+        found = await usage_of(session, await find_network(session, network, visible))
     return answer_list([UsageOut.of(one) for one in found])

@@ -86,9 +86,9 @@ async def _cap(session: Session) -> Cap:
 @router.get("", response_model=StatusOut)
 async def get_anneal_status(caller: ScopedReader) -> Response:
     """How many noderoles are in which state, what runs, and the cap."""
-    async with caller.read() as session:
-        counts = await counts_by_state(session)
-        runs = await open_runs(session)
+    async with caller.read() as (session, visible):
+        counts = await counts_by_state(session, visible)
+        runs = await open_runs(session, visible)
         cap = await _cap(session)
     noderoles = {state.label: count for state, count in counts.items()}
     return answer(StatusOut(noderoles=noderoles, runs=runs, cap=cap))
@@ -97,8 +97,8 @@ async def get_anneal_status(caller: ScopedReader) -> Response:
 @router.get("/cap", response_model=CapOut)
 async def get_anneal_cap(caller: ScopedReader) -> Response:
     """How many runs may execute at once."""
-    async with caller.read() as session:
-        session.limited = True  # it is everybody's
+    async with caller.read() as (session, visible):
+        visible.concerns_everybody()
         return answer(CapOut.now(await _cap(session)))
 
 

@@ -20,6 +20,7 @@ from rackwright.domain.errors import Invalid, NotFound
 from rackwright.domain.sealed import MASK, masked
 from rackwright.store.catalogue.catalogue_views import ATTRIBS, AttribRecord, select_attribs, view_attrib
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import attrib_values as values
 from rackwright.store.graph import deployment_roles, snapshots
 from rackwright.store.graph.attrib_values import AttribValue, pick, with_value, without_value
@@ -111,15 +112,15 @@ def _listed(found: list[AttribValue]) -> Response:
 @router.get("/attribs", response_model=Page[AttribOut], tags=["attribs"])
 async def list_attribs(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(ATTRIBS))]) -> Response:
     """All attribs, or those that fit."""
-    async with caller.read() as session:
-        return await page(session, asked, select_attribs, AttribOut, AttribOut.of)
+    async with caller.read() as (session, visible):
+        return await page(session, visible, asked, select_attribs, AttribOut, AttribOut.of)
 
 
 @router.get("/attribs/{attrib}", response_model=AttribOut, tags=["attribs"])
 async def get_attrib(caller: ScopedReader, attrib: Key, fields: Fields) -> Response:
     """One attrib."""
-    async with caller.read() as session:
-        return answer(AttribOut.of(await view_attrib(session, attrib)), fields=fields)
+    async with caller.read() as (session, visible):
+        return answer(AttribOut.of(await view_attrib(session, attrib, visible)), fields=fields)
 
 
 # --- writing: every owner keeps what people say in one map, in which the attrib has its place
@@ -170,15 +171,15 @@ async def _write(
 @router.get("/nodes/{node}/attribs", response_model=Values, tags=["nodes"])
 async def list_node_attribs(caller: ScopedReader, node: Key) -> Response:
     """The attribs of a node, each with its value and where that comes from."""
-    async with caller.read() as session:
-        return _listed(await values.node_attribs(session, await get_node(session, node)))
+    async with caller.read() as (session, visible):
+        return _listed(await values.node_attribs(session, await get_node(session, node, visible)))
 
 
 @router.get("/nodes/{node}/attribs/{attrib}", response_model=AttribValueOut, tags=["nodes"])
 async def get_node_attrib(caller: ScopedReader, node: Key, attrib: Key, fields: Fields) -> Response:
     """One attrib of a node."""
-    async with caller.read() as session:
-        found = await get_node(session, node)
+    async with caller.read() as (session, visible):
+        found = await get_node(session, node, visible)
         one = pick(await values.node_attribs(session, found), attrib, found.name)
         return answer(AttribValueOut.of(one), fields=fields)
 
@@ -189,7 +190,7 @@ async def _write_node(caller: Caller, terms: Terms, key: str, attrib: str, chang
         return pick(await values.node_attribs(session, node), attrib, node.name), node.deployment_id
 
     async def store(session: Session, give: Give) -> None:
-        node = await get_node(session, key)
+        node = await get_node(session, key, EVERYTHING)
         await set_hint(session, node, give(node.hint), administrator=caller.is_administrator)
 
     return await _write(caller, terms, read, store, change)
@@ -213,29 +214,29 @@ async def unset_node_attrib(caller: Writer, terms: Editing, node: Key, attrib: K
 @router.get("/node_roles/{id}/attribs", response_model=Values, tags=["node_roles"])
 async def list_node_role_attribs(caller: ScopedReader, id: Id) -> Response:
     """The attribs a noderole answers for, each with its value and where that comes from."""
-    async with caller.read() as session:
-        return _listed(await values.noderole_attribs(session, await view_noderole(session, id)))
+    async with caller.read() as (session, visible):
+        return _listed(await values.noderole_attribs(session, await view_noderole(session, id, visible)))
 
 
 @router.get("/node_roles/{id}/attribs/{attrib}", response_model=AttribValueOut, tags=["node_roles"])
 async def get_node_role_attrib(caller: ScopedReader, id: Id, attrib: Key, fields: Fields) -> Response:
     """One attrib of a noderole."""
-    async with caller.read() as session:
-        found = await view_noderole(session, id)
+    async with caller.read() as (session, visible):
+        found = await view_noderole(session, id, visible)
         one = pick(await values.noderole_attribs(session, found), attrib, f"{found.role} on {found.node}")
         return answer(AttribValueOut.of(one), fields=fields)
 
 
 async def _write_noderole(caller: Caller, terms: Terms, id: int, attrib: str, change: Change) -> Response:
     async def read(session: Session) -> tuple[AttribValue, int]:
-        await lock_deployment(session, (await view_noderole(session, id)).deployment_id)
-        found = await view_noderole(session, id)
+        await lock_deployment(session, (await view_noderole(session, id, EVERYTHING)).deployment_id)
+        found = await view_noderole(session, id, EVERYTHING)
         where = f"{found.role} on {found.node}"
         return pick(await values.noderole_attribs(session, found), attrib, where), found.deployment_id
 
     async def store(session: Session, give: Give) -> None:
-        found = await view_noderole(session, id)
-        deployment = await get_deployment(session, found.deployment_id)
+        found = await view_noderole(session, id, EVERYTHING)
+        deployment = await get_deployment(session, found.deployment_id, EVERYTHING)
         await snapshots.edit_binding_data(session, deployment, found, give(found.user_data))
 
     return await _write(caller, terms, read, store, change)
@@ -265,8 +266,8 @@ Role = Annotated[
 @router.get("/deployments/{deployment}/attribs", response_model=Values, tags=["deployments"])
 async def list_deployment_attribs(caller: ScopedReader, deployment: Key) -> Response:
     """The attribs of all roles in a deployment, each with its value and where that comes from."""
-    async with caller.read() as session:
-        found = await get_deployment(session, deployment)
+    async with caller.read() as (session, visible):
+        found = await get_deployment(session, deployment, visible)
         return _listed([value for _, value in await values.deployment_attribs(session, found.id)])
 
 
@@ -287,8 +288,8 @@ async def get_deployment_attrib(
     caller: ScopedReader, deployment: Key, attrib: Key, fields: Fields, role: Role = None
 ) -> Response:
     """One attrib of a role in a deployment."""
-    async with caller.read() as session:
-        found = await get_deployment(session, deployment)
+    async with caller.read() as (session, visible):
+        found = await get_deployment(session, deployment, visible)
         return answer(AttribValueOut.of((await _of_deployment(session, found.id, attrib, role))[1]), fields=fields)
 
 
@@ -300,7 +301,7 @@ async def _write_deployment(
         return (await _of_deployment(session, deployment.id, attrib, role))[1], deployment.id
 
     async def store(session: Session, give: Give) -> None:
-        deployment = await get_deployment(session, key)
+        deployment = await get_deployment(session, key, EVERYTHING)
         record, _ = await _of_deployment(session, deployment.id, attrib, role)
         await deployment_roles.edit_data(session, record, give(record.data))
 

@@ -15,6 +15,7 @@ from rackwright.api.http.types import JsonMap, Key
 from rackwright.api.http.writing import Posting, Terms, write_graph
 from rackwright.store.catalogue import catalogue_views as views
 from rackwright.store.db.session import GraphSession
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import root_id
 from rackwright.store.hooks.hook_queue import set_jig_active
 
@@ -100,66 +101,66 @@ async def list_barclamps(
     caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(views.BARCLAMPS))]
 ) -> Response:
     """All barclamps, or those that fit."""
-    async with caller.read() as session:
-        return await page(session, asked, views.select_barclamps, BarclampOut, BarclampOut.of)
+    async with caller.read() as (session, visible):
+        return await page(session, visible, asked, views.select_barclamps, BarclampOut, BarclampOut.of)
 
 
 @router.get("/barclamps/{barclamp}", response_model=BarclampOut, tags=["barclamps"])
 async def get_barclamp(caller: ScopedReader, barclamp: Key, fields: Fields) -> Response:
     """One barclamp."""
-    async with caller.read() as session:
-        return answer(BarclampOut.of(await views.view_barclamp(session, barclamp)), fields=fields)
+    async with caller.read() as (session, visible):
+        return answer(BarclampOut.of(await views.view_barclamp(session, barclamp, visible)), fields=fields)
 
 
 @router.get("/roles", response_model=Page[RoleOut], tags=["roles"])
 async def list_roles(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(views.ROLES))]) -> Response:
     """All roles, or those that fit. `flag=milestone` are those that people choose from."""
-    async with caller.read() as session:
-        return await page(session, asked, views.select_roles, RoleOut, RoleOut.of)
+    async with caller.read() as (session, visible):
+        return await page(session, visible, asked, views.select_roles, RoleOut, RoleOut.of)
 
 
 @router.get("/roles/{role}", response_model=RoleOut, tags=["roles"])
 async def get_role(caller: ScopedReader, role: Key, fields: Fields) -> Response:
     """One role."""
-    async with caller.read() as session:
-        return answer(RoleOut.of(await views.view_role(session, role)), fields=fields)
+    async with caller.read() as (session, visible):
+        return answer(RoleOut.of(await views.view_role(session, role, visible)), fields=fields)
 
 
 @router.get("/hammers", response_model=Page[HammerOut], tags=["hammers"])
 async def list_hammers(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(views.HAMMERS))]) -> Response:
     """All hammers, or those that fit."""
-    async with caller.read() as session:
-        return await page(session, asked, views.select_hammers, HammerOut, HammerOut.of)
+    async with caller.read() as (session, visible):
+        return await page(session, visible, asked, views.select_hammers, HammerOut, HammerOut.of)
 
 
 @router.get("/hammers/{hammer}", response_model=HammerOut, tags=["hammers"])
 async def get_hammer(caller: ScopedReader, hammer: Key, fields: Fields) -> Response:
     """One hammer."""
-    async with caller.read() as session:
-        return answer(HammerOut.of(await views.view_hammer(session, hammer)), fields=fields)
+    async with caller.read() as (session, visible):
+        return answer(HammerOut.of(await views.view_hammer(session, hammer, visible)), fields=fields)
 
 
 @router.get("/jigs", response_model=Page[JigOut], tags=["jigs"])
 async def list_jigs(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(views.JIGS))]) -> Response:
     """All jigs, or those that fit."""
-    async with caller.read() as session:
-        return await page(session, asked, views.select_jigs, JigOut, JigOut.of)
+    async with caller.read() as (session, visible):
+        return await page(session, visible, asked, views.select_jigs, JigOut, JigOut.of)
 
 
 @router.get("/jigs/{jig}", response_model=JigOut, tags=["jigs"])
 async def get_jig(caller: ScopedReader, jig: Key, fields: Fields) -> Response:
     """One jig."""
-    async with caller.read() as session:
-        return answer(JigOut.of(await views.view_jig(session, jig)), fields=fields)
+    async with caller.read() as (session, visible):
+        return answer(JigOut.of(await views.view_jig(session, jig, visible)), fields=fields)
 
 
 async def _set_active(caller: Caller, terms: Terms, jig: str, active: bool) -> Response:
     async def work(session: GraphSession) -> JigOut:
         await caller.authorize(session, await root_id(session))
-        found = await views.view_jig(session, jig)
+        found = await views.view_jig(session, jig, EVERYTHING)
         terms.check(JigOut.of(found), f"jig {found.name}")
         await set_jig_active(session, found.name, active)
-        return JigOut.of(await views.view_jig(session, found.name))
+        return JigOut.of(await views.view_jig(session, found.name, EVERYTHING))
 
     return await write_graph(caller, terms, work)
 

@@ -14,6 +14,7 @@ from rackwright.api.http.patching import patch_body, read_patch
 from rackwright.api.http.types import Id, JsonMap, shown
 from rackwright.api.http.writing import Editing, Posting, Terms, write, write_graph
 from rackwright.store.db.session import GraphSession, Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import deployment_roles as stored
 from rackwright.store.graph import snapshots
 from rackwright.store.graph.deployment_roles import DEPLOYMENT_ROLES, DeploymentRoleRecord, select_deployment_roles
@@ -105,8 +106,8 @@ async def list_deployment_roles(
     caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(DEPLOYMENT_ROLES))]
 ) -> Response:
     """All roles of all deployments, or those that fit."""
-    async with caller.read() as session:
-        return await page(session, asked, select_deployment_roles, DeploymentRoleOut, DeploymentRoleOut.of)
+    async with caller.read() as (session, visible):
+        return await page(session, visible, asked, select_deployment_roles, DeploymentRoleOut, DeploymentRoleOut.of)
 
 
 @router.post("", status_code=201, response_model=DeploymentRoleOut)
@@ -130,29 +131,29 @@ def _location(made: BaseModel) -> str:
 @router.get("/{id}", response_model=DeploymentRoleOut)
 async def get_deployment_role(caller: ScopedReader, id: Id, fields: Fields) -> Response:
     """A role in a deployment."""
-    async with caller.read() as session:
-        return answer(DeploymentRoleOut.of(await stored.get_deployment_role(session, id)), fields=fields)
+    async with caller.read() as (session, visible):
+        return answer(DeploymentRoleOut.of(await stored.get_deployment_role(session, id, visible)), fields=fields)
 
 
 @router.get("/{id}/affected", response_model=AffectedOut)
 async def get_affected(caller: ScopedReader, id: Id) -> Response:
     """A dry run of a change: what runs again when other data of the role comes in force. In the system deployment that
     is at once."""
-    async with caller.read() as session:
-        found = await stored.get_deployment_role(session, id)
-        system = (await get_deployment(session, found.deployment_id)).system
+    async with caller.read() as (session, visible):
+        found = await stored.get_deployment_role(session, id, visible)
+        system = (await get_deployment(session, found.deployment_id, visible)).system
         again = await stored.runs_again(session, found)
-        seen = await visible_noderoles(session, [line.id for line in again])
+        seen = await visible_noderoles(session, [line.id for line in again], visible)
     rerun = [AffectedNodeRole(**asdict(line)) for line in again if line.id in seen]
     return answer(AffectedOut(at_once=system, rerun=rerun, others=len(again) - len(rerun)))
 
 
 async def _locked(session: Session, caller: Caller, terms: Terms, id: int) -> DeploymentRoleRecord:
     """The deployment-role, whose deployment nobody else edits until this transaction ends."""
-    found = await stored.get_deployment_role(session, id)
+    found = await stored.get_deployment_role(session, id, EVERYTHING)
     await lock_deployment(session, found.deployment_id)
     await caller.authorize(session, found.deployment_id)
-    found = await stored.get_deployment_role(session, id)
+    found = await stored.get_deployment_role(session, id, EVERYTHING)
     terms.check(DeploymentRoleOut.of(found), f"{found.role} in {found.deployment}")
     return found
 
@@ -183,7 +184,7 @@ async def remove_deployment_role(caller: Writer, terms: Editing, id: Id) -> Resp
 
     async def work(session: GraphSession) -> RemovedOut:
         found = await _locked(session, caller, terms, id)
-        deployment = await get_deployment(session, found.deployment_id)
+        deployment = await get_deployment(session, found.deployment_id, EVERYTHING)
         going = await snapshots.remove_role(session, deployment, found.role)
         remaining = await select_deployment_roles(session, "WHERE dr.id = :id", id=id)
         return RemovedOut(

@@ -21,6 +21,7 @@ from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.graph.snapshots import CommitPlan, Difference
 from rackwright.domain.machines.planned_installs import missing
 from rackwright.store.db.session import GraphSession, Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits, snapshots
 from rackwright.store.graph import deployment_moves as places
 from rackwright.store.graph import deployments as stored
@@ -224,8 +225,8 @@ class DifferenceOut(BaseModel):
 @router.get("", response_model=Page[DeploymentOut])
 async def list_deployments(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(DEPLOYMENTS))]) -> Response:
     """All deployments, or those that fit."""
-    async with caller.read(once=True) as session:
-        return await page(session, asked, select_deployments, DeploymentOut, DeploymentOut.of)
+    async with caller.read(once=True) as (session, visible):
+        return await page(session, visible, asked, select_deployments, DeploymentOut, DeploymentOut.of)
 
 
 @router.post("", status_code=201, response_model=DeploymentOut)
@@ -233,10 +234,10 @@ async def create_deployment(caller: Writer, terms: Posting, body: DeploymentIn) 
     """A new deployment, with an open proposal."""
 
     async def work(session: GraphSession) -> DeploymentOut:
-        parent = await stored.get_deployment(session, body.parent or SYSTEM)
+        parent = await stored.get_deployment(session, body.parent or SYSTEM, EVERYTHING)
         await caller.authorize(session, parent.id)
         id = await stored.create_deployment(session, body.name, parent.id, body.description)
-        return DeploymentOut.of(await stored.get_deployment(session, id))
+        return DeploymentOut.of(await stored.get_deployment(session, id, EVERYTHING))
 
     return await write_graph(caller, terms, work, status=201, location=lambda _: f"/api/v2/deployments/{body.name}")
 
@@ -244,16 +245,17 @@ async def create_deployment(caller: Writer, terms: Posting, body: DeploymentIn) 
 @router.get("/{deployment}", response_model=DeploymentOut)
 async def get_deployment(caller: ScopedReader, deployment: Key, fields: Fields) -> Response:
     """One deployment."""
-    async with caller.read() as session:
-        return answer(DeploymentOut.of(await stored.get_deployment(session, deployment)), fields=fields)
+    async with caller.read() as (session, visible):
+        return answer(DeploymentOut.of(await stored.get_deployment(session, deployment, visible)), fields=fields)
 
 
 @router.get("/{deployment}/tree", response_model=DeploymentTree)
 async def get_deployment_tree(caller: ScopedReader, deployment: Key) -> Response:
     """A deployment with all those below it; of `system`: the whole tree."""
-    async with caller.read() as session:
-        root = await stored.get_deployment(session, deployment)
-        listed = await select_deployments(session, f"WHERE {session.within(DEPLOYMENTS.seen)} ORDER BY d.name")
+    async with caller.read() as (session, visible):
+        root = await stored.get_deployment(session, deployment, visible)
+        where = f"WHERE {visible.condition(DEPLOYMENTS.seen)} ORDER BY d.name"
+        listed = await select_deployments(session, where, **visible.values)
     below: dict[int | None, list[DeploymentRecord]] = {}
     for one in listed:
         below.setdefault(one.parent_id, []).append(one)
@@ -290,12 +292,12 @@ async def update_deployment(caller: Writer, terms: Editing, deployment: Key, req
         wanted = patch.apply(before)
         await stored.describe_deployment(session, found, wanted.description)
         if wanted.parent != found.parent:
-            target = await stored.get_deployment(session, wanted.parent or SYSTEM)
+            target = await stored.get_deployment(session, wanted.parent or SYSTEM, EVERYTHING)
             for place in (found.parent_id, target.id):
                 await caller.authorize(session, place)
             await places.move_deployment(session, found, target)
         await places.rename_deployment(session, found, wanted.name)
-        return DeploymentOut.of(await stored.get_deployment(session, found.id))
+        return DeploymentOut.of(await stored.get_deployment(session, found.id, EVERYTHING))
 
     return await write_graph(caller, terms, work)
 
@@ -322,7 +324,7 @@ async def _step(
     async def work(session: GraphSession) -> DeploymentOut:
         found = await _locked(session, caller, terms, key)
         await do(session, found)
-        return DeploymentOut.of(await stored.get_deployment(session, found.id))
+        return DeploymentOut.of(await stored.get_deployment(session, found.id, EVERYTHING))
 
     return await write_graph(caller, terms, work)
 
@@ -397,7 +399,7 @@ async def rollback_deployment(caller: Writer, terms: Posting, deployment: Key, b
         found = await _locked(session, caller, terms, deployment)
         back = await snapshots.rollback(session, found, body.snapshot)
         return RollbackOut(
-            deployment=DeploymentOut.of(await stored.get_deployment(session, found.id)),
+            deployment=DeploymentOut.of(await stored.get_deployment(session, found.id, EVERYTHING)),
             not_restorable=[PlaceOut(node=node, role=role) for node, role in back.not_restorable],
         )
 
@@ -412,8 +414,8 @@ async def diff_deployment(
     caller: ScopedReader, deployment: Key, old: SnapshotId = None, new: SnapshotId = None
 ) -> Response:
     """How two snapshots differ: from what is in force to the open proposal, unless you name others."""
-    async with caller.read() as session:
-        found = await stored.get_deployment(session, deployment)
+    async with caller.read() as (session, visible):
+        found = await stored.get_deployment(session, deployment, visible)
         before, after = old or found.head_id, new or found.proposed_id
         if before is None or after is None:
             missing = "nothing in force" if before is None else "no open proposal"
@@ -422,5 +424,5 @@ async def diff_deployment(
                 f"Deployment {found.name!r} has {missing} to compare with. Name the snapshots: ?old=ID&new=ID.",
             )
         for id in (before, after):
-            await snapshots.check_own(session, found, id)
-        return answer(DifferenceOut.of(before, after, await snapshots.diff_snapshots(session, before, after)))
+            await snapshots.check_own(session, found, id, visible)
+        return answer(DifferenceOut.of(before, after, await snapshots.diff_snapshots(session, before, after, visible)))

@@ -12,6 +12,7 @@ from rackwright.api.http.paging import Asked, page, parameters
 from rackwright.api.http.types import Key
 from rackwright.api.http.writing import Editing, Posting, write
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
 from rackwright.store.networks import domains as stored
 from rackwright.store.networks.domains import DOMAINS, DomainRecord, select_domains
@@ -50,8 +51,8 @@ class DomainOut(Resource):
 @router.get("", response_model=Page[DomainOut])
 async def list_domains(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(DOMAINS))]) -> Response:
     """All domains, or those that fit."""
-    async with caller.read() as session:
-        return await page(session, asked, select_domains, DomainOut, DomainOut.of)
+    async with caller.read() as (session, visible):
+        return await page(session, visible, asked, select_domains, DomainOut, DomainOut.of)
 
 
 @router.post("", status_code=201, response_model=DomainOut)
@@ -59,7 +60,7 @@ async def create_domain(caller: Administrator, terms: Posting, body: DomainIn) -
     """Serve the names of a deployment's nodes below this domain."""
 
     async def work(session: Session) -> DomainOut:
-        owner = await get_deployment(session, body.deployment or SYSTEM)
+        owner = await get_deployment(session, body.deployment or SYSTEM, EVERYTHING)
         return DomainOut.of(await stored.create_domain(session, body.name, owner))
 
     return await write(caller, terms, work, status=201, location=lambda _: f"/api/v2/domains/{body.name.lower()}")
@@ -68,8 +69,8 @@ async def create_domain(caller: Administrator, terms: Posting, body: DomainIn) -
 @router.get("/{domain}", response_model=DomainOut)
 async def get_domain(caller: ScopedReader, domain: Key, fields: Fields) -> Response:
     """One domain."""
-    async with caller.read() as session:
-        return answer(DomainOut.of(await stored.get_domain(session, domain)), fields=fields)
+    async with caller.read() as (session, visible):
+        return answer(DomainOut.of(await stored.get_domain(session, domain, visible)), fields=fields)
 
 
 @router.delete("/{domain}", status_code=204)
@@ -77,7 +78,7 @@ async def delete_domain(caller: Administrator, terms: Editing, domain: Key) -> R
     """Serve it no more. Nodes keep their names."""
 
     async def work(session: Session) -> None:
-        found = await stored.get_domain(session, domain)
+        found = await stored.get_domain(session, domain, EVERYTHING)
         terms.check(DomainOut.of(found), f"domain {found.name}")
         await stored.delete_domain(session, found)
 

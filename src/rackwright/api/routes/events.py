@@ -16,6 +16,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field, JsonValue
 from starlette.types import Send
 
+from rackwright.api.auth.permissions import RequestVisibility
 from rackwright.api.context import Caller, Forbidden, ScopedReader, Unauthenticated, authenticated
 from rackwright.api.event_feed import Feed
 from rackwright.domain.people import Permission
@@ -104,8 +105,8 @@ async def list_events(
 ) -> Response | EventsOut:
     """Events in their order. With `Accept: text/event-stream` they are streamed as they happen."""
     feed: Feed = request.app.state.feed
-    async with caller.read() as session:
-        wanted = await _wanted(session, caller, query)
+    async with caller.read() as (session, visible):
+        wanted = await _wanted(session, visible, caller, query)
         cursor = await _start(session, last_event_id or query.since)
     if SSE in request.headers.get("accept", ""):
         feed.check_place(caller.principal.name)
@@ -117,16 +118,16 @@ async def list_events(
         return await _page(feed, query, wanted, cursor)
 
 
-async def _wanted(session: Session, caller: Caller, query: EventQuery) -> EventFilter:
-    node = None if query.node is None else await get_node(session, query.node)
-    deployment = None if query.deployment is None else await get_deployment(session, query.deployment)
-    session.limited = True  # by the filter, which says it of what happens later too
+async def _wanted(session: Session, visible: RequestVisibility, caller: Caller, query: EventQuery) -> EventFilter:
+    node = None if query.node is None else await get_node(session, query.node, visible)
+    deployment = None if query.deployment is None else await get_deployment(session, query.deployment, visible)
+    deployments = visible.deployments()  # for the filter, which says it of what happens later too
     return EventFilter(
         tuple(query.kind),
         query.subject,
         None if node is None else node.id,
         None if deployment is None else deployment.id,
-        None if session.sees is None else frozenset(session.sees),
+        None if deployments is None else frozenset(deployments),
         audit=caller.principal.may(Permission.ADMINISTER),
     )
 
@@ -210,7 +211,7 @@ class _Stream(StreamingResponse):
         if not caller.principal.may_somewhere(Permission.READ):
             return False
         async with caller.server.store.read() as session:
-            visible = await caller.visible(session)
+            visible = (await caller.visibility(session)).deployments()
         self._wanted = replace(
             self._wanted,
             visible=None if visible is None else frozenset(visible),

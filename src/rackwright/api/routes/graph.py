@@ -65,16 +65,16 @@ class GraphOut(BaseModel):
 @router.get("/graph", response_model=GraphOut, tags=["graph"])
 async def get_graph(caller: ScopedReader, limit: Limit = 5000) -> Response:
     """The whole noderole graph."""
-    async with caller.read() as session:
-        return answer(GraphOut.of(await graph_view(session, None, limit)))
+    async with caller.read() as (session, visible):
+        return answer(GraphOut.of(await graph_view(session, None, limit, visible)))
 
 
 @router.get("/deployments/{deployment}/graph", response_model=GraphOut, tags=["deployments"])
 async def get_deployment_graph(caller: ScopedReader, deployment: Key, limit: Limit = 5000) -> Response:
     """The noderoles of a deployment, and those of others that they stand on directly."""
-    async with caller.read() as session:
-        found = await get_deployment(session, deployment)
-        return answer(GraphOut.of(await graph_view(session, found.id, limit)))
+    async with caller.read() as (session, visible):
+        found = await get_deployment(session, deployment, visible)
+        return answer(GraphOut.of(await graph_view(session, found.id, limit, visible)))
 
 
 class ChainOut(BaseModel):
@@ -93,11 +93,12 @@ async def get_why(
     limit: Annotated[int, Query(ge=1, le=100, description="How many at most.")] = 20,
 ) -> Response:
     """What waits, and for what: the first noderoles that are committed and not active."""
-    async with caller.read() as session:
-        deployment_id = None if deployment is None else (await get_deployment(session, deployment)).id
-        node_id = None if node is None else (await get_node(session, node)).id
+    async with caller.read() as (session, visible):
+        deployment_id = None if deployment is None else (await get_deployment(session, deployment, visible)).id
+        node_id = None if node is None else (await get_node(session, node, visible)).id
         cap = await cap_in_force(session)
-        chains = [await why(session, id, cap) for id in await waiting(session, deployment_id, node_id, limit)]
+        ids = await waiting(session, deployment_id, node_id, limit, visible)
+        chains = [await why(session, id, visible, cap) for id in ids]
     items = [
         ChainOut(
             node_role_id=chain[0].node_role_id, title=chain[0].title, chain=[ReasonOut.of(reason) for reason in chain]
@@ -110,5 +111,5 @@ async def get_why(
 @router.get("/inventory", response_model=dict[str, JsonValue], tags=["inventory"])
 async def get_inventory(caller: ScopedReader) -> Response:
     """All machines as a dynamic inventory for Ansible: groups by deployment, role and group."""
-    async with caller.read() as session:
-        return JSONResponse(await inventory(session))
+    async with caller.read() as (session, visible):
+        return JSONResponse(await inventory(session, visible))

@@ -1,5 +1,6 @@
 """/api/v2/groups: nodes by rack, room, owner or whatever people sort them by."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -63,8 +64,8 @@ class GroupOut(Resource):
 @router.get("", response_model=Page[GroupOut])
 async def list_groups(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(GROUPS))]) -> Response:
     """All groups, or those that fit."""
-    async with caller.read() as session:
-        return await page(session, asked, select_groups, GroupOut, GroupOut.of)
+    async with caller.read() as (session, visible):
+        return await page(session, visible, asked, partial(select_groups, visible=visible), GroupOut, GroupOut.of)
 
 
 @router.post("", status_code=201, response_model=GroupOut)
@@ -82,8 +83,8 @@ async def create_group(caller: Writer, terms: Posting, body: GroupIn) -> Respons
 @router.get("/{group}", response_model=GroupOut)
 async def get_group(caller: ScopedReader, group: Key, fields: Fields) -> Response:
     """One group."""
-    async with caller.read() as session:
-        return answer(GroupOut.of(await stored.get_group(session, group)), fields=fields)
+    async with caller.read() as (session, visible):
+        return answer(GroupOut.of(await stored.get_group(session, group, visible)), fields=fields)
 
 
 async def _locked(session: Session, caller: Caller, terms: Terms, key: str) -> GroupRecord:
@@ -118,8 +119,8 @@ async def delete_group(caller: Writer, terms: Editing, group: Key) -> Response:
 
 async def _shown(session: Session, caller: Caller, group: GroupRecord) -> GroupOut:
     """As the caller would read it: with those of its nodes that he may see. One that has none is not told apart."""
-    async with caller.looking(session):
-        [found] = await stored.select_groups(session, "WHERE g.id = :id", id=group.id)
+    visible = await caller.visibility(session)
+    [found] = await stored.select_groups(session, "WHERE g.id = :id", visible, id=group.id)
     return GroupOut.of(found)
 
 

@@ -44,8 +44,8 @@ class HookCallOut(Resource):
 @router.get("", response_model=Page[HookCallOut])
 async def list_hook_calls(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(HOOK_CALLS))]) -> Response:
     """Calls of hooks that failed, the newest first."""
-    async with caller.read() as session:
-        return await page(session, asked, select_calls, HookCallOut, HookCallOut.of, FAILED)
+    async with caller.read() as (session, visible):
+        return await page(session, visible, asked, select_calls, HookCallOut, HookCallOut.of, FAILED)
 
 
 @router.post("/{id}/retry", status_code=204)

@@ -49,7 +49,7 @@ class InputOut(BaseModel):
 @router.get("/{id}/inputs", response_model=list[InputOut])
 async def get_node_role_inputs(caller: ScopedReader, id: Id) -> Response:
     """Every attrib that its role wants, with who answers for it and what that is now."""
-    async with caller.read() as session:
-        found = await view_noderole(session, id)
-        inputs = await inputs_of(session, found)
+    async with caller.read() as (session, visible):
+        found = await view_noderole(session, id, visible)
+        inputs = await inputs_of(session, found, visible)
     return answer_list([InputOut.of(one, found.node) for one in inputs])

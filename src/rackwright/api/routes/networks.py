@@ -16,6 +16,7 @@ from rackwright.api.http.writing import Editing, Posting, Terms, write, write_gr
 from rackwright.domain.errors import Invalid
 from rackwright.domain.networks.networks import Category, Network, Range, Router, Use, parse_address, parse_subnet
 from rackwright.store.db.session import GraphSession, Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import root_id
 from rackwright.store.machines.nodes import get_node
 from rackwright.store.networks import allocations, networks
@@ -189,8 +190,8 @@ def _v6(text: str | None) -> IPv6Network | None:
 @router.get("", response_model=Page[NetworkOut])
 async def list_networks(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(NETWORKS))]) -> Response:
     """All networks, or those that fit."""
-    async with caller.read() as session:
-        return await page(session, asked, select_networks, NetworkOut, NetworkOut.of)
+    async with caller.read() as (session, visible):
+        return await page(session, visible, asked, select_networks, NetworkOut, NetworkOut.of)
 
 
 @router.post("", status_code=201, response_model=NetworkOut)
@@ -207,14 +208,14 @@ async def create_network(caller: Writer, terms: Posting, body: NetworkIn) -> Res
 @router.get("/{network}", response_model=NetworkOut)
 async def get_network(caller: ScopedReader, network: Key, fields: Fields) -> Response:
     """One network."""
-    async with caller.read() as session:
-        return answer(NetworkOut.of(await find_network(session, network)), fields=fields)
+    async with caller.read() as (session, visible):
+        return answer(NetworkOut.of(await find_network(session, network, visible)), fields=fields)
 
 
 async def _locked(session: Session, caller: Caller, terms: Terms, key: str) -> NetworkRecord:
     """The network, which is everybody's: it takes the permission for the whole system."""
     await caller.authorize(session, await root_id(session))
-    found = await lock_network(session, (await find_network(session, key)).name)
+    found = await lock_network(session, (await find_network(session, key, EVERYTHING)).name)
     terms.check(NetworkOut.of(found), f"network {found.name}")
     return found
 
@@ -324,10 +325,11 @@ async def list_allocations(
     caller: ScopedReader, network: Key, asked: Annotated[Asked, Depends(parameters(ALLOCATIONS))]
 ) -> Response:
     """Which node has which address."""
-    async with caller.read() as session:
-        id = (await find_network(session, network)).id
+    async with caller.read() as (session, visible):
+        id = (await find_network(session, network, visible)).id
         return await page(
             session,
+            visible,
             asked,
             select_allocations,
             AllocationOut,
@@ -343,9 +345,9 @@ async def allocate_address(caller: Writer, terms: Posting, network: Key, body: A
     address = None if body.address is None else parse_address(body.address, "/address")
 
     async def work(session: Session) -> Page[AllocationOut]:
-        node = await get_node(session, body.node)
+        node = await get_node(session, body.node, EVERYTHING)
         await caller.authorize(session, node.deployment_id)
-        found = await find_network(session, network)
+        found = await find_network(session, network, EVERYTHING)
         given = await allocations.allocate(session, found.name, node.id, address)
         if not given:
             raise Invalid(f"Network {found.name!r} has no range for nodes; add one, or name an address.", "/address")
@@ -364,6 +366,6 @@ async def free_address(caller: Writer, terms: Editing, network: Key, address: Ke
 
     async def work(session: Session) -> None:
         await caller.authorize(session, await root_id(session))
-        await allocations.free_by_hand(session, (await find_network(session, network)).name, parsed, check)
+        await allocations.free_by_hand(session, (await find_network(session, network, EVERYTHING)).name, parsed, check)
 
     return await write(caller, terms, work)

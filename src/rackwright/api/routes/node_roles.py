@@ -16,6 +16,7 @@ from rackwright.api.http.writing import Editing, Posting, Terms, write, write_gr
 from rackwright.api.waiting_reasons import ReasonOut, cap_in_force
 from rackwright.domain.graph.binding import PLACEHOLDER, BindPlan
 from rackwright.store.db.session import GraphSession, Session
+from rackwright.store.db.visibility import EVERYTHING, Visibility
 from rackwright.store.graph import noderoles, snapshots
 from rackwright.store.graph.binding import bind_proposed, plan_binding
 from rackwright.store.graph.deployments import DeploymentRecord, get_deployment
@@ -126,8 +127,8 @@ class BoundOut(BaseModel):
 @router.get("", response_model=Page[NodeRoleOut])
 async def list_node_roles(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(NODE_ROLES))]) -> Response:
     """All noderoles, or those that fit. Sorted by `cohort` they come in the order in which they can run."""
-    async with caller.read(once=True) as session:
-        return await page(session, asked, select_views, NodeRoleOut, _common)
+    async with caller.read(once=True) as (session, visible):
+        return await page(session, visible, asked, select_views, NodeRoleOut, _common)
 
 
 @router.post("", status_code=201, response_model=BoundOut)
@@ -141,7 +142,7 @@ async def bind_role(
     names the rule, and nothing has changed."""
 
     async def work(session: GraphSession) -> BoundOut:
-        deployment = await get_deployment(session, body.deployment)
+        deployment = await get_deployment(session, body.deployment, EVERYTHING)
         await caller.authorize(session, deployment.id)
         plan = await bound(session, caller, deployment, [body], dry_run=dry_run)
         return BoundOut(id=real_id(plan.bound[0]), created=await created_by(session, plan))
@@ -153,7 +154,7 @@ async def bound(
     session: GraphSession, caller: Caller, deployment: DeploymentRecord, wanted: Sequence[BindingIn], *, dry_run: bool
 ) -> BindPlan:
     """All of it, or none. Who may write in the deployment was looked at before."""
-    nodes = {name: await get_node(session, name) for name in dict.fromkeys(one.node for one in wanted)}
+    nodes = {name: await get_node(session, name, EVERYTHING) for name in dict.fromkeys(one.node for one in wanted)}
     for place in {node.deployment_id for node in nodes.values()}:
         await caller.authorize(session, place)  # a commit would take them from there
     do = plan_binding if dry_run else bind_proposed
@@ -179,26 +180,25 @@ def real_id(id: int) -> int | None:
 @router.get("/{id}", response_model=NodeRoleDetail)
 async def get_node_role(caller: ScopedReader, id: Id, fields: Fields) -> Response:
     """One noderole."""
-    async with caller.read() as session:
-        return answer(await _detail(session, id), fields=fields)
+    async with caller.read() as (session, visible):
+        return answer(await _detail(session, id, visible), fields=fields)
 
 
-async def _detail(session: Session, id: int) -> NodeRoleDetail:
-    return NodeRoleDetail.near(await view_noderole(session, id), await around(session, id))
+async def _detail(session: Session, id: int, visible: Visibility) -> NodeRoleDetail:
+    return NodeRoleDetail.near(await view_noderole(session, id, visible), await around(session, id, visible))
 
 
 async def _shown(session: Session, caller: Caller, id: int) -> NodeRoleDetail:
     """The same after a change, as its caller would read it."""
-    async with caller.looking(session):
-        return await _detail(session, id)
+    return await _detail(session, id, await caller.visibility(session))
 
 
 async def _locked(session: Session, caller: Caller, terms: Terms, id: int) -> NodeRoleView:
     """The noderole, with its deployment's proposal locked: that is where what people want of it is edited."""
-    found = await view_noderole(session, id)
+    found = await view_noderole(session, id, EVERYTHING)
     await caller.authorize(session, found.deployment_id)
     await session.run("SELECT FROM deployments WHERE id = :id FOR NO KEY UPDATE", id=found.deployment_id)
-    found = await view_noderole(session, id)
+    found = await view_noderole(session, id, EVERYTHING)
     terms.check(NodeRoleOut.of(found), f"{found.role} on {found.node}")
     return found
 
@@ -215,7 +215,7 @@ async def update_node_role(caller: Writer, terms: Editing, id: Id, request: Requ
     async def work(session: Session) -> NodeRoleDetail:
         found = await _locked(session, caller, terms, id)
         wanted = patch.apply(NodeRoleEdit.model_construct(user_data=found.user_data))
-        deployment = await get_deployment(session, found.deployment_id)
+        deployment = await get_deployment(session, found.deployment_id, EVERYTHING)
         await snapshots.edit_binding_data(session, deployment, found, wanted.user_data)
         return await _shown(session, caller, id)
 
@@ -229,7 +229,7 @@ async def unbind_role(caller: Writer, terms: Editing, id: Id) -> Response:
 
     async def work(session: GraphSession) -> None:
         found = await _locked(session, caller, terms, id)
-        await snapshots.unbind(session, await get_deployment(session, found.deployment_id), [id])
+        await snapshots.unbind(session, await get_deployment(session, found.deployment_id, EVERYTHING), [id])
 
     return await write_graph(caller, terms, work)
 
@@ -237,8 +237,8 @@ async def unbind_role(caller: Writer, terms: Editing, id: Id) -> Response:
 @router.get("/{id}/why", response_model=list[ReasonOut])
 async def get_node_role_why(caller: ScopedReader, id: Id) -> Response:
     """Why is this waiting? From the noderole down to what a person can do something about."""
-    async with caller.read() as session:
-        chain = await why(session, id, await cap_in_force(session))
+    async with caller.read() as (session, visible):
+        chain = await why(session, id, visible, await cap_in_force(session))
     return answer_list([ReasonOut.of(reason) for reason in chain])
 
 

@@ -21,6 +21,7 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import NotPermitted
 from rackwright.domain.states import NodeRoleState
 from rackwright.store.db.session import GraphSession, Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
 from rackwright.store.graph.noderole_views import view_noderole
 from rackwright.store.machines import nodes as stored
@@ -239,8 +240,8 @@ def _tag(node: NodeRecord | Row[Any]) -> str:
 @router.get("", response_model=Page[NodeOut])
 async def list_nodes(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(NODES))]) -> Response:
     """All nodes, or those that fit. What machines found out about themselves is only in the single node."""
-    async with caller.read(once=True) as session:
-        return await page(session, asked, select_listed, NodeOut, _common)
+    async with caller.read(once=True) as (session, visible):
+        return await page(session, visible, asked, select_listed, NodeOut, _common)
 
 
 @router.post("", status_code=201, response_model=NodeDetail)
@@ -248,7 +249,7 @@ async def create_node(caller: Writer, terms: Posting, body: NodeIn) -> Response:
     """Add a machine. Its discovery roles are bound at once."""
 
     async def work(session: GraphSession) -> NodeDetail:
-        home = await get_deployment(session, body.deployment or SYSTEM)
+        home = await get_deployment(session, body.deployment or SYSTEM, EVERYTHING)
         await caller.authorize(session, home.id)
         await _check_name_is_free_for(session, caller, body.name)
         new = NewNode(
@@ -260,7 +261,7 @@ async def create_node(caller: Writer, terms: Posting, body: NodeIn) -> Response:
             uuid=body.uuid,
             identity_confirmed=not (body.macs or body.uuid) or await caller.may_accept(session),
         )
-        node = await stored.get_node(session, await stored.create_node(session, new))
+        node = await stored.get_node(session, await stored.create_node(session, new), EVERYTHING)
         if body.wishes:
             wanted = _changes(_editable(node).model_copy(update={"hint": body.wishes}))
             editor = Editor(caller.is_administrator, await caller.may_accept(session))
@@ -271,7 +272,7 @@ async def create_node(caller: Writer, terms: Posting, body: NodeIn) -> Response:
             raise _not_trusting(node.name)
         if body.host_key is not None:
             await give_host_key(session, node, body.host_key)
-        return NodeDetail.of(await stored.get_node(session, node.id))
+        return NodeDetail.of(await stored.get_node(session, node.id, EVERYTHING))
 
     return await write_graph(caller, terms, work, status=201, location=lambda made: f"/api/v2/nodes/{_id(made)}")
 
@@ -305,8 +306,8 @@ def _id(made: BaseModel) -> int:
 @router.get("/{node}", response_model=NodeDetail)
 async def get_node(caller: ScopedReader, node: Key, fields: Fields) -> Response:
     """One node."""
-    async with caller.read(once=True) as session:
-        return answer(NodeDetail.of(await stored.get_node(session, node)), fields=fields)
+    async with caller.read(once=True) as (session, visible):
+        return answer(NodeDetail.of(await stored.get_node(session, node, visible)), fields=fields)
 
 
 def _editable(node: NodeRecord) -> NodeEdit:
@@ -388,7 +389,7 @@ async def accept_node(caller: Writer, terms: Posting, node: Key, body: AcceptIn 
             await caller.authorize_accepting(session)
         terms.check(NodeOut.of(found), f"node {found.name}")
         await accept(session, found.id, key)
-        return NodeDetail.of(await stored.get_node(session, found.id))
+        return NodeDetail.of(await stored.get_node(session, found.id, EVERYTHING))
 
     return await write(caller, terms, work)
 
@@ -420,12 +421,12 @@ async def move_node(caller: Writer, terms: Posting, node: Key, body: MoveIn) -> 
 
     async def work(session: GraphSession) -> NodeDetail:
         found = await lock_node(session, node)
-        target = await get_deployment(session, body.deployment)
+        target = await get_deployment(session, body.deployment, EVERYTHING)
         await caller.authorize(session, found.deployment_id)
         await caller.authorize(session, target.id)
         terms.check(NodeOut.of(found), f"node {found.name}")
         await stored.move_node(session, found.id, target.id)
-        return NodeDetail.of(await stored.get_node(session, found.id))
+        return NodeDetail.of(await stored.get_node(session, found.id, EVERYTHING))
 
     return await write_graph(caller, terms, work)
 
@@ -439,6 +440,6 @@ async def reinstall_node(caller: Writer, terms: Posting, node: Key) -> Response:
         found = await lock_node(session, node)
         await caller.authorize(session, found.deployment_id)
         terms.check(NodeOut.of(found), f"node {found.name}")
-        return NodeRoleOut.of(await view_noderole(session, await reinstall(session, found)))
+        return NodeRoleOut.of(await view_noderole(session, await reinstall(session, found), EVERYTHING))
 
     return await write(caller, terms, work)

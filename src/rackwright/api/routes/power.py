@@ -18,6 +18,7 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, RackwrightError, Rule
 from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
 from rackwright.store.machines.nodes import NodeRecord, get_node, lock_node, update_node
 
@@ -87,8 +88,8 @@ async def set_bmc(caller: Administrator, terms: Editing, node: Key, body: BmcIn)
 @router.get("/power", response_model=PowerOut)
 async def get_power(caller: ScopedReader, node: Key) -> Response:
     """Whether the machine is on, as its controller says just now."""
-    async with caller.read() as session:
-        found = await get_node(session, node)
+    async with caller.read() as (session, visible):
+        found = await get_node(session, node, visible)
     _check_real(found)
     hammer, reached = await _reached(caller, found.id)
     return answer(PowerOut(node=reached.name, power=await _asked(hammer.status(reached))))
@@ -134,7 +135,7 @@ async def _do(
     power = await _asked(hammer.status(reached))
 
     async def note(session: Session) -> PowerOut:
-        found = await get_node(session, id)
+        found = await get_node(session, id, EVERYTHING)
         await caller.authorize(session, found.deployment_id)
         await emit(session, "node.power", id, node_id=id, deployment_id=found.deployment_id, data={"asked": what})
         return PowerOut(node=found.name, power=power)

@@ -14,6 +14,7 @@ from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.machines.install import LOCAL
 from rackwright.hammers.base import HammerFailed
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
 from rackwright.store.machines.keys import line_fingerprint, server_key_lines
 from rackwright.store.machines.node_address import retry_access
@@ -60,10 +61,10 @@ async def reach_node(caller: Writer, terms: Posting, node: Key) -> Response:
     reason, there = await _look(caller, node_id)
 
     async def note(session: Session) -> ReachOut:
-        await caller.authorize(session, (await get_node(session, node_id)).deployment_id)
+        await caller.authorize(session, (await get_node(session, node_id, EVERYTHING)).deployment_id)
         if there:
             await answered(session, node_id)
-        found = NodeOut.of(await get_node(session, node_id))
+        found = NodeOut.of(await get_node(session, node_id, EVERYTHING))
         return ReachOut(
             node=found.name,
             reached=not reason,
@@ -89,7 +90,7 @@ async def _look(caller: Writer, node_id: int) -> tuple[str, bool]:
 
     async def work(session: Session) -> None:
         await first_look(session, node_id, seen.boot_id)
-        if (await get_node(session, node_id)).observed_bootenv == LOCAL:
+        if (await get_node(session, node_id, EVERYTHING)).observed_bootenv == LOCAL:
             await heartbeat(session, node_id, seen.boot_id, LOCAL)
         await retry_access(session, node_id)
 

@@ -23,6 +23,7 @@ from rackwright.domain.errors import NotFound
 from rackwright.domain.people import Permission
 from rackwright.domain.runs import ENDED
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import root_id
 from rackwright.store.runs import run_lifecycle
 from rackwright.store.runs.run_lifecycle import RUNS, RunRecord, select_runs
@@ -69,15 +70,15 @@ class RunOut(Resource):
 @router.get("", response_model=Page[RunOut])
 async def list_runs(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(RUNS))]) -> Response:
     """All runs, or those that fit, the newest first. They are kept for 30 days."""
-    async with caller.read(once=True) as session:
-        return await page(session, asked, select_runs, RunOut, RunOut.of)
+    async with caller.read(once=True) as (session, visible):
+        return await page(session, visible, asked, select_runs, RunOut, RunOut.of)
 
 
 @router.get("/{id}", response_model=RunOut)
 async def get_run(caller: ScopedReader, id: Id, fields: Fields) -> Response:
     """One run."""
-    async with caller.read(once=True) as session:
-        return answer(RunOut.of(await run_lifecycle.get_run(session, id)), fields=fields)
+    async with caller.read(once=True) as (session, visible):
+        return answer(RunOut.of(await run_lifecycle.get_run(session, id, visible)), fields=fields)
 
 
 @router.post("/{id}/cancel", response_model=RunOut)
@@ -85,11 +86,11 @@ async def cancel_run(caller: Writer, terms: Posting, id: Id) -> Response:
     """End a run. Its noderole goes to error; the worker that executes it stops."""
 
     async def work(session: Session) -> RunOut:
-        found = await run_lifecycle.get_run(session, id)
+        found = await run_lifecycle.get_run(session, id, EVERYTHING)
         await caller.authorize(session, found.deployment_id or await root_id(session))
         terms.check(RunOut.of(found), f"run {id}")
         await run_lifecycle.cancel_run(session, id)
-        return RunOut.of(await run_lifecycle.get_run(session, id))
+        return RunOut.of(await run_lifecycle.get_run(session, id, EVERYTHING))
 
     return await write(caller, terms, work)
 
@@ -105,8 +106,8 @@ _NEXT = {"description": "Send it as `after` to get what comes next.", "schema": 
 )
 async def get_run_log(caller: ScopedReader, id: Id, after: After = 0) -> Response:
     """The log of a run as text, as far as it is written. The header Log-Position says where it ends."""
-    async with caller.read() as session:
-        await run_lifecycle.get_run(session, id)
+    async with caller.read() as (session, visible):
+        await run_lifecycle.get_run(session, id, visible)
         pieces = await read_log(session, id, after)
     position = pieces[-1][0] if pieces else after
     text = "".join(text for _, text in pieces)
@@ -136,8 +137,8 @@ async def tail_run_log(
 ) -> StreamingResponse:
     """The log of a run as it grows, as server-sent events, until the run ends. To go on after a break, send the last
     position seen, as `after` or as the header Last-Event-ID."""
-    async with caller.read() as session:
-        await run_lifecycle.get_run(session, id)
+    async with caller.read() as (session, visible):
+        await run_lifecycle.get_run(session, id, visible)
     feed: Feed = request.app.state.feed
     feed.check_place(caller.principal.name)
     position = after if last_event_id is None else int(last_event_id)
@@ -159,8 +160,8 @@ async def _may_still_read(request: Request, id: int) -> bool:
     """Whether the token or session that the stream was opened with holds, and its owner may see the run by now."""
     try:
         caller = await authenticated(request, request.state.credentials)
-        async with caller.read() as session:
-            await run_lifecycle.get_run(session, id)
+        async with caller.read() as (session, visible):
+            await run_lifecycle.get_run(session, id, visible)
     except (Unauthenticated, Forbidden, NotFound):
         return False
     return caller.principal.may_somewhere(Permission.READ)

@@ -13,6 +13,7 @@ from rackwright.api.http.etags import tag
 from rackwright.api.http.paging import Asked, page, parameters
 from rackwright.api.http.types import Id, JsonMap, shown
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import Visibility
 from rackwright.store.graph import snapshots as stored
 from rackwright.store.graph.snapshots import SNAPSHOTS, SnapshotRecord, intent, select_snapshots
 
@@ -62,19 +63,19 @@ def _tag(one: SnapshotRecord) -> str:
 @router.get("", response_model=Page[SnapshotOut])
 async def list_snapshots(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(SNAPSHOTS))]) -> Response:
     """All snapshots, or those that fit, the newest first."""
-    async with caller.read() as session:
-        return await page(session, asked, select_snapshots, SnapshotOut, SnapshotOut.of)
+    async with caller.read() as (session, visible):
+        return await page(session, visible, asked, select_snapshots, SnapshotOut, SnapshotOut.of)
 
 
 @router.get("/{id}", response_model=SnapshotDetail)
 async def get_snapshot(caller: ScopedReader, id: Id, fields: Fields) -> Response:
     """One snapshot, with its bindings and the data of its roles."""
-    async with caller.read() as session:
-        return answer(await _detail(session, id), fields=fields)
+    async with caller.read() as (session, visible):
+        return answer(await _detail(session, id, visible), fields=fields)
 
 
-async def _detail(session: Session, id: int) -> SnapshotDetail:
-    one = await stored.get_snapshot(session, id)
+async def _detail(session: Session, id: int, visible: Visibility) -> SnapshotDetail:
+    one = await stored.get_snapshot(session, id, visible)
     said = await intent(session, id)
     return SnapshotDetail(
         etag=_tag(one),

@@ -39,6 +39,6 @@ def target_systems(server: Server) -> list[TargetSystemOut]:
 @router.get("", response_model=list[TargetSystemOut])
 async def list_target_systems(caller: ScopedReader) -> Response:
     """The operating systems that machines can be given, with what is built already."""
-    async with caller.read() as session:
-        session.limited = True  # it is everybody's
+    async with caller.read() as (_, visible):
+        visible.concerns_everybody()
     return answer_list(await asyncio.to_thread(target_systems, caller.server))

@@ -19,6 +19,7 @@ from rackwright.domain.errors import Invalid
 from rackwright.domain.networks.call_targets import parse_target, refusal
 from rackwright.server.webhook_deliveries import Courier
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events import webhooks
 from rackwright.store.events.outbox import Cursor, Event
 from rackwright.store.events.webhooks import (
@@ -90,7 +91,7 @@ class DeliveryOut(BaseModel):
 async def list_webhooks(caller: Administrator, asked: Annotated[Asked, Depends(parameters(WEBHOOKS))]) -> Response:
     """All webhooks, or those that fit."""
     async with caller.server.store.read() as session:
-        return await page(session, asked, select_webhooks, WebhookOut, WebhookOut.of)
+        return await page(session, EVERYTHING, asked, select_webhooks, WebhookOut, WebhookOut.of)
 
 
 @router.post("", status_code=201, response_model=NewWebhookOut)
@@ -143,7 +144,9 @@ async def list_webhook_deliveries(caller: Administrator, webhook: Key, asked: As
     async with caller.server.store.read() as session:
         hook = await get_webhook(session, webhook)
         mine = "webhook_id = :webhook_id"
-        return await page(session, asked, select_deliveries, DeliveryOut, DeliveryOut.of, mine, webhook_id=hook.id)
+        return await page(
+            session, EVERYTHING, asked, select_deliveries, DeliveryOut, DeliveryOut.of, mine, webhook_id=hook.id
+        )
 
 
 @router.post("/{webhook}/resume", response_model=WebhookOut)

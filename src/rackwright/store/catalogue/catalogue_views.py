@@ -8,6 +8,7 @@ from rackwright.domain.catalogue import Flag, Json, JsonObject
 from rackwright.domain.errors import NotFound
 from rackwright.store.db.listing import EVERYBODY, Column, Filter, Listing, key_id
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import Visibility
 
 R = TypeVar("R")
 
@@ -16,8 +17,13 @@ async def _select(session: Session, record: type[R], select: str, where: str, va
     return [record(**row._mapping) for row in await session.rows(f"{select} {where}", **values)]
 
 
-def _named(listing: Listing, session: Session) -> str:
-    return f"WHERE ({listing.columns['name'].sql} = :name OR {listing.id} = :id) AND {session.within(listing.seen)}"
+def _named(listing: Listing, visible: Visibility) -> str:
+    seen = visible.condition(listing.seen)
+    return f"WHERE ({listing.columns['name'].sql} = :name OR {listing.id} = :id) AND {seen}"
+
+
+def _key(name_or_id: str, visible: Visibility) -> dict[str, object]:
+    return {"name": name_or_id, "id": key_id(name_or_id), **visible.values}
 
 
 def _only(kind: str, name_or_id: str, found: list[R]) -> R:
@@ -68,8 +74,8 @@ async def select_barclamps(session: Session, where: str, **values: object) -> li
     return await _select(session, BarclampRecord, _BARCLAMPS, where, values)
 
 
-async def view_barclamp(session: Session, name_or_id: str) -> BarclampRecord:
-    found = await select_barclamps(session, _named(BARCLAMPS, session), name=name_or_id, id=key_id(name_or_id))
+async def view_barclamp(session: Session, name_or_id: str, visible: Visibility) -> BarclampRecord:
+    found = await select_barclamps(session, _named(BARCLAMPS, visible), **_key(name_or_id, visible))
     return _only("barclamp", name_or_id, found)
 
 
@@ -111,8 +117,8 @@ async def select_jigs(session: Session, where: str, **values: object) -> list[Ji
     return await _select(session, JigRecord, _JIGS, where, values)
 
 
-async def view_jig(session: Session, name_or_id: str) -> JigRecord:
-    found = await select_jigs(session, _named(JIGS, session), name=name_or_id, id=key_id(name_or_id))
+async def view_jig(session: Session, name_or_id: str, visible: Visibility) -> JigRecord:
+    found = await select_jigs(session, _named(JIGS, visible), **_key(name_or_id, visible))
     return _only("jig", name_or_id, found)
 
 
@@ -150,8 +156,8 @@ async def select_hammers(session: Session, where: str, **values: object) -> list
     return await _select(session, HammerRecord, _HAMMERS, where, values)
 
 
-async def view_hammer(session: Session, name_or_id: str) -> HammerRecord:
-    found = await select_hammers(session, _named(HAMMERS, session), name=name_or_id, id=key_id(name_or_id))
+async def view_hammer(session: Session, name_or_id: str, visible: Visibility) -> HammerRecord:
+    found = await select_hammers(session, _named(HAMMERS, visible), **_key(name_or_id, visible))
     return _only("hammer", name_or_id, found)
 
 
@@ -206,8 +212,8 @@ async def select_roles(session: Session, where: str, **values: object) -> list[R
     return await _select(session, RoleRecord, _ROLES, where, values)
 
 
-async def view_role(session: Session, name_or_id: str) -> RoleRecord:
-    found = await select_roles(session, _named(ROLES, session), name=name_or_id, id=key_id(name_or_id))
+async def view_role(session: Session, name_or_id: str, visible: Visibility) -> RoleRecord:
+    found = await select_roles(session, _named(ROLES, visible), **_key(name_or_id, visible))
     return _only("role", name_or_id, found)
 
 
@@ -255,6 +261,6 @@ async def select_attribs(session: Session, where: str, **values: object) -> list
     return await _select(session, AttribRecord, _ATTRIBS, where, values)
 
 
-async def view_attrib(session: Session, name_or_id: str) -> AttribRecord:
-    found = await select_attribs(session, _named(ATTRIBS, session), name=name_or_id, id=key_id(name_or_id))
+async def view_attrib(session: Session, name_or_id: str, visible: Visibility) -> AttribRecord:
+    found = await select_attribs(session, _named(ATTRIBS, visible), **_key(name_or_id, visible))
     return _only("attrib", name_or_id, found)

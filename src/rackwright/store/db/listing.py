@@ -63,7 +63,7 @@ class Listing:
     id: str
     """The SQL of its id, which settles equals."""
     seen: str = NOBODY
-    """The SQL that says of a row whether it lies in the deployments `:sees`; for `Session.within`."""
+    """The SQL that says of a row whether it lies in the deployments `:sees`; for `Visibility.condition`."""
     listed: str = ""
     """The same for a page, where it is not left to the planner: walking a long table in the order of the page, past all
     that may not be seen, looks cheap to it and is not. Empty: as `seen`."""

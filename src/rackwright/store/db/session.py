@@ -95,14 +95,8 @@ class Session:
         """Nodes on which something else may run next than before this transaction."""
         self.moved: list[tuple[int, int]] = []
         """(noderole, state) of every change of state in this transaction, in order."""
-        self.authorized = False
-        """Whether somebody asked if the caller may do this where it is done; see `api/context.py`."""
-        self.sees: list[int] | None = None
-        """The deployments whose things whoever this reads for may see; None: all, and what belongs to none."""
-        self.limited = False
-        """Whether somebody kept what was read to that; see `api/context.py`."""
-        self.changes_people = False
-        """Whether somebody may do more or less after this than before."""
+        self.after_commit: list[Callable[[], None]] = []
+        """Called once this transaction is committed."""
         self.verdicts: Verdicts | None = None
         """What hooks that may refuse said of this change; None: nobody can be refused, they are told afterwards."""
         self.hook_chain: Mapping[str, int] = {}
@@ -131,11 +125,6 @@ class Session:
         moved, self.moved = self.moved, []
         await queue_moves(self, moved)
 
-    def within(self, seen: str) -> str:
-        """The condition that keeps a query to what may be seen. `seen` says it of a row, by the deployments `:sees`."""
-        self.limited = True
-        return "true" if self.sees is None else seen
-
     async def rows(self, query: str, **values: object) -> Sequence[Row[Any]]:
         return (await self._execute(query, values)).all()
 
@@ -147,8 +136,6 @@ class Session:
         return (await self._execute(query, values)).rowcount
 
     async def _execute(self, query: str, values: dict[str, object]) -> CursorResult[Any]:
-        if self.sees is not None:
-            values["sees"] = self.sees
         return await self.connection.execute(_statement(query), values)
 
     async def value(self, query: str, **values: object) -> Any:
@@ -272,8 +259,6 @@ class ReadSession(Session):
         if self._questions_left == 0:
             raise AssertionError("a second question sees another moment than the first: read without `once`")
         self._questions_left -= 1
-        if self.sees is not None:
-            values["sees"] = self.sees
         return await self._driver.execute(_native(query), values)
 
     async def driver(self) -> PsycopgConnection[Any]:
@@ -363,6 +348,10 @@ class Store:
         self.people_version = 0
         """Grows whenever this process changed who may do what; what was known before is to be looked up again."""
 
+    def forget_people(self) -> None:
+        """What is known of who may do what is to be looked up again."""
+        self.people_version += 1
+
     async def change(
         self,
         work: Callable[[Session], Awaitable[T]],
@@ -409,7 +398,8 @@ class Store:
                         if verdicts is not None and verdicts.missing:
                             raise Unjudged(verdicts.missing)
                         await session.settle_slots()
-                self.people_version += session.changes_people
+                for follow in session.after_commit:
+                    follow()
                 for wake in self.watchers:
                     wake()
                 return result

@@ -7,6 +7,7 @@ from rackwright.domain.attributes import MISSING, merge, nest, read, without
 from rackwright.domain.catalogue import Attrib, Json, JsonObject
 from rackwright.domain.errors import NotFound
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployment_roles import DeploymentRoleRecord, select_deployment_roles
 from rackwright.store.graph.noderole_views import NodeRoleView, around
 from rackwright.store.machines.nodes import NodeRecord
@@ -66,7 +67,7 @@ async def node_attribs(session: Session, node: NodeRecord) -> list[AttribValue]:
 async def noderole_attribs(session: Session, noderole: NodeRoleView, *, committed: bool = False) -> list[AttribValue]:
     """As the open proposal has them, if there is one; `committed`: as they are in force."""
     catalogue = (await session.catalogue()).catalogue
-    near = await around(session, noderole.id)
+    near = await around(session, noderole.id, EVERYTHING)
     layers = [
         *await _of_deployment(session, noderole.deployment_id, noderole.role, committed=committed),
         ("wall", near.wall),

@@ -11,6 +11,7 @@ from rackwright.domain.states import PROPOSED, Trigger
 from rackwright.store.catalogue.submitted_data import checked_edit
 from rackwright.store.db.listing import Column, Filter, Listing
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import EVERYTHING, Visibility
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph import snapshots
 from rackwright.store.graph.deployments import get_deployment
@@ -67,9 +68,9 @@ async def select_deployment_roles(session: Session, where: str, **values: object
     return [DeploymentRoleRecord(**row._mapping) for row in await session.rows(f"{_SELECT} {where}", **values)]
 
 
-async def get_deployment_role(session: Session, id: int) -> DeploymentRoleRecord:
+async def get_deployment_role(session: Session, id: int, visible: Visibility) -> DeploymentRoleRecord:
     found = await select_deployment_roles(
-        session, f"WHERE dr.id = :id AND {session.within(DEPLOYMENT_ROLES.seen)}", id=id
+        session, f"WHERE dr.id = :id AND {visible.condition(DEPLOYMENT_ROLES.seen)}", id=id, **visible.values
     )
     if not found:
         raise NotFound("deployment role", id)
@@ -89,12 +90,12 @@ async def edit_data(session: Session, record: DeploymentRoleRecord, data: JsonOb
     """Set what people want of a role in a deployment. The deployment is locked, and `record` is what it is."""
     attribs = (await session.catalogue()).catalogue.attribs_of(record.role)
     kept = checked_edit(session.store.vault, attribs, record.data, data)
-    deployment = await get_deployment(session, record.deployment_id)
+    deployment = await get_deployment(session, record.deployment_id, EVERYTHING)
     if deployment.system:
         await _set_in_place(session, record, kept)
     else:
         await snapshots.set_role_data(session, deployment, record.role, kept)
-    return await get_deployment_role(session, record.id)
+    return await get_deployment_role(session, record.id, EVERYTHING)
 
 
 async def runs_again(session: Session, record: DeploymentRoleRecord) -> tuple[Planned, ...]:

@@ -8,6 +8,7 @@ from rackwright.domain.names import PHANTOM_SUFFIX, check_name
 from rackwright.domain.states import TRANSITION, NodeRoleState
 from rackwright.store.db.listing import Column, Filter, Listing, key_id
 from rackwright.store.db.session import GraphSession, Session
+from rackwright.store.db.visibility import EVERYTHING, Visibility
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.noderoles import erase
 from rackwright.store.graph.subgraph import bump_graph
@@ -79,12 +80,13 @@ DEPLOYMENTS = Listing(
 )
 
 
-async def get_deployment(session: Session, name_or_id: str | int) -> DeploymentRecord:
+async def get_deployment(session: Session, name_or_id: str | int, visible: Visibility) -> DeploymentRecord:
     found = await select_deployments(
         session,
-        f"WHERE (d.name = :key OR d.id = :id) AND {session.within(DEPLOYMENTS.seen)}",
+        f"WHERE (d.name = :key OR d.id = :id) AND {visible.condition(DEPLOYMENTS.seen)}",
         key=str(name_or_id),
         id=key_id(name_or_id),
+        **visible.values,
     )
     if not found:
         raise NotFound("deployment", name_or_id)
@@ -116,9 +118,9 @@ async def select_deployments(session: Session, where: str, **values: object) -> 
 
 async def lock_deployment(session: Session, name_or_id: str | int) -> DeploymentRecord:
     """The deployment, which nobody else edits until this transaction ends."""
-    deployment = await get_deployment(session, name_or_id)
+    deployment = await get_deployment(session, name_or_id, EVERYTHING)
     await session.run("SELECT FROM deployments WHERE id = :id FOR NO KEY UPDATE", id=deployment.id)
-    return await get_deployment(session, deployment.id)
+    return await get_deployment(session, deployment.id, EVERYTHING)
 
 
 async def describe_deployment(session: Session, deployment: DeploymentRecord, description: str) -> None:
@@ -142,7 +144,7 @@ async def create_deployment(session: GraphSession, name: str, parent: str | int 
     check_name("deployment", name)
     if await session.value("SELECT 1 FROM deployments WHERE name = :name", name=name):
         raise Conflict(Rule.EXISTS, f"There is a deployment {name!r} already. Choose another name.")
-    parent_id = (await get_deployment(session, SYSTEM if parent is None else parent)).id
+    parent_id = (await get_deployment(session, SYSTEM if parent is None else parent, EVERYTHING)).id
     if len(await lineage(session, parent_id)) >= DEEPEST:
         raise Invalid(f"Deployments lie at most {DEEPEST} deep. Choose one further up as the parent.", "/parent")
     id = await insert_deployment(session, name, parent_id, description)
@@ -182,7 +184,7 @@ def phantom_name(deployment: str) -> str:
 
 async def delete_deployment(session: GraphSession, name_or_id: str | int) -> None:
     """Take a deployment out of the tree. Its nodes go to its parent."""
-    deployment = await get_deployment(session, name_or_id)
+    deployment = await get_deployment(session, name_or_id, EVERYTHING)
     if deployment.parent_id is None:
         raise Conflict(Rule.SYSTEM, "The system deployment is the root of all others and cannot be deleted.")
     child = await session.value(

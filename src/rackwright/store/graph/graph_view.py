@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from rackwright.domain.states import NodeRoleState
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import Visibility
 from rackwright.store.graph.noderole_views import NODE_ROLES, seen_end
 
 
@@ -42,12 +43,13 @@ JOIN deployments d ON d.id = nr.deployment_id WHERE nr.id = ANY (:ids) ORDER BY 
 """
 
 
-async def graph_view(session: Session, deployment_id: int | None, limit: int) -> GraphView:
+async def graph_view(session: Session, deployment_id: int | None, limit: int, visible: Visibility) -> GraphView:
     """What stands in a deployment, and what of others it stands on directly."""
-    seen = session.within(NODE_ROLES.seen)
-    rows = await session.rows(_CHOSEN.format(seen=seen), deployment=deployment_id, limit=limit + 1)
+    seen = visible.condition(NODE_ROLES.seen)
+    rows = await session.rows(_CHOSEN.format(seen=seen), deployment=deployment_id, limit=limit + 1, **visible.values)
     chosen = [row.id for row in rows[:limit]]
-    edges = await session.rows(_EDGES.format(seen=session.within(seen_end("parent_id"))), ids=chosen)
+    seen_parent = visible.condition(seen_end("parent_id"))
+    edges = await session.rows(_EDGES.format(seen=seen_parent), ids=chosen, **visible.values)
     shown = {*chosen, *(row.parent_id for row in edges)}
     found = await session.rows(_VERTICES, ids=sorted(shown))
     return GraphView(

@@ -8,6 +8,7 @@ from rackwright.domain.errors import NotFound
 from rackwright.domain.states import NodeRoleState
 from rackwright.store.db.listing import Column, Filter, Listing
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import Visibility
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ NODE_ROLES = Listing(
 
 
 def seen_end(end: str) -> str:
-    """Of an edge: whether the noderole at this end may be seen. For `Session.within`."""
+    """Of an edge: whether the noderole at this end may be seen. For `Visibility.condition`."""
     return f"EXISTS (SELECT FROM node_roles e WHERE e.id = {end} AND e.deployment_id = ANY (:sees))"
 
 
@@ -78,17 +79,20 @@ async def select_views(session: Session, where: str, **values: object) -> list[N
     return [NodeRoleView(**{**row._mapping, "state": NodeRoleState(row.state)}) for row in found]
 
 
-async def view_noderole(session: Session, id: int) -> NodeRoleView:
-    found = await select_views(session, f"WHERE nr.id = :id AND {session.within(NODE_ROLES.seen)}", id=id)
+async def view_noderole(session: Session, id: int, visible: Visibility) -> NodeRoleView:
+    where = f"WHERE nr.id = :id AND {visible.condition(NODE_ROLES.seen)}"
+    found = await select_views(session, where, id=id, **visible.values)
     if not found:
         raise NotFound("noderole", id)
     return found[0]
 
 
-async def visible_noderoles(session: Session, ids: Collection[int]) -> set[int]:
-    """Those of these noderoles that the session may see."""
+async def visible_noderoles(session: Session, ids: Collection[int], visible: Visibility) -> set[int]:
+    """Return those of these noderoles that may be seen."""
     rows = await session.rows(
-        f"SELECT nr.id FROM node_roles nr WHERE nr.id = ANY (:ids) AND {session.within(NODE_ROLES.seen)}", ids=list(ids)
+        f"SELECT nr.id FROM node_roles nr WHERE nr.id = ANY (:ids) AND {visible.condition(NODE_ROLES.seen)}",
+        ids=list(ids),
+        **visible.values,
     )
     return {row.id for row in rows}
 
@@ -103,17 +107,18 @@ class Around:
     children: list[int]
 
 
-async def around(session: Session, id: int) -> Around:
+async def around(session: Session, id: int, visible: Visibility) -> Around:
     row = await session.row(
         f"""
         SELECT wall, sysdata,
                ARRAY(SELECT parent_id FROM node_role_edges
-                     WHERE child_id = nr.id AND {session.within(seen_end("parent_id"))} ORDER BY 1) AS parents,
+                     WHERE child_id = nr.id AND {visible.condition(seen_end("parent_id"))} ORDER BY 1) AS parents,
                ARRAY(SELECT child_id FROM node_role_edges
-                     WHERE parent_id = nr.id AND {session.within(seen_end("child_id"))} ORDER BY 1) AS children
+                     WHERE parent_id = nr.id AND {visible.condition(seen_end("child_id"))} ORDER BY 1) AS children
         FROM node_roles nr WHERE id = :id
         """,
         id=id,
+        **visible.values,
     )
     if row is None:
         raise NotFound("noderole", id)

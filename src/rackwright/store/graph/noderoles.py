@@ -8,6 +8,7 @@ from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.graph.removal import removal
 from rackwright.domain.states import ACTIVE, ERROR, TRANSITION, NodeRoleState, Trigger
 from rackwright.store.db.session import GraphSession, Session
+from rackwright.store.db.visibility import Visibility
 from rackwright.store.graph.subgraph import bump_graph, load_with_descendants
 from rackwright.store.graph.transitions import dirty, move, step_children
 from rackwright.store.networks.allocations import free_noderoles
@@ -201,7 +202,9 @@ async def erase_doomed(session: Session, ids: Collection[int]) -> None:
     await erase(session, [row.id for row in doomed])
 
 
-async def counts_by_state(session: Session) -> dict[NodeRoleState, int]:
-    seen = session.within("deployment_id = ANY (:sees)")
-    found = await session.rows(f"SELECT state, count(*) AS n FROM node_roles WHERE {seen} GROUP BY state")
+async def counts_by_state(session: Session, visible: Visibility) -> dict[NodeRoleState, int]:
+    seen = visible.condition("deployment_id = ANY (:sees)")
+    found = await session.rows(
+        f"SELECT state, count(*) AS n FROM node_roles WHERE {seen} GROUP BY state", **visible.values
+    )
     return {NodeRoleState(row.state): row.n for row in found}

@@ -14,6 +14,7 @@ from rackwright.domain.states import PROPOSED, TODO
 from rackwright.store.catalogue.submitted_data import checked_edit
 from rackwright.store.db.listing import Column, Filter, Listing
 from rackwright.store.db.session import GraphSession, Session
+from rackwright.store.db.visibility import EVERYTHING, Visibility
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.binding import add_deployment_roles, bind_proposed, require_proposal, touch
 from rackwright.store.graph.deployments import DeploymentRecord, get_deployment
@@ -60,8 +61,9 @@ async def select_snapshots(session: Session, where: str, **values: object) -> li
     return [SnapshotRecord(**row._mapping) for row in await session.rows(f"{_SELECT} {where}", **values)]
 
 
-async def get_snapshot(session: Session, id: int) -> SnapshotRecord:
-    found = await select_snapshots(session, f"WHERE s.id = :id AND {session.within(SNAPSHOTS.seen)}", id=id)
+async def get_snapshot(session: Session, id: int, visible: Visibility) -> SnapshotRecord:
+    where = f"WHERE s.id = :id AND {visible.condition(SNAPSHOTS.seen)}"
+    found = await select_snapshots(session, where, id=id, **visible.values)
     if not found:
         raise NotFound("snapshot", id)
     return found[0]
@@ -87,7 +89,7 @@ async def propose(session: Session, deployment: DeploymentRecord) -> int:
     """Open a copy of head for editing; what runs goes on."""
     # Of two at once the second waits here, and then sees the first one's.
     await session.run("SELECT FROM deployments WHERE id = :id FOR UPDATE", id=deployment.id)
-    deployment = await get_deployment(session, deployment.id)
+    deployment = await get_deployment(session, deployment.id, EVERYTHING)
     _check_proposable(deployment)
     id: int = await session.value(
         "INSERT INTO snapshots (deployment_id, state, base_id, worked_out_at)"
@@ -365,15 +367,15 @@ async def intent(session: Session, snapshot_id: int) -> Intent:
     )
 
 
-async def check_own(session: Session, deployment: DeploymentRecord, snapshot_id: int) -> None:
+async def check_own(session: Session, deployment: DeploymentRecord, snapshot_id: int, visible: Visibility) -> None:
     """Refuse the snapshot of another deployment."""
-    if (await get_snapshot(session, snapshot_id)).deployment_id != deployment.id:
+    if (await get_snapshot(session, snapshot_id, visible)).deployment_id != deployment.id:
         raise NotFound(f"snapshot of deployment {deployment.name!r}:", snapshot_id)
 
 
-async def diff_snapshots(session: Session, old: int, new: int) -> Difference:
-    await get_snapshot(session, old)
-    await get_snapshot(session, new)
+async def diff_snapshots(session: Session, old: int, new: int, visible: Visibility) -> Difference:
+    await get_snapshot(session, old, visible)
+    await get_snapshot(session, new, visible)
     return diff(await intent(session, old), await intent(session, new))
 
 
@@ -386,9 +388,9 @@ class Rollback:
 
 async def rollback(session: GraphSession, deployment: DeploymentRecord, snapshot_id: int) -> Rollback:
     """Propose what an earlier snapshot said."""
-    await check_own(session, deployment, snapshot_id)
+    await check_own(session, deployment, snapshot_id, EVERYTHING)
     proposal = await propose(session, deployment)
-    deployment = await get_deployment(session, deployment.id)
+    deployment = await get_deployment(session, deployment.id, EVERYTHING)
     wanted = await session.rows(
         """
         SELECT b.node_id, b.role_id, b.node_name, b.role_name, b.asked, b.data,

@@ -5,6 +5,7 @@ from rackwright.domain.graph.why import OpenInstall, Parent, Reason, Situation, 
 from rackwright.domain.machines.install import Stage
 from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import Visibility
 from rackwright.store.machines.boot import lagging_providers
 
 LONGEST = 100
@@ -32,7 +33,7 @@ JOIN nodes n ON n.id = p.node_id WHERE e.child_id = :id AND p.state <> :active O
 """
 
 
-async def why(session: Session, node_role_id: int, cap: int | None = None) -> list[Reason]:
+async def why(session: Session, node_role_id: int, visible: Visibility, cap: int | None = None) -> list[Reason]:
     """The chain of reasons, from the noderole asked about to the one a person can do something about; it ends where it
     leaves what may be seen."""
     chain: list[Reason] = []
@@ -40,14 +41,16 @@ async def why(session: Session, node_role_id: int, cap: int | None = None) -> li
     at: int | None = node_role_id
     while at is not None and at not in seen and len(chain) < LONGEST:
         seen.add(at)
-        chain.append(reason(await _situation(session, at, cap)))
+        chain.append(reason(await _situation(session, at, visible, cap)))
         at = chain[-1].next_id
     return chain
 
 
-async def waiting(session: Session, deployment_id: int | None, node_id: int | None, limit: int) -> list[int]:
+async def waiting(
+    session: Session, deployment_id: int | None, node_id: int | None, limit: int, visible: Visibility
+) -> list[int]:
     """The first noderoles that are committed and not ACTIVE: there, or anywhere."""
-    seen = session.within("deployment_id = ANY (:sees)")
+    seen = visible.condition("deployment_id = ANY (:sees)")
     rows = await session.rows(
         "SELECT id FROM node_roles WHERE state <> :active AND state <> :proposed"
         " AND (CAST(:deployment AS bigint) IS NULL OR deployment_id = :deployment)"
@@ -57,16 +60,18 @@ async def waiting(session: Session, deployment_id: int | None, node_id: int | No
         deployment=deployment_id,
         node=node_id,
         limit=limit,
+        **visible.values,
     )
     return [row.id for row in rows]
 
 
-async def _situation(session: Session, id: int, cap: int | None) -> Situation:
-    row = await session.row(_SITUATION.format(seen=session.within("nr.deployment_id = ANY (:sees)")), id=id)
+async def _situation(session: Session, id: int, visible: Visibility, cap: int | None) -> Situation:
+    seen = visible.condition("nr.deployment_id = ANY (:sees)")
+    row = await session.row(_SITUATION.format(seen=seen), id=id, **visible.values)
     if row is None:
         raise NotFound("noderole", id)
-    seen = session.within("p.deployment_id = ANY (:sees)")
-    parents = await session.rows(_PARENTS.format(seen=seen), id=id, active=int(ACTIVE))
+    seen_parent = visible.condition("p.deployment_id = ANY (:sees)")
+    parents = await session.rows(_PARENTS.format(seen=seen_parent), id=id, active=int(ACTIVE), **visible.values)
     running: int = await session.value(
         "SELECT count(*) FROM runs WHERE state IN ('accepted', 'running') AND state = 'running'"
     )

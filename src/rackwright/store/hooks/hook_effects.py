@@ -24,6 +24,7 @@ from rackwright.domain.hooks import (
 )
 from rackwright.domain.states import ACTIVE, PROPOSED
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.transitions import dirty, dirty_takers
 from rackwright.store.machines.nodes import confirm_identity, get_node, update_node
@@ -91,7 +92,7 @@ async def _set_node(session: Session, origin: Origin, effect: SetNode) -> None:
         "available": effect.available,
         "stay_on": effect.stay_on,
     }
-    node = await get_node(session, id)
+    node = await get_node(session, id, EVERYTHING)
     if effect.available and node.waiting:
         await confirm_identity(session, node, confirmed=True)
     await update_node(session, id, {name: value for name, value in wanted.items() if value is not None})
@@ -106,7 +107,7 @@ async def _set_node_attribute(session: Session, origin: Origin, effect: SetNodeA
         raise NotFound("attrib", effect.attrib)
     if attrib.role is not None:
         raise Invalid(f"Attrib {attrib.name!r} is one of role {attrib.role!r} and not of the node. Use SetSysdata.")
-    node = await get_node(session, id)
+    node = await get_node(session, id, EVERYTHING)
     await update_node(session, id, {"discovery": merge(node.discovery, nest(attrib.map, effect.value))})
 
 

@@ -6,6 +6,7 @@ from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.machines.ssh_login import PORT, ROOT, Login, login_of
 from rackwright.domain.states import PROPOSED, NodeRoleState, worst
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import Visibility
 from rackwright.store.graph.noderole_views import NODE_ROLES
 from rackwright.store.machines.nodes import NODES
 
@@ -22,12 +23,12 @@ FROM nodes n JOIN deployments d ON d.id = n.deployment_id WHERE NOT n.system AND
 """
 
 
-async def inventory(session: Session) -> JsonObject:
+async def inventory(session: Session, visible: Visibility) -> JsonObject:
     """Ansible's own shape: a map of groups, and all variables of hosts under `_meta`."""
     hostvars: JsonObject = {}
     members: dict[str, list[str]] = {}
-    hosts_of = _HOSTS.format(seen_role=session.within(NODE_ROLES.seen), seen_node=session.within(NODES.seen))
-    for row in await session.rows(hosts_of, proposed=int(PROPOSED)):
+    hosts_of = _HOSTS.format(seen_role=visible.condition(NODE_ROLES.seen), seen_node=visible.condition(NODES.seen))
+    for row in await session.rows(hosts_of, proposed=int(PROPOSED), **visible.values):
         state = worst(NodeRoleState(state) for state in row.states).label
         hostvars[row.name] = {
             **({"ansible_host": row.address} if row.address else {}),
@@ -44,7 +45,7 @@ async def inventory(session: Session) -> JsonObject:
         groups = [_name("deployment", row.deployment), *(_name("role", role) for role in row.roles)]
         for group in (*groups, *(_name("group", one) for one in row.groups)):
             members.setdefault(group, []).append(row.name)
-    children = await _tree(session)
+    children = await _tree(session, visible)
     named = sorted(members.keys() | children.keys() | {below for one in children.values() for below in one})
     found: JsonObject = {"_meta": {"hostvars": hostvars}, "all": {"children": [*named]}}
     for group in named:
@@ -60,11 +61,12 @@ def _login(login: Login) -> JsonObject:
     return port if login.user == ROOT else {**port, "ansible_user": login.user}
 
 
-async def _tree(session: Session) -> dict[str, list[str]]:
+async def _tree(session: Session, visible: Visibility) -> dict[str, list[str]]:
     """A deployment's group has those of the deployments below it."""
     rows = await session.rows(
         "SELECT p.name AS parent, d.name FROM deployments d JOIN deployments p ON p.id = d.parent_id"
-        f" WHERE {session.within('d.id = ANY (:sees) AND p.id = ANY (:sees)')} ORDER BY 2"
+        f" WHERE {visible.condition('d.id = ANY (:sees) AND p.id = ANY (:sees)')} ORDER BY 2",
+        **visible.values,
     )
     children: dict[str, list[str]] = {}
     for row in rows:

@@ -6,6 +6,7 @@ from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.names import check_name
 from rackwright.store.db.listing import Column, Filter, Listing, key_id
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import EVERYTHING, Visibility
 from rackwright.store.events.outbox import emit
 from rackwright.store.machines.nodes import NODES, NodeRecord
 
@@ -45,16 +46,18 @@ GROUPS = Listing(
 )
 
 
-async def select_groups(session: Session, where: str, **values: object) -> list[GroupRecord]:
-    select = _SELECT.format(seen=session.within(NODES.seen))
-    return [GroupRecord(**row._mapping) for row in await session.rows(f"{select} {where}", **values)]
+async def select_groups(session: Session, where: str, visible: Visibility, **values: object) -> list[GroupRecord]:
+    select = _SELECT.format(seen=visible.condition(NODES.seen))
+    rows = await session.rows(f"{select} {where}", **{**values, **visible.values})
+    return [GroupRecord(**row._mapping) for row in rows]
 
 
-async def get_group(session: Session, key: str | int) -> GroupRecord:
+async def get_group(session: Session, key: str | int, visible: Visibility) -> GroupRecord:
     category, _, name = str(key).partition(":")
     found = await select_groups(
         session,
-        f"WHERE (g.category = :category AND g.name = :name OR g.id = :id) AND {session.within(GROUPS.seen)}",
+        f"WHERE (g.category = :category AND g.name = :name OR g.id = :id) AND {visible.condition(GROUPS.seen)}",
+        visible,
         category=category,
         name=name,
         id=key_id(key),
@@ -66,9 +69,9 @@ async def get_group(session: Session, key: str | int) -> GroupRecord:
 
 async def lock_group(session: Session, key: str) -> GroupRecord:
     """The group, which nobody else edits until this transaction ends."""
-    group = await get_group(session, key)
+    group = await get_group(session, key, EVERYTHING)
     await session.run("SELECT FROM groups WHERE id = :id FOR NO KEY UPDATE", id=group.id)
-    return await get_group(session, group.id)
+    return await get_group(session, group.id, EVERYTHING)
 
 
 async def create_group(session: Session, category: str, name: str, description: str) -> GroupRecord:
@@ -84,7 +87,7 @@ async def create_group(session: Session, category: str, name: str, description: 
     if id is None:
         raise Conflict(Rule.EXISTS, f"There is a group {category}:{name} already. Choose another name.")
     await emit(session, "group.created", id, data={"category": category, "name": name})
-    return await get_group(session, id)
+    return await get_group(session, id, EVERYTHING)
 
 
 async def describe_group(session: Session, group: GroupRecord, description: str) -> GroupRecord:
@@ -93,7 +96,7 @@ async def describe_group(session: Session, group: GroupRecord, description: str)
             "UPDATE groups SET description = :description WHERE id = :id", description=description, id=group.id
         )
         await emit(session, "group.updated", group.id)
-    return await get_group(session, group.id)
+    return await get_group(session, group.id, EVERYTHING)
 
 
 async def delete_group(session: Session, group: GroupRecord) -> None:

@@ -30,6 +30,7 @@ from rackwright.domain.machines.mesh_members import (
 )
 from rackwright.domain.states import ERROR, PROPOSED, Trigger
 from rackwright.store.db.session import GraphSession, Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.binding import bind_committed
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
@@ -203,7 +204,7 @@ async def _hold(
 ) -> None:
     """Have the role bound to `wanted` and to none of `unwanted`: in the system deployment, as discovery does."""
     held = await _held(session, role)
-    system = await get_deployment(session, SYSTEM)
+    system = await get_deployment(session, SYSTEM, EVERYTHING)
     missing = sorted(set(wanted) - held.keys())
     if missing:
         plan = await bind_committed(session, system.id, [(id, role) for id in missing])

@@ -10,6 +10,7 @@ from rackwright.domain.machines.ssh_login import login_of
 from rackwright.domain.states import Trigger
 from rackwright.store.catalogue.submitted_data import checked_edit
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.noderoles import retry
 from rackwright.store.hooks.hook_calls import queue_node_updated
@@ -109,7 +110,7 @@ async def _set_identity(session: Session, node: NodeRecord, macs: Sequence[str],
         raise Conflict(Rule.PHANTOM, f"{node.name} is a phantom node; nothing of it can be changed.")
     other = await find_node(session, set(macs) - set(node.macs), uuid if uuid != node.uuid else None)
     if other is not None and other != node.id:
-        known = await get_node(session, other)
+        known = await get_node(session, other, EVERYTHING)
         raise Conflict(
             Rule.EXISTS, f"One of these MACs, or the UUID, is of node {known.name!r}. Take it away there first."
         )

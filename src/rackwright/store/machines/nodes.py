@@ -15,6 +15,7 @@ from rackwright.domain.names import check_mac, check_node_name, check_uuid
 from rackwright.domain.states import COMMITTED, PROPOSED, TRANSITION, NodeRoleState, Trigger, worst
 from rackwright.store.db.listing import Column, Filter, Listing, key_id
 from rackwright.store.db.session import GraphSession, Session
+from rackwright.store.db.visibility import EVERYTHING, Visibility
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.binding import bind_committed
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
@@ -150,21 +151,22 @@ async def select_listed(session: Session, where: str, **values: object) -> Seque
 
 async def lock_node(session: Session, name_or_id: str | int) -> NodeRecord:
     """The node, which nobody else edits until this transaction ends."""
-    node = await get_node(session, name_or_id)
+    node = await get_node(session, name_or_id, EVERYTHING)
     await session.run("SELECT FROM nodes WHERE id = :id FOR NO KEY UPDATE", id=node.id)
-    return await get_node(session, node.id)
+    return await get_node(session, node.id, EVERYTHING)
 
 
 async def select_nodes(session: Session, where: str, **values: object) -> list[NodeRecord]:
     return [NodeRecord(**row._mapping) for row in await session.rows(f"{_SELECT} {where}", **values)]
 
 
-async def get_node(session: Session, name_or_id: str | int) -> NodeRecord:
+async def get_node(session: Session, name_or_id: str | int, visible: Visibility) -> NodeRecord:
     found = await select_nodes(
         session,
-        f"WHERE (n.name = :name OR n.id = :id) AND {session.within(NODES.seen)}",
+        f"WHERE (n.name = :name OR n.id = :id) AND {visible.condition(NODES.seen)}",
         name=str(name_or_id).lower(),
         id=key_id(name_or_id),
+        **visible.values,
     )
     if not found:
         raise NotFound("node", name_or_id)
@@ -199,9 +201,9 @@ async def create_node(session: GraphSession, new: NewNode) -> int:
         raise Conflict(Rule.EXISTS, f"There is a node {name!r} already. Choose another name.")
     other = await find_node(session, new.macs, new.uuid, new.key)
     if other is not None:
-        known = await get_node(session, other)
+        known = await get_node(session, other, EVERYTHING)
         raise Conflict(Rule.EXISTS, f"This machine is known already, as node {known.name!r}.")
-    system = await get_deployment(session, SYSTEM)
+    system = await get_deployment(session, SYSTEM, EVERYTHING)
     id: int = await session.value(
         """
         INSERT INTO nodes (name, description, admin, alive, available, deployment_id, uuid, key, discovery, hint,
@@ -253,7 +255,7 @@ EDITABLE = (
 
 async def update_node(session: Session, name_or_id: str | int, changes: dict[str, Json]) -> NodeRecord:
     """Set columns of a node. Changed facts and wishes are inputs of the noderoles that want them."""
-    node = await get_node(session, name_or_id)
+    node = await get_node(session, name_or_id, EVERYTHING)
     unknown = sorted(changes.keys() - set(EDITABLE))
     if unknown:
         raise Invalid(f"A node has no field {unknown[0]!r} that can be set. Those that can: {', '.join(EDITABLE)}.")
@@ -275,7 +277,7 @@ async def update_node(session: Session, name_or_id: str | int, changes: dict[str
         session.touch([node.id])
     if changed.keys() & {"hint", "discovery", "quirks"}:
         await dirty(session, await noderoles_of(session, node.id))
-    edited = await get_node(session, node.id)
+    edited = await get_node(session, node.id, EVERYTHING)
     if _address(node) != _address(edited):
         await dirty_peers(session, node.id)
     return edited
@@ -305,7 +307,7 @@ async def rename_node(session: Session, node: NodeRecord, name: str) -> NodeReco
     await emit(session, "node.updated", node.id, node_id=node.id, data=data)
     await queue_node_updated(session, {node.id: {"name": node.name}})
     await dirty_peers(session, node.id)
-    return await get_node(session, node.id)
+    return await get_node(session, node.id, EVERYTHING)
 
 
 async def confirm_identity(session: Session, node: NodeRecord, *, confirmed: bool) -> None:
@@ -399,8 +401,8 @@ async def _fail_running(session: Session, node_id: int) -> set[int]:
 
 async def move_node(session: GraphSession, name_or_id: str | int, deployment: str | int) -> None:
     """Put a node into another deployment."""
-    node = await get_node(session, name_or_id)
-    target = await get_deployment(session, deployment)
+    node = await get_node(session, name_or_id, EVERYTHING)
+    target = await get_deployment(session, deployment, EVERYTHING)
     if node.deployment_id == target.id:
         return
     if node.system:
@@ -429,7 +431,7 @@ async def move_node(session: GraphSession, name_or_id: str | int, deployment: st
 
 async def delete_node(session: GraphSession, name_or_id: str | int) -> None:
     """Take a machine out, with its noderoles."""
-    node = await get_node(session, name_or_id)
+    node = await get_node(session, name_or_id, EVERYTHING)
     if node.system:
         raise Conflict(Rule.PHANTOM, f"{node.name} goes with its deployment. Delete that.")
     admins = await session.value("SELECT count(*) FROM nodes WHERE admin")

@@ -15,6 +15,7 @@ from rackwright.domain.machines.install import LOCAL, SLEDGEHAMMER
 from rackwright.domain.machines.machine_names import DEFAULT, machine_names
 from rackwright.domain.machines.mesh_members import MARK
 from rackwright.store.db.session import GraphSession, Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
 from rackwright.store.machines import power_saving
 from rackwright.store.machines.install_attempts import boot_during_install
@@ -99,7 +100,7 @@ async def register(session: GraphSession, machine: Registration) -> Registered |
         node_id = known
         fits = not machine.has_network or await fits_allocation(session, node_id, machine.source)
         if not await _recognize(session, node_id, machine, fits=fits):
-            return Held((await get_node(session, node_id)).name, fingerprint(machine.key), fits)
+            return Held((await get_node(session, node_id, EVERYTHING)).name, fingerprint(machine.key), fits)
         await _found_again(session, node_id, machine)
     if not await machine_booted(session, node_id, machine.boot_id, machine.bootenv):
         raise Conflict(Rule.BUSY, "This registration is of an earlier boot of the machine. It changes nothing.")
@@ -246,7 +247,7 @@ async def heartbeat(session: Session, node_id: int, boot_id: str, bootenv: str) 
         return
     await session.run("UPDATE nodes SET seen_at = now() WHERE id = :id", id=node_id)
     await power_saving.still_up(session, node_id)
-    node = await get_node(session, node_id)
+    node = await get_node(session, node_id, EVERYTHING)
     # While it is being installed the attempt says when it is alive; while it falls asleep, only a new boot does.
     busy = await session.value(
         "SELECT 1 FROM nodes n WHERE id = :id AND (sleep IS NOT NULL OR EXISTS ("
@@ -262,7 +263,7 @@ async def accept(session: Session, name_or_id: str | int, key: str | None = None
 
     Without `key` it is the machine that the node is known by already.
     """
-    node = await get_node(session, name_or_id)
+    node = await get_node(session, name_or_id, EVERYTHING)
     if key is not None:
         await _accept_key(session, node, key)
     elif node.offered_key is not None and not await session.value("SELECT key FROM nodes WHERE id = :id", id=node.id):

@@ -7,6 +7,7 @@ from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.networks.domains import check_domain, domain_of
 from rackwright.store.db.listing import Column, Filter, Listing, key_id
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import EVERYTHING, Visibility
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.deployments import DeploymentRecord, root_id
 from rackwright.store.networks.dns_refresh import refresh_names
@@ -45,12 +46,13 @@ async def select_domains(session: Session, where: str, **values: object) -> list
     return [DomainRecord(**row._mapping) for row in await session.rows(f"{_SELECT} {where}", **values)]
 
 
-async def get_domain(session: Session, key: str | int) -> DomainRecord:
+async def get_domain(session: Session, key: str | int, visible: Visibility) -> DomainRecord:
     found = await select_domains(
         session,
-        f"WHERE (m.name = :name OR m.id = :id) AND {session.within(DOMAINS.seen)}",
+        f"WHERE (m.name = :name OR m.id = :id) AND {visible.condition(DOMAINS.seen)}",
         name=str(key).lower(),
         id=key_id(key),
+        **visible.values,
     )
     if not found:
         raise NotFound("domain", key)
@@ -68,7 +70,7 @@ async def create_domain(session: Session, name: str, deployment: DeploymentRecor
         raise Conflict(Rule.EXISTS, f"There is a domain {name!r} already. It belongs to one deployment only.")
     await emit(session, "domain.created", id, deployment_id=deployment.id, data={"name": name})
     await refresh_names(session)
-    return await get_domain(session, id)
+    return await get_domain(session, id, EVERYTHING)
 
 
 async def delete_domain(session: Session, domain: DomainRecord) -> None:

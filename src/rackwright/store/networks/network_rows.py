@@ -10,6 +10,7 @@ from rackwright.domain.errors import NotFound
 from rackwright.domain.networks.networks import Category, Network, Range, Router, Use
 from rackwright.store.db.listing import EVERYBODY, Column, Filter, Listing, key_id
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import Visibility
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,13 @@ NETWORKS = Listing(
 )
 
 
-async def find_network(session: Session, name_or_id: str) -> NetworkRecord:
+async def find_network(session: Session, name_or_id: str, visible: Visibility) -> NetworkRecord:
     found = await select_networks(
         session,
-        f"WHERE (n.name = :name OR n.id = :id) AND {session.within(NETWORKS.seen)}",
+        f"WHERE (n.name = :name OR n.id = :id) AND {visible.condition(NETWORKS.seen)}",
         name=name_or_id,
         id=key_id(name_or_id),
+        **visible.values,
     )
     if not found:
         raise NotFound("network", name_or_id)

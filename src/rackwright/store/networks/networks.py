@@ -23,6 +23,7 @@ from rackwright.domain.networks.networks import (
 )
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.session import GraphSession, Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.binding import bind_committed
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
@@ -107,7 +108,7 @@ async def delete_network(session: GraphSession, name: str) -> None:
                 Rule.BOUND,
                 f"{one.node} has {one.address} on network {name!r}. Free it first: unbind {role_name(name)}.",
             )
-    system = await get_deployment(session, SYSTEM)
+    system = await get_deployment(session, SYSTEM, EVERYTHING)
     bound = await session.rows(
         "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id"
         " WHERE r.name = :role AND nr.deployment_id = :system",
@@ -307,5 +308,5 @@ async def _bind_everywhere(session: GraphSession, name: str) -> None:
         " WHERE r.name = ANY (:roles) ORDER BY 1",
         roles=list(EVERYWHERE),
     )
-    system = await get_deployment(session, SYSTEM)
+    system = await get_deployment(session, SYSTEM, EVERYTHING)
     await bind_committed(session, system.id, [(row.node_id, role_name(name)) for row in rows])

@@ -8,6 +8,7 @@ from rackwright.domain.errors import NotFound
 from rackwright.domain.people import Principal, UserRole
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit
+from rackwright.store.people.people_version import people_changed
 from rackwright.store.people.tokens import GRANTS_OF, fingerprint
 
 
@@ -75,7 +76,7 @@ async def list_sessions(session: Session, user_id: int) -> list[SessionRecord]:
 
 async def end_session(session: Session, user_id: int, id: int) -> None:
     """One of this user's own."""
-    session.changes_people = True
+    people_changed(session)
     if not await session.run("DELETE FROM sessions WHERE id = :id AND user_id = :user_id", id=id, user_id=user_id):
         raise NotFound("session", id)
     await emit(session, "session.ended", id)
@@ -83,7 +84,7 @@ async def end_session(session: Session, user_id: int, id: int) -> None:
 
 async def end_sessions(session: Session, user_id: int) -> None:
     """All of a user's."""
-    session.changes_people = True
+    people_changed(session)
     ended = await session.rows("DELETE FROM sessions WHERE user_id = :user_id RETURNING id", user_id=user_id)
     for row in ended:
         await emit(session, "session.ended", row.id)

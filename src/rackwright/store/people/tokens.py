@@ -10,6 +10,7 @@ from rackwright.domain.people import Principal, Scope, UserRole
 from rackwright.store.db.listing import Column, Filter, Listing
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit
+from rackwright.store.people.people_version import people_changed
 
 TOKEN_PREFIX = "rw_"  # noqa: S105  # no secret: it marks what is one
 
@@ -131,7 +132,7 @@ async def check_outlived_by(session: Session, token_id: int, expires_at: datetim
 
 
 async def revoke_token(session: Session, id: int) -> None:
-    session.changes_people = True
+    people_changed(session)
     name = await session.value("DELETE FROM tokens WHERE id = :id RETURNING name", id=id)
     await emit(session, "token.revoked", id, data={"name": name})
 

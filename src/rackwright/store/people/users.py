@@ -11,6 +11,7 @@ from rackwright.store.db.listing import Column, Filter, Listing, key_id
 from rackwright.store.db.locks import PEOPLE_LOCK
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit
+from rackwright.store.people.people_version import people_changed
 from rackwright.store.people.sessions import end_sessions
 from rackwright.store.people.tokens import NewToken, create_token
 
@@ -101,7 +102,7 @@ async def update_user(session: Session, user: UserRecord, role: UserRole, disabl
         full_name=full_name,
         id=user.id,
     )
-    session.changes_people = True
+    people_changed(session)
     if disabled:
         await end_sessions(session, user.id)
     await emit(session, "user.updated", user.id, data={"name": user.name, "role": role.value, "disabled": disabled})
@@ -118,7 +119,7 @@ async def delete_user(session: Session, user: UserRecord) -> None:
     """The user is locked."""
     if user.role is UserRole.ADMIN:
         await _keep_an_admin(session, user)
-    session.changes_people = True
+    people_changed(session)
     await end_sessions(session, user.id)
     await session.run("DELETE FROM users WHERE id = :id", id=user.id)
     await emit(session, "user.deleted", user.id, data={"name": user.name})
@@ -126,7 +127,7 @@ async def delete_user(session: Session, user: UserRecord) -> None:
 
 async def grant(session: Session, user: UserRecord, deployment_id: int, role: UserRole) -> None:
     """A role in a deployment and all below it."""
-    session.changes_people = True
+    people_changed(session)
     await session.run(
         "INSERT INTO grants (user_id, deployment_id, role) VALUES (:user_id, :deployment_id, :role)"
         " ON CONFLICT (user_id, deployment_id) DO UPDATE SET role = excluded.role",
@@ -139,7 +140,7 @@ async def grant(session: Session, user: UserRecord, deployment_id: int, role: Us
 
 
 async def take_back(session: Session, user: UserRecord, deployment_id: int, deployment: str) -> None:
-    session.changes_people = True
+    people_changed(session)
     gone = await session.run(
         "DELETE FROM grants WHERE user_id = :user_id AND deployment_id = :deployment_id",
         user_id=user.id,

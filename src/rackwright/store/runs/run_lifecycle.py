@@ -9,6 +9,7 @@ from rackwright.domain.runs import DEFAULT_DEADLINE, RunState
 from rackwright.domain.states import ACTIVE, ERROR, PROPOSED, Trigger
 from rackwright.store.db.listing import Column, Filter, Listing
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import Visibility
 from rackwright.store.graph.noderoles import NodeRoleRecord, erase_doomed, get_noderole
 from rackwright.store.graph.transitions import dirty, move
 from rackwright.store.machines.install_attempts import end_attempt
@@ -77,20 +78,22 @@ async def select_runs(session: Session, where: str, **values: object) -> list[Ru
     return [RunRecord(**row._mapping) for row in await session.rows(f"{_SELECT} {where}", **values)]
 
 
-async def get_run(session: Session, id: int) -> RunRecord:
-    found = await select_runs(session, f"WHERE run.id = :id AND {session.within(RUNS.seen)}", id=id)
+async def get_run(session: Session, id: int, visible: Visibility) -> RunRecord:
+    where = f"WHERE run.id = :id AND {visible.condition(RUNS.seen)}"
+    found = await select_runs(session, where, id=id, **visible.values)
     if not found:
         raise NotFound("run", id)
     return found[0]
 
 
-async def open_runs(session: Session) -> dict[str, int]:
+async def open_runs(session: Session, visible: Visibility) -> dict[str, int]:
     """How many that are not over are in which state."""
-    seen = session.within("node_role_id IN (SELECT nr.id FROM node_roles nr WHERE nr.deployment_id = ANY (:sees))")
+    seen = visible.condition("node_role_id IN (SELECT nr.id FROM node_roles nr WHERE nr.deployment_id = ANY (:sees))")
     # In two: each has an index of its own.
     rows = await session.rows(
         f"SELECT state, count(*) AS n FROM runs WHERE state = 'queued' AND {seen} GROUP BY state"
-        f" UNION ALL SELECT state, count(*) FROM runs WHERE state IN ('accepted', 'running') AND {seen} GROUP BY state"
+        f" UNION ALL SELECT state, count(*) FROM runs WHERE state IN ('accepted', 'running') AND {seen} GROUP BY state",
+        **visible.values,
     )
     return {row.state: row.n for row in rows}
 

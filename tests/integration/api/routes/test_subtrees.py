@@ -10,6 +10,7 @@ from tests.support.api import Api, Site, ok, refused
 from rackwright.api.context import Caller, Forbidden
 from rackwright.domain.people import Principal, UserRole
 from rackwright.store.db.listing import Listing
+from rackwright.store.db.session import Session
 from rackwright.store.graph.noderole_views import NODE_ROLES
 from rackwright.store.graph.snapshots import SNAPSHOTS
 from rackwright.store.machines.nodes import NODES
@@ -172,10 +173,23 @@ async def test_networks_are_everybodys_and_the_addresses_on_them_are_not(api: Ap
 async def test_an_answer_that_was_kept_to_nothing_is_refused(estate: Site) -> None:
     caller = Caller(estate.server, Principal("grace", UserRole.NONE, grants={1: UserRole.VIEWER}))
     with pytest.raises(Forbidden):
-        async with caller.read() as session:
+        async with caller.read() as (session, _):
             await session.rows("SELECT name FROM nodes")
-    async with Caller(estate.server, Principal("grace", UserRole.VIEWER)).read() as session:
+    async with Caller(estate.server, Principal("grace", UserRole.VIEWER)).read() as (session, _):
         await session.rows("SELECT name FROM nodes")
+
+
+async def test_a_change_that_asked_nothing_is_undone(estate: Site) -> None:
+    async def rename(session: Session) -> None:
+        await session.run("UPDATE deployments SET description = 'changed'")
+
+    caller = Caller(estate.server, Principal("grace", UserRole.NONE, grants={1: UserRole.OPERATOR}))
+    for change in (caller.change, caller.change_graph):
+        with pytest.raises(Forbidden):
+            await change(rename)
+    async with estate.server.store.read() as session:
+        assert await session.value("SELECT count(*) FROM deployments WHERE description = 'changed'") == 0
+    await Caller(estate.server, Principal("grace", UserRole.OPERATOR)).change(rename)
 
 
 # --- nodes of others

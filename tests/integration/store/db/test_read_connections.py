@@ -9,6 +9,7 @@ from tests.support.waiting import until
 
 from rackwright.domain.errors import NotFound
 from rackwright.store.db.read_connections import MOST
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.machines.nodes import get_node
 
 
@@ -22,7 +23,7 @@ async def test_a_connection_is_used_again_also_after_a_question_that_failed(rack
     first = await backend(rack)
     with pytest.raises(NotFound):
         async with rack.store.read() as session:
-            await get_node(session, "nobody")
+            await get_node(session, "nobody", EVERYTHING)
     with pytest.raises(psycopg.errors.UndefinedTable):
         async with rack.store.read() as session:
             await session.value("SELECT id FROM nowhere")

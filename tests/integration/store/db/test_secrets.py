@@ -11,6 +11,7 @@ from rackwright.domain.sealed import MASK, is_sealed, masked
 from rackwright.store.db.resealing import reseal, rotate_key
 from rackwright.store.db.session import Session
 from rackwright.store.db.vault import Vault, VaultLocked, load_vault, save_vault
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import get_deployment
 from rackwright.store.graph.snapshots import set_binding_data
 
@@ -40,7 +41,7 @@ async def say(rack: Rack, password: str) -> None:
     node_id = await rack.node_id("n1")
 
     async def work(session: Session) -> None:
-        deployment = await get_deployment(session, "web")
+        deployment = await get_deployment(session, "web", EVERYTHING)
         await set_binding_data(session, deployment, node_id, "keeper", {"keeper": {"password": password}})
 
     await rack.do(work)

@@ -21,6 +21,7 @@ from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.states import ACTIVE, TODO
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.session import GraphSession, Session, Store
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import Cursor, Event, emit, read_events
 from rackwright.store.graph import commits
 from rackwright.store.graph.binding import bind_proposed
@@ -112,7 +113,7 @@ async def a_parent_under_way(rack: Rack) -> tuple[Work[object], Work[object]]:
     n2 = await rack.node_id("n2")
 
     async def bind(session: GraphSession) -> object:
-        return await bind_proposed(session, await get_deployment(session, "web"), [(n2, "test-child")])
+        return await bind_proposed(session, await get_deployment(session, "web", EVERYTHING), [(n2, "test-child")])
 
     return (lambda session: settle(session, [Finished(run.id)])), bind
 
@@ -174,7 +175,7 @@ async def test_of_two_commits_at_once_one_is_refused(rack: Rack) -> None:
     digest = (await rack.plan("web")).digest
 
     async def commit(session: GraphSession) -> object:
-        return await commits.commit(session, await get_deployment(session, "web"), digest)
+        return await commits.commit(session, await get_deployment(session, "web", EVERYTHING), digest)
 
     first, second = await overtake(rack, commit, commit)
     assert not isinstance(first, BaseException)
@@ -189,7 +190,9 @@ async def test_two_binds_of_one_place_at_once_make_one_noderole(rack: Rack) -> N
     node = await rack.node("n1")
 
     async def bind(session: GraphSession) -> object:
-        return (await bind_proposed(session, await get_deployment(session, "web"), [(node, "test-child")])).bound
+        return (
+            await bind_proposed(session, await get_deployment(session, "web", EVERYTHING), [(node, "test-child")])
+        ).bound
 
     first, second = await overtake(rack, bind, bind)
     assert first == second == [(await rack.at("n1", "test-child")).id]
@@ -202,7 +205,9 @@ async def test_of_two_binds_of_one_place_in_two_deployments_one_is_refused(rack:
 
     def bind(deployment: str) -> Work[object]:
         async def work(session: GraphSession) -> object:
-            return await bind_proposed(session, await get_deployment(session, deployment), [(node, "test-child")])
+            return await bind_proposed(
+                session, await get_deployment(session, deployment, EVERYTHING), [(node, "test-child")]
+            )
 
         return work
 
@@ -217,7 +222,7 @@ async def test_of_two_proposals_at_once_one_is_refused(rack: Rack) -> None:
     await rack.deploy("web", ("n1", "test-milestone"))
 
     async def work(session: GraphSession) -> object:
-        return await propose(session, await get_deployment(session, "web"))
+        return await propose(session, await get_deployment(session, "web", EVERYTHING))
 
     _, second = await overtake(rack, work, work, graph=False)
     with refused(Rule.PROPOSAL_EXISTS, "web"):
@@ -370,7 +375,9 @@ async def binding(rack: Rack) -> Work[object]:
     node = await rack.node_id("n1")
 
     async def work(session: GraphSession) -> object:
-        return await bind_proposed(session, await get_deployment(session, "web"), [(node, "test-grandchild")])
+        return await bind_proposed(
+            session, await get_deployment(session, "web", EVERYTHING), [(node, "test-grandchild")]
+        )
 
     return work
 
@@ -380,7 +387,7 @@ async def committing(rack: Rack) -> Work[object]:
     await rack.set_role_data("web", "test-cluster", {"some": "data"})
 
     async def work(session: GraphSession) -> object:
-        return await commits.commit(session, await get_deployment(session, "web"))
+        return await commits.commit(session, await get_deployment(session, "web", EVERYTHING))
 
     return work
 

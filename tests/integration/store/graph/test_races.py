@@ -10,6 +10,7 @@ from tests.support.rack import Rack, unbroken
 
 from rackwright.domain.states import ACTIVE, BLOCKED, TODO, TRANSITION
 from rackwright.store.db.session import GraphSession
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits
 from rackwright.store.graph.deployments import get_deployment
 from rackwright.store.graph.transitions import dirty
@@ -56,7 +57,7 @@ async def test_parents_that_settle_while_a_proposal_leaves_them_for_nearer_ones_
     await rack.finish(near["left"])
 
     async def commit(session: GraphSession) -> object:
-        return await commits.commit(session, await get_deployment(session, "sub"))
+        return await commits.commit(session, await get_deployment(session, "sub", EVERYTHING))
 
     finish: Work[object] = lambda session: settle(session, [Finished(run.id) for run in far])  # noqa: E731
     without_error(await overtake(rack, commit, finish, graph=False))
@@ -92,7 +93,7 @@ async def test_a_parent_that_settles_beside_a_proposal_worked_out_again_leaves_i
 
 
 async def _plan(session: GraphSession, deployment: str) -> object:
-    return await commits.plan(session, await get_deployment(session, deployment))
+    return await commits.plan(session, await get_deployment(session, deployment, EVERYTHING))
 
 
 @pytest.mark.parametrize("what", ["claim", "settle"])

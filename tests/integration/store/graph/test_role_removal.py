@@ -5,6 +5,7 @@ from tests.support.rack import Rack, refused, unbroken
 
 from rackwright.domain.errors import NotFound, Rule
 from rackwright.domain.states import ACTIVE, TRANSITION
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.snapshots import add_role, diff_snapshots, intent, list_snapshots
 
 
@@ -46,7 +47,7 @@ async def test_a_role_leaves_with_its_noderoles_when_the_proposal_is_committed(r
     await unbroken(rack)
     async with rack.store.read() as session:
         newest, oldest = await list_snapshots(session, (await rack.record("web")).id)
-        found = await diff_snapshots(session, oldest.id, newest.id)
+        found = await diff_snapshots(session, oldest.id, newest.id, EVERYTHING)
     assert found.roles_removed == ("test-child",)
     back = await rack.rollback("web", oldest.id)
     async with rack.store.read() as session:

@@ -6,6 +6,7 @@ from tests.support.rack import SYSTEM, Rack, refused, unbroken
 from rackwright.domain.errors import Invalid, NotFound, Rule
 from rackwright.domain.graph.snapshots import ShownState
 from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, PROPOSED, TODO
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import delete_deployment
 from rackwright.store.machines.nodes import get_node
 
@@ -63,7 +64,7 @@ async def test_system_deployment_cannot_be_deleted(rack: Rack) -> None:
 async def test_system_deployment_is_where_a_new_node_is(rack: Rack) -> None:
     await rack.node("n1")
     async with rack.store.read() as session:
-        assert (await get_node(session, "n1.rack.example")).deployment == SYSTEM
+        assert (await get_node(session, "n1.rack.example", EVERYTHING)).deployment == SYSTEM
 
 
 # --- workload deployments
@@ -160,7 +161,7 @@ async def test_deleted_deployment_gives_its_nodes_to_its_parent_and_takes_its_no
     await rack.bind("shop", ("n1", "test-milestone"))
     await rack.do(lambda session: delete_deployment(session, "shop"))
     async with rack.store.read() as session:
-        assert (await get_node(session, "n1.rack.example")).deployment == "web"
+        assert (await get_node(session, "n1.rack.example", EVERYTHING)).deployment == "web"
     assert await rack.on("n1") == {"crowbar-managed-node", "ssh-access", "test-discovery"}
     assert await rack.rows("SELECT name FROM nodes WHERE name LIKE 'shop%'") == []
     await unbroken(rack)
@@ -259,7 +260,7 @@ async def test_commit_brings_the_nodes_into_the_deployment(rack: Rack) -> None:
     assert planned.moved == ("n1.rack.example",)
     await rack.commit("web", planned.digest)
     async with rack.store.read() as session:
-        assert (await get_node(session, "n1.rack.example")).deployment == "web"
+        assert (await get_node(session, "n1.rack.example", EVERYTHING)).deployment == "web"
 
 
 async def test_commit_makes_the_proposal_head_and_archives_the_old_head(rack: Rack) -> None:

@@ -6,6 +6,7 @@ from rackwright.store.bootstrap import first_start
 from rackwright.store.db.database import Database
 from rackwright.store.db.locks import CAP_LOCK
 from rackwright.store.db.session import GraphSession, Session, Store
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import create_deployment, get_deployment
@@ -23,7 +24,7 @@ async def test_from_first_start_to_all_active(database: Database) -> None:
     async def intend(session: GraphSession) -> None:
         node = await create_node(session, NewNode("n1.rack.example", alive=True))
         await create_deployment(session, "web", None)
-        deployment = await get_deployment(session, "web")
+        deployment = await get_deployment(session, "web", EVERYTHING)
         await bind_proposed(session, deployment, [(node, "crowbar-installed-node")])
         planned = await commits.plan(session, deployment)
         assert [line.role for line in planned.created] == ["crowbar-installed-node"]
@@ -41,6 +42,6 @@ async def test_from_first_start_to_all_active(database: Database) -> None:
     while await store.change(one_pass, lock=CAP_LOCK):
         passes += 1
     async with store.read() as session:
-        counts = await counts_by_state(session)
+        counts = await counts_by_state(session, EVERYTHING)
     assert counts.keys() == {ACTIVE}
     assert passes == 3

@@ -4,6 +4,7 @@ from tests.support.rack import Rack, refused, unbroken
 
 from rackwright.domain.errors import Rule
 from rackwright.domain.states import ACTIVE
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.snapshots import diff_snapshots, intent, list_snapshots
 from rackwright.store.machines.nodes import delete_node
 
@@ -33,7 +34,10 @@ async def two_commits(rack: Rack) -> tuple[int, int]:
 async def test_diff_names_roles_and_bindings_added_removed_and_changed(rack: Rack) -> None:
     old, new = await two_commits(rack)
     async with rack.store.read() as session:
-        there, back = await diff_snapshots(session, old, new), await diff_snapshots(session, new, old)
+        there, back = (
+            await diff_snapshots(session, old, new, EVERYTHING),
+            await diff_snapshots(session, new, old, EVERYTHING),
+        )
     assert there.roles_added == ("test-milestone",)
     assert there.roles_changed == ("test-wanting",)
     assert there.bindings_added == (("n3.rack.example", "test-milestone"), ("n3.rack.example", "test-wanting"))

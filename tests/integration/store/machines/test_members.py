@@ -5,6 +5,7 @@ from tests.support.rack import ADMIN, Rack
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.machines.mesh_members import Member, MemberState, MeshView
 from rackwright.domain.states import NodeRoleState
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.machines.mesh_members import Followed, follow_mesh
 from rackwright.store.machines.nodes import NodeRecord, get_node, select_nodes
 
@@ -23,7 +24,7 @@ async def follow(rack: Rack, seen: MeshView) -> Followed:
 
 async def node(rack: Rack, name: str) -> NodeRecord:
     async with rack.store.read() as session:
-        return await get_node(session, name)
+        return await get_node(session, name, EVERYTHING)
 
 
 async def names(rack: Rack) -> list[str]:

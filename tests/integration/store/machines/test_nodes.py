@@ -5,6 +5,7 @@ from tests.support.rack import ADMIN, SYSTEM, Rack, refused
 
 from rackwright.domain.errors import Invalid, Rule
 from rackwright.domain.states import ACTIVE, BLOCKED, TODO
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.machines.nodes import (
     NewNode,
     boot_node,
@@ -116,7 +117,7 @@ async def test_node_may_move_into_a_descendant_with_its_noderoles(rack: Rack) ->
     await rack.deploy("web", ("n1", "test-milestone"))
     await rack.do(lambda session: move_node(session, "n1.rack.example", "shop"))
     async with rack.store.read() as session:
-        assert (await get_node(session, "n1.rack.example")).deployment == "shop"
+        assert (await get_node(session, "n1.rack.example", EVERYTHING)).deployment == "shop"
 
 
 @pytest.mark.parametrize("target", [SYSTEM, "other"])

@@ -38,6 +38,7 @@ from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.bootstrap import first_start
 from rackwright.store.db.database import Database, read_connections
 from rackwright.store.db.session import GraphSession, Store
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits, snapshots
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import create_deployment, delete_deployment, get_deployment
@@ -251,7 +252,7 @@ class Both(RuleBasedStateMachine):
         self, deployment: str, work: Callable[[GraphSession, Any], Awaitable[T]], told: Callable[[], object]
     ) -> T | None:
         async def found(session: GraphSession) -> T:
-            return await work(session, await get_deployment(session, deployment))
+            return await work(session, await get_deployment(session, deployment, EVERYTHING))
 
         return self.both(found, told)
 

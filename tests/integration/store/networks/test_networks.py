@@ -19,6 +19,7 @@ from rackwright.domain.states import ACTIVE
 from rackwright.store.bootstrap import first_start
 from rackwright.store.db.database import open_database
 from rackwright.store.db.session import Session, Store
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.run_attribs import stage_noderoles
 from rackwright.store.machines.nodes import delete_node, get_node, update_node
 from rackwright.store.networks import allocations, networks
@@ -90,7 +91,7 @@ async def test_an_admin_network_comes_to_nodes_that_live_in_a_deployment_of_thei
     await make(rack, ADMIN_NETWORK)
     assert (await rack.at("n1", "network-admin")).deployment == "system"
     async with rack.store.read() as session:
-        assert (await get_node(session, "n1.rack.example")).deployment_id == (await rack.record("web")).id
+        assert (await get_node(session, "n1.rack.example", EVERYTHING)).deployment_id == (await rack.record("web")).id
     await rack.anneal()
     await unbroken(rack)
 

@@ -15,6 +15,7 @@ from rackwright.api.http.writing import Terms, write
 from rackwright.domain.errors import NotFound
 from rackwright.domain.people import Permission, Scope
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import get_deployment
 from rackwright.store.people import tokens
 from rackwright.store.people.tokens import TOKENS, NewToken, TokenRecord, select_tokens
@@ -67,7 +68,7 @@ async def list_tokens(caller: Person, asked: Asking, user: Whose = None) -> Resp
             caller.require(Permission.ADMINISTER)
             user_id = (await get_user(session, user)).id
         mine = "t.user_id = :user_id"
-        return await page(session, asked, select_tokens, TokenOut, TokenOut.of, mine, user_id=user_id)
+        return await page(session, EVERYTHING, asked, select_tokens, TokenOut, TokenOut.of, mine, user_id=user_id)
 
 
 @router.post("", status_code=201, response_model=NewTokenOut)
@@ -85,8 +86,8 @@ async def issue_token(caller: Person, body: TokenIn) -> Response:
             owner = (await get_user(session, body.user)).id
         if caller.principal.token_id is not None:
             await tokens.check_outlived_by(session, caller.principal.token_id, body.expires_at)
-        async with caller.looking(session):  # the answer names the deployment
-            place = None if body.deployment is None else (await get_deployment(session, body.deployment)).id
+        visible = await caller.visibility(session)  # the answer names the deployment
+        place = None if body.deployment is None else (await get_deployment(session, body.deployment, visible)).id
         new = NewToken(owner, body.name, body.scope, place, body.expires_at)
         id, token = await tokens.create_token(session, new)
         return NewTokenOut(**TokenOut.of(await tokens.get_token(session, id)).model_dump(), token=token)

@@ -16,6 +16,7 @@ from rackwright.api.http.types import Key, Name
 from rackwright.api.http.writing import Editing, Terms, write
 from rackwright.domain.people import Permission, UserRole
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import get_deployment, select_deployments
 from rackwright.store.people import users
 from rackwright.store.people.users import USERS, UserRecord, lock_user, select_users
@@ -80,7 +81,7 @@ class UserOut(Resource):
 async def list_users(caller: Administrator, asked: Annotated[Asked, Depends(parameters(USERS))]) -> Response:
     """All users, or those that fit."""
     async with caller.server.store.read() as session:
-        return await page(session, asked, select_users, UserOut, UserOut.of)
+        return await page(session, EVERYTHING, asked, select_users, UserOut, UserOut.of)
 
 
 @router.post("", status_code=201, response_model=UserOut)
@@ -149,7 +150,7 @@ async def set_user_password(caller: Administrator, user: Key, body: PasswordIn) 
 
 async def _shown(session: Session, caller: Caller, user: UserRecord) -> UserOut:
     """The user with the grants that the caller may see: who administers one deployment learns of no others."""
-    shown, visible = UserOut.of(user), await caller.visible(session)
+    shown, visible = UserOut.of(user), (await caller.visibility(session)).deployments()
     if visible is None:
         return shown
     names = {
@@ -163,7 +164,7 @@ async def grant_role(caller: Writer, terms: Editing, user: Key, deployment: Key,
     """Give a user a role in a deployment and all below it."""
 
     async def work(session: Session) -> UserOut:
-        place = await get_deployment(session, deployment)
+        place = await get_deployment(session, deployment, EVERYTHING)
         await caller.authorize(session, place.id, Permission.ADMINISTER)
         found = await lock_user(session, user)
         terms.check(UserOut.of(found), f"user {found.name}")
@@ -178,7 +179,7 @@ async def revoke_role(caller: Writer, terms: Editing, user: Key, deployment: Key
     """Take back a role in a deployment."""
 
     async def work(session: Session) -> UserOut:
-        place = await get_deployment(session, deployment)
+        place = await get_deployment(session, deployment, EVERYTHING)
         await caller.authorize(session, place.id, Permission.ADMINISTER)
         found = await lock_user(session, user)
         terms.check(UserOut.of(found), f"user {found.name}")
