@@ -21,10 +21,11 @@ from rackwright.domain.states import ACTIVE, TODO
 from rackwright.jigs.base import Jig, JigNode, Log
 from rackwright.jigs.noop import NoopJig
 from rackwright.store.db.database import open_database
-from rackwright.store.db.session import Session, Store
+from rackwright.store.db.session import Session
 from rackwright.store.graph.noderoles import retry
 from rackwright.store.runs.claims_and_settling import Claimant
 from rackwright.store.settings import write_setting
+from rackwright.store.store import Store
 from report import Goal, at_least, at_most, emit
 
 HERE = Path(__file__).parent

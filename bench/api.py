@@ -32,8 +32,8 @@ import graph
 from rackwright.server.serve import TOKEN_FILE
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.database import open_database
-from rackwright.store.db.session import Store
 from rackwright.store.embedded.server import EmbeddedPostgres
+from rackwright.store.store import Store
 from report import at_least, at_most, emit
 
 SOURCE = Path(__file__).parents[1] / "src"

@@ -22,7 +22,7 @@ from rackwright.domain.barclamps.barclamp_file import parse_barclamp
 from rackwright.domain.states import ACTIVE, BLOCKED, TODO, TRANSITION
 from rackwright.store.bootstrap import first_start
 from rackwright.store.db.database import Database, open_database
-from rackwright.store.db.session import GraphSession, Store
+from rackwright.store.db.session import GraphSession
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits
 from rackwright.store.graph.binding import bind_proposed
@@ -30,6 +30,7 @@ from rackwright.store.graph.deployments import create_deployment, get_deployment
 from rackwright.store.graph.subgraph import bump_graph
 from rackwright.store.runs.claims_and_settling import Finished, settle
 from rackwright.store.runs.slots import add_slots
+from rackwright.store.store import Store
 from report import at_most, emit
 
 T = TypeVar("T")

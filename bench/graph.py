@@ -2,11 +2,12 @@
 
 from rackwright.domain.catalogue import Barclamp, Flag, Jig, Role
 from rackwright.store.bootstrap import first_start
-from rackwright.store.db.session import GraphSession, Session, Store
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import create_deployment, get_deployment
+from rackwright.store.store import Store
 
 
 def chain(length: int) -> Barclamp:

@@ -14,11 +14,12 @@ from rackwright.barclamps.loader import built_in
 from rackwright.domain.networks.networks import Network, Range, Use
 from rackwright.store.bootstrap import first_start
 from rackwright.store.db.database import open_database
-from rackwright.store.db.session import Session, Store
+from rackwright.store.db.session import Session
 from rackwright.store.machines.nodes import NewNode, create_node
 from rackwright.store.networks.allocations import ensure_addresses
 from rackwright.store.networks.network_rows import get_network
 from rackwright.store.networks.networks import create_network
+from rackwright.store.store import Store
 from report import at_most, emit
 
 NODES = 200

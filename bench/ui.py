@@ -22,8 +22,9 @@ from rackwright.api.app import create_app
 from rackwright.domain.states import Trigger
 from rackwright.server.serve import PASSWORD_FILE, Options, listening, running
 from rackwright.store.barclamp_import import import_barclamps
-from rackwright.store.db.session import Session, Store
+from rackwright.store.db.session import Session
 from rackwright.store.graph.transitions import move
+from rackwright.store.store import Store
 from report import at_least, at_most, emit
 
 CHROMIUM = "/usr/bin/chromium"

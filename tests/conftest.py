@@ -23,7 +23,7 @@ from xdist.scheduler import Scheduling
 from rackwright.barclamps.loader import built_in
 from rackwright.store.bootstrap import first_start
 from rackwright.store.db.database import Database, open_database
-from rackwright.store.db.session import Store
+from rackwright.store.store import Store
 
 # How long an example takes says how busy this computer is: by default one that took 200 ms is a failure.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -25,7 +25,7 @@ from rackwright.domain.states import ACTIVE, ERROR, Trigger
 from rackwright.lab.lab import Lab, running_lab
 from rackwright.lab.machine import SECRET_PATIENCE, Behaviour, LostSecret, Machine
 from rackwright.store.db.database import open_database
-from rackwright.store.db.session import UNREACHABLE, GraphSession, Session, Store
+from rackwright.store.db.session import UNREACHABLE, GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits
 from rackwright.store.graph.binding import bind_proposed
@@ -33,6 +33,7 @@ from rackwright.store.graph.deployments import create_deployment, get_deployment
 from rackwright.store.graph.noderoles import retry
 from rackwright.store.runs import run_lifecycle
 from rackwright.store.settings import write_setting
+from rackwright.store.store import Store
 
 SEED = 20261115
 LEASE = 12.0

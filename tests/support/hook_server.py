@@ -17,8 +17,8 @@ from rackwright.jigs.base import Jig
 from rackwright.jigs.noop import NoopJig
 from rackwright.jigs.role_provided import RoleProvidedJig
 from rackwright.store.db.database import open_database
-from rackwright.store.db.session import Store
 from rackwright.store.runs.claims_and_settling import Claimant
+from rackwright.store.store import Store
 
 
 async def main(url: str, lease: float) -> None:

@@ -19,7 +19,7 @@ from rackwright.domain.graph.snapshots import CommitPlan
 from rackwright.domain.runs import Run
 from rackwright.domain.states import NodeRoleState
 from rackwright.store.barclamp_import import import_barclamps
-from rackwright.store.db.session import GraphSession, Session, Store
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits, snapshots
 from rackwright.store.graph.binding import bind_proposed
@@ -28,6 +28,7 @@ from rackwright.store.graph.noderoles import NodeRoleRecord, parents_of, select_
 from rackwright.store.graph.run_attribs import stage_noderoles
 from rackwright.store.machines.nodes import NewNode, create_node, get_node
 from rackwright.store.runs.claims_and_settling import Claimant, Finished, Pass, claim, settle
+from rackwright.store.store import Store
 
 T = TypeVar("T")
 

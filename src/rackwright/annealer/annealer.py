@@ -19,13 +19,14 @@ from rackwright.domain.foreign import storable_text
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import Jig
 from rackwright.store.db.locks import CAP_LOCK
-from rackwright.store.db.session import DATABASE_TROUBLE, UNREACHABLE, Session, Store, first_line
+from rackwright.store.db.session import DATABASE_TROUBLE, UNREACHABLE, Session, first_line
 from rackwright.store.db.stalled_transactions import STALL_SECONDS, end_stalled
 from rackwright.store.runs import run_lifecycle
 from rackwright.store.runs.claims_and_settling import Claimant, Finished, Pass, claim, settle
 from rackwright.store.runs.instant_runs import AtOnce
 from rackwright.store.runs.slots import WORK_CHANNEL
 from rackwright.store.runs.upkeep import Upkeep
+from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,9 @@ from rackwright.domain.errors import RackwrightError
 from rackwright.domain.hooks import Effect
 from rackwright.jigs.base import Jig, JigNode
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
+from rackwright.store.db.hook_context import HookContext
 from rackwright.store.db.locks import CAP_LOCK
-from rackwright.store.db.session import DATABASE_TROUBLE, Session, Store, first_line
+from rackwright.store.db.session import DATABASE_TROUBLE, Session, first_line
 from rackwright.store.hooks.hook_calls import HOOK_CHANNEL
 from rackwright.store.hooks.hook_effects import Origin, apply_effects
 from rackwright.store.hooks.hook_queue import (
@@ -34,6 +35,7 @@ from rackwright.store.hooks.hook_queue import (
 )
 from rackwright.store.hooks.hook_views import shown_view
 from rackwright.store.settings import read_setting
+from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +186,7 @@ class HookDispatcher:
             effects = [] if prepared is None else await self._effects(prepared)
 
             async def settle(session: Session) -> None:
-                session.hook_chain = call.chain
+                session.hooks = HookContext(chain=call.chain)
                 if await end_call(session, call, self.worker) and prepared is not None:
                     await apply_effects(session, _origin(prepared.call), effects)
                     await tell_oscillating(session)

@@ -11,13 +11,14 @@ from rackwright.domain.errors import RackwrightError
 from rackwright.domain.machines.install import Act
 from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Probe
 from rackwright.store.db.locks import INSTALL_LOCK
-from rackwright.store.db.session import DATABASE_TROUBLE, Session, Store, first_line
+from rackwright.store.db.session import DATABASE_TROUBLE, Session, first_line
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.machines import install_attempts
 from rackwright.store.machines.boot import INSTALL_CHANNEL
 from rackwright.store.machines.install_attempts import Action
 from rackwright.store.machines.nodes import get_node
 from rackwright.store.settings import read_setting
+from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rackwright.domain.foreign import storable_text
-from rackwright.store.db.session import DATABASE_TROUBLE, Store, first_line
+from rackwright.store.db.session import DATABASE_TROUBLE, first_line
 from rackwright.store.runs.run_logs import LOG_LIMIT, append_logs
+from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -16,9 +16,10 @@ from rackwright.domain.machines.mesh_members import Member, MemberState, MeshVie
 from rackwright.mesh.client import MeshClient
 from rackwright.mesh.errors import MeshError
 from rackwright.store.db.locks import MESH_LOCK
-from rackwright.store.db.session import DATABASE_TROUBLE, Store, first_line
+from rackwright.store.db.session import DATABASE_TROUBLE, first_line
 from rackwright.store.db.single_server import Alone, alone
 from rackwright.store.machines.mesh_members import Followed, follow_mesh, marked_members
+from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
 

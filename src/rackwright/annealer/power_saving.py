@@ -7,9 +7,10 @@ from rackwright.annealer.installs import Reach, hammer_node
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.machines.power import Sleep
 from rackwright.hammers.base import Hammer, HammerFailed, HammerNode, Power
-from rackwright.store.db.session import DATABASE_TROUBLE, Session, Store, first_line
+from rackwright.store.db.session import DATABASE_TROUBLE, Session, first_line
 from rackwright.store.machines import power_saving
 from rackwright.store.machines.power_saving import PowerAction
+from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
 

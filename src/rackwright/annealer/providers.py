@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackwright.provision.daemon import Daemon
-from rackwright.store.db.session import DATABASE_TROUBLE, Session, Store, first_line
+from rackwright.store.db.session import DATABASE_TROUBLE, Session, first_line
 from rackwright.store.machines.providers import miss_servers, refresh_providers, server_is_here
+from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from rackwright.domain.errors import NotFound
 from rackwright.hammers.base import HammerFailed, HammerNode, NowhereToLook, Seen
 from rackwright.hammers.ssh import SshHammer
 from rackwright.reach.ssh_connections import NotLetIn, NotTried, Unreachable
-from rackwright.store.db.session import Store
 from rackwright.store.machines.registration import first_look
+from rackwright.store.store import Store
 
 ACTOR = "watch"
 SECONDS_TO_ANSWER = 20.0

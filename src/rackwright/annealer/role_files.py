@@ -16,7 +16,7 @@ from rackwright.barclamps.content import ContentBroken, folder_digest, unpack, w
 from rackwright.domain.errors import BarclampInvalid, RackwrightError
 from rackwright.store.catalogue.barclamp_files import read_content
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
-from rackwright.store.db.session import Store
+from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from rackwright.domain.hooks import DO_TRANSITION
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import Log
 from rackwright.jigs.role_provided import TransitionFailed
-from rackwright.store.db.session import Store
 from rackwright.store.hooks.hook_views import noderole_view
+from rackwright.store.store import Store
 
 
 class RoleTransitions:

@@ -13,7 +13,7 @@ from rackwright.annealer.reachability import ACTOR, look_at
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.machines.install import LOCAL
 from rackwright.hammers.base import HammerFailed, Seen
-from rackwright.store.db.session import DATABASE_TROUBLE, GraphSession, Session, Store, first_line
+from rackwright.store.db.session import DATABASE_TROUBLE, GraphSession, Session, first_line
 from rackwright.store.machines.registration import (
     answered,
     begin_watching,
@@ -23,6 +23,7 @@ from rackwright.store.machines.registration import (
     miss_heartbeats,
     to_ask,
 )
+from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
 

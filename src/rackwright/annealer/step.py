@@ -21,12 +21,13 @@ from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.domain.sealed import masked
 from rackwright.jigs.base import Jig, Log
 from rackwright.store.db.locks import CAP_LOCK
-from rackwright.store.db.session import Session, Store
+from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.why import waiting, why
 from rackwright.store.hooks.hook_queue import waiting_calls
 from rackwright.store.runs import run_lifecycle
 from rackwright.store.runs.claims_and_settling import Claimant, Finished, Pass, claim, settle
+from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
 

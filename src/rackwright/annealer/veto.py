@@ -6,7 +6,7 @@ that changed meanwhile, the hook is asked again. Without such hooks it is one tr
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from rackwright.annealer.hooks import BUDGET, origin
@@ -16,15 +16,27 @@ from rackwright.domain.effects import effects_from_json
 from rackwright.domain.errors import Conflict, Invalid, Rule
 from rackwright.domain.hooks import Effect, Refuse
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
-from rackwright.store.db.session import GraphSession, Session, Store
-from rackwright.store.hooks.hook_calls import Call, Unjudged, Verdicts
+from rackwright.store.db.hook_context import Call, HookContext, Verdicts
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.hooks.hook_effects import apply_effects, refusal
 from rackwright.store.settings import read_setting
+from rackwright.store.store import Store
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Session)
+Given = Mapping[str, Sequence[Effect]]
+"""Verdicts: what each hook asked for, by the key of its call."""
 
 ATTEMPTS = 6
 AT_ONCE = 4
+
+
+class Unjudged(Exception):
+    """The change must not be made yet: hooks that may refuse it were not asked."""
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        super().__init__(f"{len(calls)} hooks were not asked")
+        self.calls = calls
 
 
 class Judge:
@@ -43,7 +55,9 @@ class Judge:
         trace: str | None = None,
     ) -> T:
         """As `Store.change`, but hooks may refuse it: a conflict, and nothing has changed."""
-        return await self._judged(lambda said: self.store.change(work, actor=actor, trace=trace, verdicts=said))
+        return await self._judged(
+            lambda given: self.store.change(_with_verdicts(work, given), actor=actor, trace=trace)
+        )
 
     async def change_graph(
         self,
@@ -53,13 +67,15 @@ class Judge:
         trace: str | None = None,
     ) -> T:
         """As `Store.change_graph`, but hooks may refuse it: a conflict, and nothing has changed."""
-        return await self._judged(lambda said: self.store.change_graph(work, actor=actor, trace=trace, verdicts=said))
+        return await self._judged(
+            lambda given: self.store.change_graph(_with_verdicts(work, given), actor=actor, trace=trace)
+        )
 
-    async def _judged(self, attempt: Callable[[Verdicts], Awaitable[T]]) -> T:
+    async def _judged(self, attempt: Callable[[Given], Awaitable[T]]) -> T:
         given: dict[str, Sequence[Effect]] = {}
         for _ in range(ATTEMPTS):
             try:
-                return await attempt(Verdicts(_apply, given))
+                return await attempt(given)
             except Unjudged as unjudged:
                 given |= await self._ask(unjudged.calls)
         raise Conflict(
@@ -99,6 +115,20 @@ class Judge:
             if isinstance(effect, Refuse):
                 raise Conflict(Rule.REFUSED, refusal(call.role, call.hook, effect))
         return effects
+
+
+def _with_verdicts(work: Callable[[S], Awaitable[T]], given: Given) -> Callable[[S], Awaitable[T]]:
+    """The work, with the verdicts that were given; it is undone if it takes others."""
+
+    async def judged(session: S) -> T:
+        verdicts = Verdicts(_apply, given)
+        session.hooks = HookContext(verdicts)
+        result = await work(session)
+        if verdicts.missing:
+            raise Unjudged(verdicts.missing)
+        return result
+
+    return judged
 
 
 async def _apply(session: Session, call: Call, effects: Sequence[Effect]) -> None:

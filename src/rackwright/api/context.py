@@ -26,9 +26,10 @@ from rackwright.domain.networks.call_targets import Network
 from rackwright.domain.people import Permission, Principal
 from rackwright.jigs.base import Jig
 from rackwright.provision.images.shelf import Shelf
-from rackwright.store.db.session import GraphSession, Session, Store
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.people.sessions import Lifetime
 from rackwright.store.runs.claims_and_settling import Claimant
+from rackwright.store.store import Store
 
 __all__ = [
     "Administrator",

@@ -13,8 +13,9 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator
 
 from rackwright.api.auth.limits import TooMany
-from rackwright.store.db.session import DATABASE_TROUBLE, Store, first_line
+from rackwright.store.db.session import DATABASE_TROUBLE, first_line
 from rackwright.store.events.outbox import Cursor, Event, check_kept, newest, read_events
+from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
 

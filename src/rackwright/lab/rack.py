@@ -22,7 +22,7 @@ from rackwright.lab.network import BRIDGE, SERVER, add_tap, make_bridge
 from rackwright.lab.serving import Serving, in_this_process
 from rackwright.lab.virtual import Hardware, VirtualMachine, check_programs
 from rackwright.server.serve import TOKEN_FILE, Options, listening
-from rackwright.store.db.session import Store
+from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from rackwright.lab.virtual import LabFailed
 from rackwright.server.serve import Options, listening, running
 from rackwright.server.settings import PREFIX
 from rackwright.store.db.database import open_database
-from rackwright.store.db.session import Store
 from rackwright.store.db.vault import load_vault
+from rackwright.store.store import Store
 
 STARTING_SECONDS = 600.0
 

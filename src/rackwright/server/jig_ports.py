@@ -37,7 +37,7 @@ from rackwright.provision.knot import Knot
 from rackwright.reach.mesh_states import MeshWay
 from rackwright.reach.parcel import BadParcel, Places
 from rackwright.reach.ssh_connections import Connections, HostKeyWatch, NotTried, Target
-from rackwright.store.db.session import UNREACHABLE, Session, Store, first_line
+from rackwright.store.db.session import UNREACHABLE, Session, first_line
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
 from rackwright.store.machines.boot import dhcp_state, record_served
@@ -55,6 +55,7 @@ from rackwright.store.machines.nodes import get_node
 from rackwright.store.networks.allocations import ensure_addresses
 from rackwright.store.networks.dns_names import name_state
 from rackwright.store.networks.network_rows import get_network
+from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from rackwright.store.db.retention import FORGET, forget, forget_runs
-from rackwright.store.db.session import DATABASE_TROUBLE, Session, Store, first_line
+from rackwright.store.db.session import DATABASE_TROUBLE, Session, first_line
 from rackwright.store.events.outbox import forget_events
 from rackwright.store.events.repeated_requests import KEPT_SECONDS
+from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
 

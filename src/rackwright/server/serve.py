@@ -54,7 +54,7 @@ from rackwright.store.bootstrap import first_start
 from rackwright.store.database_errors import EmbeddedPostgresFailed
 from rackwright.store.db.database import open_database
 from rackwright.store.db.resealing import rotate_key
-from rackwright.store.db.session import Session, Store
+from rackwright.store.db.session import Session
 from rackwright.store.db.vault_check import open_vault
 from rackwright.store.embedded.server import EmbeddedPostgres
 from rackwright.store.machines.boot import PROVIDER_ROLE
@@ -62,6 +62,7 @@ from rackwright.store.machines.keys import publish_server_key
 from rackwright.store.people.sessions import Lifetime
 from rackwright.store.people.users import ensure_admin
 from rackwright.store.runs.claims_and_settling import Claimant
+from rackwright.store.store import Store
 
 __all__ = ["PASSWORD_FILE", "TOKEN_FILE", "Options", "listening", "running", "serve"]
 

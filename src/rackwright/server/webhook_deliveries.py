@@ -23,10 +23,11 @@ from rackwright import __version__
 from rackwright.api.routes.events import EventOut
 from rackwright.domain.errors import Invalid
 from rackwright.domain.networks.call_targets import Address, Network, Target, parse_target, refusal
-from rackwright.store.db.session import DATABASE_TROUBLE, Store, first_line
+from rackwright.store.db.session import DATABASE_TROUBLE, first_line
 from rackwright.store.events import webhooks
 from rackwright.store.events.outbox import Cursor, Event
 from rackwright.store.events.webhooks import Delivery, Work
+from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -9,11 +9,12 @@ from psycopg.types.json import Jsonb
 
 from rackwright.domain.catalogue import Barclamp, JsonObject
 from rackwright.store.barclamp_import import import_barclamps
-from rackwright.store.db.session import GraphSession, Session, Store
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.graph.deployments import SYSTEM, insert_deployment
 from rackwright.store.machines.nodes import NewNode, create_node
 from rackwright.store.networks.domains import make_first_domain
 from rackwright.store.settings import read_setting
+from rackwright.store.store import Store
 
 IMPORTED = "imported_at_start"
 """The setting that says what the last start imported, and into what."""

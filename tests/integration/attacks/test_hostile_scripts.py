@@ -15,7 +15,7 @@ import pytest
 from rackwright.annealer.logs import RunLogs
 from rackwright.reach.attribute_lines import BadAttribute, wall_from
 from rackwright.reach.conversation import WRITTEN_LIMIT, Conversation
-from rackwright.store.db.session import Store
+from rackwright.store.store import Store
 
 SOON = 1.5
 """Seconds of this process, on a slow machine."""

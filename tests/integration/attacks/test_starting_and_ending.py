@@ -24,9 +24,10 @@ from rackwright.server import serve
 from rackwright.server.serve import PASSWORD_FILE, TOKEN_FILE, Options, running
 from rackwright.server.settings import SettingsInvalid, load_settings
 from rackwright.store.db.database import open_database
-from rackwright.store.db.session import Session, Store
+from rackwright.store.db.session import Session
 from rackwright.store.db.vault import KEY_FILE
 from rackwright.store.db.vault_check import VaultKeyMissing
+from rackwright.store.store import Store
 
 LONG = 100_000.0
 """Seconds: a lease that no test waits for."""

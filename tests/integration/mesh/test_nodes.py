@@ -30,7 +30,7 @@ from rackwright.reach.mesh_states import Job, MeshWay
 from rackwright.reach.state_events import Heard
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.database import open_database
-from rackwright.store.db.session import Store
+from rackwright.store.store import Store
 
 SERVERS = ["s1", "s2", "s3", "s4"]
 CHECKED = "s4"

@@ -24,11 +24,11 @@ from rackwright.barclamps.loader import built_in
 from rackwright.lab.namespaces import Network as Wires
 from rackwright.store.bootstrap import first_start
 from rackwright.store.db.database import open_database
-from rackwright.store.db.session import Store
 from rackwright.store.db.vault import KEY_FILE, load_vault
 from rackwright.store.machines.boot import lagging_providers, set_bootenv
 from rackwright.store.machines.nodes import NewNode, create_node
 from rackwright.store.networks.networks import create_network
+from rackwright.store.store import Store
 
 HOSTS = ("a1", "a2")
 M1, M2, STRANGER = "52:54:00:00:00:01", "52:54:00:00:00:02", "52:54:00:ff:ff:01"

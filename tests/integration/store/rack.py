@@ -9,7 +9,7 @@ from rackwright.domain.catalogue import Attrib, Barclamp, Jig, JsonObject
 from rackwright.domain.states import NodeRoleState
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.bootstrap import first_start
-from rackwright.store.db.session import GraphSession, Session, Store
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits, snapshots
 from rackwright.store.graph.binding import bind_proposed
@@ -17,6 +17,7 @@ from rackwright.store.graph.deployments import DeploymentRecord, create_deployme
 from rackwright.store.graph.noderoles import NodeRoleRecord, select_noderoles
 from rackwright.store.machines.nodes import NewNode, create_node
 from rackwright.store.runs.claims_and_settling import Claimant, Finished, claim, settle
+from rackwright.store.store import Store
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from rackwright.domain.errors import Invalid, NotFound, Rule
 from rackwright.domain.states import ACTIVE, TODO
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.bootstrap import first_start
-from rackwright.store.db.session import Store
+from rackwright.store.store import Store
 
 CATALOGUE = ("jigs", "roles", "attribs", "node_roles", "node_role_edges", "node_role_links", "deployment_roles")
 

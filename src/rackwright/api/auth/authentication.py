@@ -15,10 +15,11 @@ from starlette.requests import HTTPConnection
 from rackwright.api.auth.cookies import COOKIE
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.people import Principal
-from rackwright.store.db.session import Session, Store
+from rackwright.store.db.session import Session
 from rackwright.store.machines.registration import find_machine
 from rackwright.store.people.sessions import Lifetime, find_person, mark_seen
 from rackwright.store.people.tokens import find_principal, fingerprint, mark_used
+from rackwright.store.store import Store
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -24,7 +24,7 @@ from rackwright.cli.output.terminal import say
 if TYPE_CHECKING:
     from rackwright.cli.lab.demo_view import View
     from rackwright.lab.operator import Operator
-    from rackwright.store.db.session import Store
+    from rackwright.store.store import Store
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Row
 
 from rackwright.domain.attributes import Staged
 from rackwright.domain.catalogue import RUNS_FILES, Attrib, Catalogue, Flag, Jig, Role
-
-if TYPE_CHECKING:
-    from rackwright.store.db.session import Session
+from rackwright.store.db.session import Session
 
 
 class CatalogueMoved(Exception):
@@ -48,7 +46,7 @@ class StoredCatalogue:
         return [self.role_ids[name] for name, role in self.catalogue.roles.items() if role.template]
 
 
-async def load_catalogue(session: "Session", version: int) -> StoredCatalogue:
+async def load_catalogue(session: Session, version: int) -> StoredCatalogue:
     jigs = await session.rows(
         "SELECT j.name, b.name AS barclamp, j.kind, j.description, j.active, j.client_role"
         " FROM jigs j JOIN barclamps b ON b.id = j.barclamp_id"

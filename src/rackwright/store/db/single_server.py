@@ -9,7 +9,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from rackwright.store.db.session import Store
+from rackwright.store.store import Store
 
 
 class Alone:

@@ -13,8 +13,9 @@ from psycopg.types.json import Jsonb
 from rackwright.domain.catalogue import Json
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.sealed import SEAL, is_sealed
-from rackwright.store.db.session import Session, Store
+from rackwright.store.db.session import Session
 from rackwright.store.db.vault import KEY_FILE, Vault, VaultLocked, load_vault
+from rackwright.store.store import Store
 
 SETTING = "vault"
 WRITTEN_BY_PEOPLE = (

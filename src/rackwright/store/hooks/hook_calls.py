@@ -1,21 +1,20 @@
 """Calls of hooks, written in the transaction of the change that they are about; who makes them is in `hook_queue.py`.
 
 Most hooks are told afterwards: their calls become rows here, which are small (`hook_views.py` has what is shown). Those
-that may refuse are asked before: the transaction is given their verdicts, and one that lacks a verdict it needs is
-rolled back, saying which (`Unjudged`). Nothing here is done, and next to nothing looked at, while no role implements a
-hook.
+that may refuse are asked before: the transaction is given their verdicts (`store/db/hook_context.py`), and one that lacks a
+verdict it needs is rolled back by who gave them. Nothing here is done, and next to nothing looked at, while no role
+implements a hook.
 """
 
-import hashlib
-import json
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
 
 from psycopg.types.json import Jsonb
 
 from rackwright.domain.catalogue import JsonObject
-from rackwright.domain.hooks import STATE_HOOKS, Effect
+from rackwright.domain.hooks import STATE_HOOKS
+from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
+from rackwright.store.db.hook_context import Call
+from rackwright.store.db.session import Session
 from rackwright.store.hooks.hook_views import (
     DEPLOYMENT_VIEW,
     MOST_BEFORE,
@@ -27,10 +26,6 @@ from rackwright.store.hooks.hook_views import (
     keep_last_state,
 )
 
-if TYPE_CHECKING:
-    from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
-    from rackwright.store.db.session import Session
-
 HOOK_CHANNEL = "rackwright_hooks"
 """Notified when there is a hook to call."""
 
@@ -41,45 +36,10 @@ MOST_RECALLS = 5
 """How often a role's hook is called again because of what it and others changed when they were called. As with runs."""
 
 
-@dataclass(frozen=True)
-class Call:
-    """One hook to be asked for its verdict."""
-
-    role: str
-    hook: str
-    subject: str
-    subject_id: int
-    node_id: int | None
-    view: JsonObject
-
-    @property
-    def key(self) -> str:
-        """The same for the same question: a verdict holds for just what the hook was shown."""
-        asked = json.dumps([self.role, self.hook, self.view], sort_keys=True)
-        return hashlib.sha256(asked.encode()).hexdigest()
-
-
-@dataclass
-class Verdicts:
-    """What hooks said of a change before it is made."""
-
-    apply: Callable[["Session", Call, Sequence[Effect]], Awaitable[None]]
-    given: dict[str, Sequence[Effect]] = field(default_factory=dict)
-    missing: list[Call] = field(default_factory=list)
-
-
-class Unjudged(Exception):
-    """The change must not be made yet: hooks that may refuse it were not asked."""
-
-    def __init__(self, calls: Sequence[Call]) -> None:
-        super().__init__(f"{len(calls)} hooks were not asked")
-        self.calls = calls
-
-
 # --- noderoles
 
 
-async def queue_moves(session: "Session", moved: Sequence[tuple[int, int]]) -> None:
+async def queue_moves(session: Session, moved: Sequence[tuple[int, int]]) -> None:
     """Tell the roles of these noderoles of the states they came to, each in its order."""
     if not moved:
         return
@@ -111,11 +71,11 @@ async def queue_moves(session: "Session", moved: Sequence[tuple[int, int]]) -> N
 # --- nodes
 
 
-async def queue_node_created(session: "Session", id: int) -> None:
+async def queue_node_created(session: Session, id: int) -> None:
     await _queue_nodes(session, "create", {id: {}})
 
 
-async def queue_node_updated(session: "Session", before: Mapping[int, JsonObject]) -> None:
+async def queue_node_updated(session: Session, before: Mapping[int, JsonObject]) -> None:
     """For each node the old values of what changed, which it has been. Updates that still wait become one with this."""
     if not before or not _handlers(await session.catalogue(), "update"):
         return
@@ -125,12 +85,12 @@ async def queue_node_updated(session: "Session", before: Mapping[int, JsonObject
     await _queue_nodes(session, "update", {id: brief_before(old, now.get(id, {})) for id, old in before.items()})
 
 
-async def queue_node_deleted(session: "Session", id: int) -> None:
+async def queue_node_deleted(session: Session, id: int) -> None:
     """Needs the row still to be there, locked: the hooks get the whole last state."""
     await _queue_nodes(session, "delete", {id: {}}, view_id=await keep_last_state(session, id))
 
 
-def _handlers(stored: "StoredCatalogue", what: str) -> list[tuple[str, str, str]]:
+def _handlers(stored: StoredCatalogue, what: str) -> list[tuple[str, str, str]]:
     """(kind, handler, hook) of all that want to know: every role that implements it, and every active jig."""
     roles = stored.catalogue.hooked(f"on_node_{what}")
     jigs = sorted(jig.name for jig in stored.catalogue.jigs.values() if jig.active)
@@ -179,7 +139,7 @@ RETURNING handler, hook, subject_id, error
 
 
 async def _queue_nodes(
-    session: "Session",
+    session: Session,
     what: str,
     before: Mapping[int, JsonObject],
     handlers: Sequence[tuple[str, str, str]] | None = None,
@@ -189,7 +149,7 @@ async def _queue_nodes(
         handlers = _handlers(await session.catalogue(), what)
     if not before or not handlers:
         return
-    errors = [_oscillates(session.hook_chain, kind, handler, hook) for kind, handler, hook in handlers]
+    errors = [_oscillates(session.hooks.chain, kind, handler, hook) for kind, handler, hook in handlers]
     made = await session.rows(
         _QUEUE_NODES,
         ids=list(before),
@@ -198,13 +158,13 @@ async def _queue_nodes(
         handlers=[handler for _, handler, _ in handlers],
         hooks=[hook for _, _, hook in handlers],
         errors=errors,
-        chain=Jsonb({CHAIN: dict(session.hook_chain)} if session.hook_chain else {}),
+        chain=Jsonb({CHAIN: dict(session.hooks.chain)} if session.hooks.chain else {}),
         coalesce=what == "update",
         view_id=view_id,
     )
     if made:
         await session.run(f"NOTIFY {HOOK_CHANNEL}")
-    session.oscillating += [(row.subject_id, row.handler, row.hook, row.error) for row in made if row.error]
+    session.hooks.oscillating += [(row.subject_id, row.handler, row.hook, row.error) for row in made if row.error]
 
 
 def _oscillates(chain: Mapping[str, int], kind: str, handler: str, hook: str) -> str:
@@ -220,7 +180,7 @@ def _oscillates(chain: Mapping[str, int], kind: str, handler: str, hook: str) ->
     )
 
 
-async def queue_jig_active(session: "Session", jig: str) -> None:
+async def queue_jig_active(session: Session, jig: str) -> None:
     """A jig that becomes active is told of every node there is."""
     nodes = await session.rows("SELECT id FROM nodes WHERE NOT system ORDER BY id")
     await _queue_nodes(session, "create", {row.id: {} for row in nodes}, [("jig", jig, "node_create")])
@@ -229,7 +189,7 @@ async def queue_jig_active(session: "Session", jig: str) -> None:
 # --- networks
 
 
-async def queue_network(session: "Session", what: str, subject_id: int, view: JsonObject) -> None:
+async def queue_network(session: Session, what: str, subject_id: int, view: JsonObject) -> None:
     """Tell every role that wants to know: `what` is network_create, allocation_delete and so on."""
     hook = f"on_{what}"
     subject, node_id = what.partition("_")[0], view.get("node_id")
@@ -245,7 +205,7 @@ async def queue_network(session: "Session", what: str, subject_id: int, view: Js
 # --- what may be refused
 
 
-async def ask_noderoles(session: "Session", hook: str, ids: Collection[int], *, new: bool = False) -> None:
+async def ask_noderoles(session: Session, hook: str, ids: Collection[int], *, new: bool = False) -> None:
     """Ask `on_node_bind` or `on_commit` of the roles of these noderoles. `new`: they are not there before this."""
     if not ids or not (await session.catalogue()).catalogue.hooked(hook):
         return
@@ -256,13 +216,13 @@ async def ask_noderoles(session: "Session", hook: str, ids: Collection[int], *, 
         hook=hook,
     )
     calls = [Call(row.role, hook, "noderole", row.id, row.node_id, row.view) for row in rows]
-    if new and session.verdicts is not None:
+    if new and session.hooks.verdicts is not None:
         # It gets another id each time that it is tried, and has none if the hook refuses.
         calls = [Call(c.role, hook, "noderole", c.subject_id, c.node_id, {**c.view, "id": 0}) for c in calls]
     await _ask(session, calls)
 
 
-async def ask_deployment_roles(session: "Session", hook: str, ids: Collection[int]) -> None:
+async def ask_deployment_roles(session: Session, hook: str, ids: Collection[int]) -> None:
     """Ask `on_deployment_create` or `on_deployment_delete` of the roles of these deployment-roles."""
     if not ids or not (await session.catalogue()).catalogue.hooked(hook):
         return
@@ -276,20 +236,21 @@ async def ask_deployment_roles(session: "Session", hook: str, ids: Collection[in
     await _ask(session, [Call(row.role, hook, "deployment", row.id, None, row.view) for row in rows])
 
 
-async def _ask(session: "Session", calls: Sequence[Call]) -> None:
+async def _ask(session: Session, calls: Sequence[Call]) -> None:
     """Do as the verdicts say. Where nobody can be refused (discovery, first start), hooks are told afterwards."""
-    if session.verdicts is None:
+    verdicts = session.hooks.verdicts
+    if verdicts is None:
         await _tell(session, calls)
         return
     for call in calls:
-        effects = session.verdicts.given.get(call.key)
+        effects = verdicts.given.get(call.key)
         if effects is None:
-            session.verdicts.missing.append(call)
+            verdicts.missing.append(call)
         elif effects:
-            await session.verdicts.apply(session, call, effects)
+            await verdicts.apply(session, call, effects)
 
 
-async def _tell(session: "Session", calls: Sequence[Call]) -> None:
+async def _tell(session: Session, calls: Sequence[Call]) -> None:
     if calls:
         await session.run(
             """

@@ -155,11 +155,11 @@ async def fail_call(session: Session, call: HookCall, worker: str, error: str, *
 
 async def tell_oscillating(session: Session) -> None:
     """Say of the calls that this transaction gave up before they were made what `fail_call` says of others."""
-    for node_id, role, hook, error in session.oscillating:
+    for node_id, role, hook, error in session.hooks.oscillating:
         data: JsonObject = {"handler": role, "hook": hook, "error": error}
         await emit(session, "hook.failed", node_id, node_id=node_id, data=data)
         log.error("%s of role %s is given up: %s", hook, role, error)
-    session.oscillating.clear()
+    session.hooks.oscillating.clear()
 
 
 async def hand_back(session: Session, ids: Collection[int], worker: str) -> None:

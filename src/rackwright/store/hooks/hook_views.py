@@ -7,12 +7,9 @@ its last state stored, once for all who are told.
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from rackwright.domain.catalogue import Json, JsonObject
-
-if TYPE_CHECKING:
-    from rackwright.store.db.session import Session
+from rackwright.store.db.session import Session
 
 NODE_VIEW = """
     jsonb_build_object(
@@ -106,13 +103,13 @@ def _small(value: Json, most: int) -> Json:
 # --- what is shown
 
 
-async def node_view(session: "Session", id: int) -> JsonObject | None:
+async def node_view(session: Session, id: int) -> JsonObject | None:
     """A node as hooks see it, now."""
     view: JsonObject | None = await session.value(f"SELECT {NODE_VIEW} AS view FROM nodes n WHERE n.id = :id", id=id)
     return view
 
 
-async def noderole_view(session: "Session", id: int) -> JsonObject | None:
+async def noderole_view(session: Session, id: int) -> JsonObject | None:
     """A noderole as its hooks see it, now."""
     view: JsonObject | None = await session.value(
         f"SELECT {NODEROLE_VIEW} AS view FROM {NODEROLES} WHERE nr.id = :id", id=id
@@ -121,7 +118,7 @@ async def noderole_view(session: "Session", id: int) -> JsonObject | None:
 
 
 async def shown_view(
-    session: "Session", call_id: int, subject: str, subject_id: int, stored: JsonObject
+    session: Session, call_id: int, subject: str, subject_id: int, stored: JsonObject
 ) -> JsonObject | None:
     """All that a handler is shown of what a call is about; None: it is gone, and there is nothing left to say of it."""
     if subject == "node":
@@ -134,14 +131,14 @@ async def shown_view(
     return stored
 
 
-async def _last_state(session: "Session", call_id: int) -> JsonObject | None:
+async def _last_state(session: Session, call_id: int) -> JsonObject | None:
     view: JsonObject | None = await session.value(
         "SELECT v.view FROM hook_calls h JOIN hook_views v ON v.id = h.view_id WHERE h.id = :id", id=call_id
     )
     return view
 
 
-async def keep_last_state(session: "Session", node_id: int) -> int | None:
+async def keep_last_state(session: Session, node_id: int) -> int | None:
     """Store a node that is about to go, once for all who are told, and for calls that wait; None: it is a phantom."""
     await forget_last_states(session)
     id: int | None = await session.value(
@@ -158,7 +155,7 @@ async def keep_last_state(session: "Session", node_id: int) -> int | None:
     return id
 
 
-async def forget_last_state(session: "Session", id: int) -> None:
+async def forget_last_state(session: Session, id: int) -> None:
     """Forget the last state that a call had which ended, if it was the last call. Who ends another one waits for us:
     otherwise two that end at once would each leave it to the other."""
     await session.run("SELECT FROM hook_views WHERE id = :id FOR UPDATE", id=id)
@@ -168,7 +165,7 @@ async def forget_last_state(session: "Session", id: int) -> None:
     )
 
 
-async def forget_last_states(session: "Session") -> None:
+async def forget_last_states(session: Session) -> None:
     """Forget the last states that no call needs any more, because calls were given up or went with their node."""
     await session.run(
         "DELETE FROM hook_views WHERE id IN (SELECT id FROM hook_views v"

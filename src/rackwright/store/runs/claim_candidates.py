@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rackwright.domain.runs import HOLDS_SLOT
 from rackwright.domain.states import BLOCKED, TODO
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
-from rackwright.store.db.session import Asked, Rows, array
+from rackwright.store.db.pipeline import Asked, Rows, array
 from rackwright.store.graph.run_attribs import GLANCE, SHAPED, Glance
 
 _HOLDS = ", ".join(f"'{state}'" for state in sorted(HOLDS_SLOT))

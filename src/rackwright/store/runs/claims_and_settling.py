@@ -13,7 +13,8 @@ from sqlalchemy import Row
 from rackwright.domain.catalogue import Jig, JsonObject
 from rackwright.domain.runs import DEFAULT_DEADLINE, Answer, Run
 from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, TODO, TRANSITION, TRANSITIONS, NodeRoleState, Trigger
-from rackwright.store.db.session import Asked, Rows, Session
+from rackwright.store.db.pipeline import Asked, Rows
+from rackwright.store.db.session import Session
 from rackwright.store.graph.noderoles import erase
 from rackwright.store.graph.run_attribs import StagedNodeRole, stage_glanced, stage_noderoles
 from rackwright.store.graph.transitions import LABELS, TRACE_OF, Move, dirty_takers, move, tell_children
@@ -21,6 +22,7 @@ from rackwright.store.runs.claim_candidates import Picking, picked
 from rackwright.store.runs.instant_runs import AtOnce, run_ahead
 from rackwright.store.runs.node_findings import write_findings
 from rackwright.store.runs.slots import refreshing
+from rackwright.store.runs.transaction_end import queue_hooks
 
 DEFAULT_LEASE = 30.0
 REFRESH_PLACES = 2
@@ -179,7 +181,7 @@ async def _claim_ordinary(session: Session, claimant: Claimant, picking: Picking
 
 async def _with_slots(session: Session, *asked: Asked) -> list[Rows]:
     """Ask once it is worked out what would run next, without waiting for that in between."""
-    await session.queue_hooks()
+    await queue_hooks(session)
     fresh = refreshing(session.touched) if session.touched else ()
     answers = await session.batch(*fresh, *asked)
     session.touched.clear()

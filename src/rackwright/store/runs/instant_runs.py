@@ -14,7 +14,8 @@ from rackwright.domain.hooks import STATE_HOOKS
 from rackwright.domain.runs import DEFAULT_DEADLINE, Answer, Outcome, Run
 from rackwright.domain.states import ACTIVE, BLOCKED, TODO, TRANSITION
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
-from rackwright.store.db.session import Asked, Cursor, Session, array
+from rackwright.store.db.pipeline import Asked, Cursor, array
+from rackwright.store.db.session import Session
 from rackwright.store.graph.run_attribs import stage_plain
 from rackwright.store.graph.transitions import LABELS, STEPPED, TRACE_OF
 from rackwright.store.runs.claim_candidates import Lines, Waiting, in_lines

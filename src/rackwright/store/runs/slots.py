@@ -6,13 +6,10 @@ nodes are worked out again. So the annealer's claim never looks at work that can
 
 from collections.abc import Collection, Mapping
 from functools import cache
-from typing import TYPE_CHECKING
 
 from rackwright.domain.runs import HOLDS_SLOT
 from rackwright.domain.states import TODO
-
-if TYPE_CHECKING:
-    from rackwright.store.db.session import GraphSession, Session
+from rackwright.store.db.session import GraphSession, Session
 
 WORK_CHANNEL = "rackwright_work"
 """Notified when a slot got something to run."""
@@ -79,7 +76,7 @@ FROM slots s JOIN wanted ON wanted.slot = s.slot ORDER BY s.slot
 """
 
 
-async def refresh_slots(session: "Session", nodes: Collection[int]) -> bool:
+async def refresh_slots(session: Session, nodes: Collection[int]) -> bool:
     """Work out anew what would run next on these nodes; whether something can start now."""
     if not nodes:
         return False
@@ -100,7 +97,7 @@ def refreshing_touched() -> tuple[tuple[str, Mapping[str, object]], ...]:
     return (_lock(_TOUCHED), {}), (_refresh(_TOUCHED), {})
 
 
-async def add_slots(session: "GraphSession", *, nodes: Collection[int] = (), node_roles: Collection[int] = ()) -> None:
+async def add_slots(session: GraphSession, *, nodes: Collection[int] = (), node_roles: Collection[int] = ()) -> None:
     """Slots of new machines, and of those of the new noderoles that live on a phantom node."""
     if nodes:
         await session.run(
@@ -114,7 +111,7 @@ async def add_slots(session: "GraphSession", *, nodes: Collection[int] = (), nod
         )
 
 
-async def check_slots(session: "Session", after: int, limit: int) -> tuple[int | None, list[int]]:
+async def check_slots(session: Session, after: int, limit: int) -> tuple[int | None, list[int]]:
     """Look at a slice of slots: where the next one begins (None: it was the last), and nodes whose slots are wrong."""
     rows = await session.rows(_DRIFT, after=after, limit=limit)
     last = rows[-1].slot if len(rows) == limit else None

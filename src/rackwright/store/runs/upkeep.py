@@ -11,6 +11,7 @@ from rackwright.store.db.session import Session
 from rackwright.store.graph.transitions import step_children
 from rackwright.store.runs import run_lifecycle
 from rackwright.store.runs.slots import check_slots
+from rackwright.store.runs.transaction_end import settle_slots
 
 SLICE = 2000
 SLOTS = 500
@@ -37,7 +38,7 @@ class Upkeep:
         overdue = await run_lifecycle.end_overdue(session)
         retried = await run_lifecycle.retry_due(session)
         await run_lifecycle.drop_moot_refreshes(session)
-        await session.settle_slots()
+        await settle_slots(session)
         repaired = await self._repair_slots(session) + await self._repair_counters(session)
         return Done(len(taken_over), len(overdue), retried, repaired)
 

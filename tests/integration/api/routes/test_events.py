@@ -17,8 +17,9 @@ from rackwright.api.app import PREFIX
 from rackwright.api.event_feed import Feed
 from rackwright.server.serve import TOKEN_FILE, listening
 from rackwright.store.db.database import open_database
-from rackwright.store.db.session import Session, Store
+from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import Cursor, EventFilter, emit, forget_events, newest, read_events
+from rackwright.store.store import Store
 
 
 @pytest.fixture

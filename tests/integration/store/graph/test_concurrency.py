@@ -20,7 +20,7 @@ from rackwright.domain.barclamps.barclamp_file import parse_barclamp
 from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.states import ACTIVE, TODO
 from rackwright.store.barclamp_import import import_barclamps
-from rackwright.store.db.session import GraphSession, Session, Store
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import Cursor, Event, emit, read_events
 from rackwright.store.graph import commits
@@ -30,6 +30,7 @@ from rackwright.store.graph.snapshots import propose
 from rackwright.store.graph.subgraph import lock_parents
 from rackwright.store.machines.nodes import NewNode, create_node
 from rackwright.store.runs.claims_and_settling import Finished, settle
+from rackwright.store.store import Store
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Session)

@@ -10,13 +10,14 @@ from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, PROPOSED, TODO
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.database import Database
-from rackwright.store.db.session import Session, Store
+from rackwright.store.db.session import Session
 from rackwright.store.graph import commits, snapshots
 from rackwright.store.graph.deployments import create_deployment, delete_deployment
 from rackwright.store.graph.noderoles import retry
 from rackwright.store.graph.run_attribs import stage_noderoles
 from rackwright.store.machines.nodes import boot_node, delete_node, get_node, move_node, update_node
 from rackwright.store.runs.slots import check_slots
+from rackwright.store.store import Store
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from rackwright.domain.states import ACTIVE
 from rackwright.store.bootstrap import first_start
 from rackwright.store.db.database import Database
 from rackwright.store.db.locks import CAP_LOCK
-from rackwright.store.db.session import GraphSession, Session, Store
+from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits
 from rackwright.store.graph.binding import bind_proposed
@@ -13,6 +13,7 @@ from rackwright.store.graph.deployments import create_deployment, get_deployment
 from rackwright.store.graph.noderoles import counts_by_state
 from rackwright.store.machines.nodes import NewNode, create_node
 from rackwright.store.runs.claims_and_settling import Claimant, Finished, claim, settle
+from rackwright.store.store import Store
 
 
 async def test_from_first_start_to_all_active(database: Database) -> None:

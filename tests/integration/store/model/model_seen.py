@@ -6,8 +6,8 @@ from typing import Any
 from tests.integration.store.model.naive_graph import Key
 
 from rackwright.domain.states import NodeRoleState
-from rackwright.store.db.session import Store
 from rackwright.store.runs.slots import check_slots
+from rackwright.store.store import Store
 
 
 @dataclass

@@ -37,7 +37,7 @@ from rackwright.domain.states import Trigger
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.bootstrap import first_start
 from rackwright.store.db.database import Database, read_connections
-from rackwright.store.db.session import GraphSession, Store
+from rackwright.store.db.session import GraphSession
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits, snapshots
 from rackwright.store.graph.binding import bind_proposed
@@ -45,6 +45,7 @@ from rackwright.store.graph.deployments import create_deployment, delete_deploym
 from rackwright.store.graph.noderoles import retry
 from rackwright.store.machines.nodes import NewNode, boot_node, create_node, delete_node, move_node, update_node
 from rackwright.store.runs.claims_and_settling import Claimant, Finished, claim, settle
+from rackwright.store.store import Store
 
 T = TypeVar("T")
 

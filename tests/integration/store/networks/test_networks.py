@@ -18,7 +18,7 @@ from rackwright.domain.networks.networks import Address, Network, Use
 from rackwright.domain.states import ACTIVE
 from rackwright.store.bootstrap import first_start
 from rackwright.store.db.database import open_database
-from rackwright.store.db.session import Session, Store
+from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.run_attribs import stage_noderoles
 from rackwright.store.machines.nodes import delete_node, get_node, update_node
@@ -26,6 +26,7 @@ from rackwright.store.networks import allocations, networks
 from rackwright.store.networks.allocations import AllocationRecord, ensure_addresses
 from rackwright.store.networks.free_ranges import give_back, take, take_lowest
 from rackwright.store.networks.network_rows import get_network, lock_network
+from rackwright.store.store import Store
 
 
 async def make(rack: Rack, *made: Network) -> None:

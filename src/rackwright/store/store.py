@@ -1,0 +1,163 @@
+"""The way to the database: transactions, and how each is run. Actor and trace for its events, locks, retries after a
+deadlock.
+
+Nothing here knows a table but the catalogue's version. Queries live with their aggregate.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TypeVar
+
+from psycopg import AsyncConnection, sql
+from psycopg.errors import DeadlockDetected, SerializationFailure
+from sqlalchemy.exc import DBAPIError
+
+from rackwright.store.catalogue.stored_catalogue import StoredCatalogue, load_catalogue
+from rackwright.store.db.database import Database
+from rackwright.store.db.locks import GRAPH_LOCK
+from rackwright.store.db.notices import Notices
+from rackwright.store.db.read_session import ReadSession
+from rackwright.store.db.session import DATABASE_TROUBLE, TRACE, GraphSession, Session
+from rackwright.store.db.vault import Vault
+from rackwright.store.runs.transaction_end import settle_slots
+
+T = TypeVar("T")
+S = TypeVar("S", bound=Session)
+
+ATTEMPTS = 8
+
+_BEGIN = """
+SELECT set_config('rackwright.actor', :actor, true), set_config('rackwright.trace', :trace, true),
+       set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+       pg_advisory_xact_lock(CAST(:lock AS bigint))
+"""
+# No scans but in the order of an index: every change names its rows by id, or wants the first of many, so an index
+# serves however large a table has grown since its statistics were taken. Where there is none, PostgreSQL scans all the
+# same.
+
+
+@contextmanager
+def _cancelled_stays_cancelled() -> Iterator[None]:
+    """Whoever is cancelled in the middle of something is told so, and not of the trouble that made: those who work for
+    ever would take it for a database that does not answer, and go on."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    try:
+        yield
+    except DATABASE_TROUBLE as error:
+        if task and task.cancelling() > before:
+            raise asyncio.CancelledError from error
+        raise
+
+
+class Store:
+    """The way to the database: `change` for writes, `read` for questions."""
+
+    def __init__(self, database: Database, vault: Vault | None = None) -> None:
+        self.database = database
+        self.engine = database.engine
+        self.vault = vault or Vault.fresh()
+        """Seals secrets. Without the server's own keys, what was sealed before cannot be opened."""
+        self._catalogue: StoredCatalogue | None = None
+        self.watchers: set[Callable[[], None]] = set()
+        """Called after each commit of this process: something may have happened."""
+        self.people_version = 0
+        """Grows whenever this process changed who may do what; what was known before is to be looked up again."""
+
+    def forget_people(self) -> None:
+        """What is known of who may do what is to be looked up again."""
+        self.people_version += 1
+
+    async def change(
+        self,
+        work: Callable[[Session], Awaitable[T]],
+        *,
+        actor: str = "system",
+        trace: str | None = None,
+        lock: int | None = None,
+    ) -> T:
+        """Run `work` in one transaction, again after a deadlock.
+
+        The lock is taken in a statement of its own, before the work: a statement that both locks and looks would look
+        at a moment before it had the lock. `trace`: None means that of the request this is part of.
+        """
+        return await self._run(Session, work, actor, trace, lock)
+
+    async def change_graph(
+        self,
+        work: Callable[[GraphSession], Awaitable[T]],
+        *,
+        actor: str = "system",
+        trace: str | None = None,
+    ) -> T:
+        """As `change`, for what may add or remove noderoles or edges: it holds the graph lock."""
+        return await self._run(GraphSession, work, actor, trace, GRAPH_LOCK)
+
+    async def _run(
+        self,
+        kind: type[S],
+        work: Callable[[S], Awaitable[T]],
+        actor: str,
+        trace: str | None,
+        lock: int | None,
+    ) -> T:
+        trace = TRACE.get() if trace is None else trace
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                with _cancelled_stays_cancelled():
+                    async with self._begun(kind, actor, trace, lock) as session:
+                        result = await work(session)
+                        await settle_slots(session)
+                for follow in session.after_commit:
+                    follow()
+                for wake in self.watchers:
+                    wake()
+                return result
+            # SQLAlchemy wraps the driver's errors; those of a COPY come as they are.
+            except (DBAPIError, DeadlockDetected, SerializationFailure) as error:
+                cause = error.orig if isinstance(error, DBAPIError) else error
+                if not isinstance(cause, DeadlockDetected | SerializationFailure) or attempt == ATTEMPTS:
+                    raise
+            await asyncio.sleep(random.uniform(0, 0.01 * 2**attempt))  # noqa: S311  # jitter, no secret
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    @asynccontextmanager
+    async def _begun(self, kind: type[S], actor: str, trace: str, lock: int | None) -> AsyncIterator[S]:
+        async with self.engine.begin() as connection:
+            session = kind(connection, self, actor)
+            await session.run(_BEGIN, actor=actor, trace=trace, lock=lock)
+            yield session
+
+    @asynccontextmanager
+    async def read(self, *, once: bool = False) -> AsyncIterator[Session]:
+        """A transaction that only asks. It sees one moment throughout. `once`: it asks a single question."""
+        with _cancelled_stays_cancelled():
+            async with self.database.readers.lend(once=once) as driver:
+                yield ReadSession(driver, self, once)
+
+    async def listen(self, *channels: str) -> Notices:
+        """Hear PostgreSQL's notifications, on a connection of its own."""
+        url = self.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        connection = await AsyncConnection.connect(url, autocommit=True)
+        for channel in channels:
+            await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        return Notices(connection)
+
+    @property
+    def known_catalogue(self) -> StoredCatalogue | None:
+        """What was imported when this process last looked: for what needs no more than that."""
+        return self._catalogue
+
+    async def uncommitted_catalogue(self, session: Session) -> StoredCatalogue:
+        """What is imported as of this transaction, which imported itself: it is kept for nobody else."""
+        return await load_catalogue(session, -1)
+
+    async def catalogue(self, session: Session) -> StoredCatalogue:
+        version = await session.value("SELECT catalogue_version FROM graph")
+        known = self._catalogue
+        if known is None or known.version != version:
+            known = await load_catalogue(session, version)
+            self._catalogue = known
+        return known
