@@ -76,6 +76,8 @@ class Loop:
 
     def stop(self) -> None:
         """End `run` when the look that is under way is over. Nothing is broken off."""
+        if self._with_commits and self._store is not None:
+            self._store.watchers.discard(self.wake)
         self._stopped.set()
         self._wake.set()
 
