@@ -9,10 +9,11 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 
 from rackwright.annealer.logs import RunLogs
+from rackwright.annealer.loop import AT_ONCE, Loop
 from rackwright.annealer.run_cap import CapControl
 from rackwright.annealer.step import finished, is_instant, outcome_of
 from rackwright.domain.foreign import storable_text
@@ -70,54 +71,48 @@ class Annealer:
         self.counters = Counters()
         self.upkeep = Upkeep()
         self.instant = frozenset(kind for kind, jig in jigs.items() if is_instant(jig))
-        self._wake = asyncio.Event()
         self._finished: list[Finished] = []
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._stopping = False
+        self._renewed = 0.0
+        """When the leases were renewed last."""
+        self._passes = Loop(
+            store,
+            (WORK_CHANNEL, run_lifecycle.CANCEL_CHANNEL),
+            purpose="anneal",
+            back_off=self.pace.back_off,
+            on_notice=self._cancel_run,
+        )
 
     async def run(self) -> None:
         """Anneal until stopped. Runs that are not over then are handed back."""
+        self._renewed = time.monotonic()
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._listen())
-                group.create_task(self._tick())
-                group.create_task(self._keep_leases())
-                group.create_task(self._end_stalled())
-                group.create_task(self.logs.flush_for_ever(self.pace.log_flush))
-                await self._passes()
-                raise _Stopped
-        except* _Stopped:
-            pass
+                aside = [group.create_task(work) for work in self._aside()]
+                await self._passes.run(self._pass_or_settle_each)
+                for task in aside:
+                    task.cancel()
         finally:
             await self._hand_back()
 
     def stop(self) -> None:
-        self._stopping = True
-        self._wake.set()
+        self._passes.stop()
 
     def wake(self) -> None:
         """There may be something to do."""
-        self._wake.set()
+        self._passes.wake()
 
     # --- passes
 
-    async def _passes(self) -> None:
-        while not self._stopping:
-            self._wake.clear()
-            try:
-                more = await self._one_pass()
-            except UNREACHABLE as error:
-                log.warning("the database does not answer, trying again: %s", first_line(error))
-                await asyncio.sleep(self.pace.back_off)
-                continue
-            except DATABASE_TROUBLE as error:
-                log.error("a pass was refused by the database, trying again: %s", first_line(error))
-                await asyncio.sleep(self.pace.back_off)
-                await self._settle_each()
-                continue
-            if more:
-                continue
-            await self._wake.wait()
+    async def _pass_or_settle_each(self) -> float | None:
+        """Make one pass. If the database refuses it, a result may be why, so settle them apart and try again later."""
+        try:
+            return AT_ONCE if await self._one_pass() else None
+        except UNREACHABLE:
+            raise
+        except DATABASE_TROUBLE:
+            await self._settle_each()
+            raise
 
     async def _one_pass(self) -> bool:
         """Settle what finished and start what can; whether another pass may find more at once."""
@@ -173,7 +168,7 @@ class Annealer:
 
     async def _work(self, session: Session, done: list[Finished], said: dict[int, list[str]]) -> tuple[list[int], Pass]:
         settled = await settle(session, done)
-        if self._stopping:
+        if self._passes.stopping:
             return settled, Pass([], [])
         said.clear()  # of an earlier try of this transaction, whose runs never were
 
@@ -194,7 +189,7 @@ class Annealer:
         with self.logs.writer(run.id) as run_log:
             outcome = await outcome_of(self.store, self.jigs, run, run_log)
         self._finished.append(finished(run, outcome))
-        self._wake.set()
+        self.wake()
 
     async def _hand_back(self) -> None:
         """Cancel what still runs and give it up, so that another server need not wait for the lease."""
@@ -209,77 +204,60 @@ class Annealer:
                 lambda session: run_lifecycle.give_up(session, [id for id, _ in tasks]), actor=ACTOR
             )
 
-    # --- leases
+    def _cancel_run(self, channel: str, payload: str) -> None:
+        """Stop the run that PostgreSQL says was cancelled."""
+        if channel == run_lifecycle.CANCEL_CHANNEL and payload.isdecimal():
+            self._cancel([int(payload)])
 
-    async def _keep_leases(self) -> None:
+    def _cancel(self, ids: Iterable[int]) -> None:
+        """Stop those of these runs that are this process's."""
+        for id in ids:
+            task = self._tasks.get(id)
+            if task is not None:
+                task.cancel()
+
+    # --- aside from the passes
+
+    def _aside(self) -> list[Coroutine[None, None, None]]:
+        """What is done beside the passes until cancelled; each apart, as the others may be waiting for just that."""
+        store, tick, lease = self.store, self.pace.tick, self.claimant.lease
+        stalled = "look for transactions that stand still"
+        return [
+            Loop(store, tick=tick, purpose="look after runs, counters and slots").run(self._keep_up),
+            Loop(store, tick=lease / 3, purpose="renew leases", at_start=False).run(self._renew_leases),
+            Loop(store, tick=STALL_SECONDS / 3, purpose=stalled, at_start=False).run(self._end_stalled),
+            self.logs.flush_for_ever(self.pace.log_flush),
+        ]
+
+    async def _keep_up(self) -> None:
+        """Now and then: takeovers, deadlines, retries, and a look at whether counters and slots are true."""
+        try:
+            done = await self.store.change(self.upkeep.tick, actor=ACTOR)
+        finally:
+            self.wake()  # the passes have no tick but this
+        self.counters.taken_over += done.taken_over
+        self.counters.drift_repaired += done.repaired
+        if done.repaired:
+            log.error("repaired %d counters or slots that were wrong; please report this", done.repaired)
+
+    async def _renew_leases(self) -> None:
         """Renew what this process holds. What it no longer holds, it stops."""
         lease = self.claimant.lease
-        renewed = time.monotonic()
-        while True:
-            await asyncio.sleep(lease / 3)
-            before = time.monotonic()
-            mine = set(self._tasks)
-            try:
-                held = await self.store.change(
-                    lambda session: run_lifecycle.renew_leases(session, self.claimant.worker, lease), actor=ACTOR
-                )
-                renewed = before
-            except DATABASE_TROUBLE as error:
-                log.warning("cannot renew leases: %s", first_line(error))
-                held = mine if time.monotonic() - renewed < lease else set()
-            for id in mine - held:
-                task = self._tasks.get(id)
-                if task is not None:
-                    task.cancel()
+        before = time.monotonic()
+        mine = set(self._tasks)
+        try:
+            held = await self.store.change(
+                lambda session: run_lifecycle.renew_leases(session, self.claimant.worker, lease), actor=ACTOR
+            )
+        except DATABASE_TROUBLE:
+            if time.monotonic() - self._renewed >= lease:
+                self._cancel(mine)
+            raise
+        self._renewed = before
+        self._cancel(mine - held)
 
     async def _end_stalled(self) -> None:
-        """Free what a server holds that stands still. Apart from all else here, which may be waiting for just that."""
-        while True:
-            await asyncio.sleep(STALL_SECONDS / 3)
-            try:
-                ended = await self.store.change(end_stalled, actor=ACTOR)
-            except DATABASE_TROUBLE as error:
-                log.warning("cannot look for transactions that stand still: %s", first_line(error))
-                continue
-            if ended:
-                log.warning("ended %d transactions of servers that stood still in the middle of them", ended)
-
-    # --- waking up
-
-    async def _listen(self) -> None:
-        """Wake when PostgreSQL says that there is work; stop runs that were cancelled."""
-        while True:
-            try:
-                async with await self.store.listen(WORK_CHANNEL, run_lifecycle.CANCEL_CHANNEL) as notices:
-                    self.wake()  # something may have happened before we listened
-                    async for channel, payload in notices:
-                        if channel == run_lifecycle.CANCEL_CHANNEL:
-                            self._cancel(payload)
-                        self.wake()
-            except DATABASE_TROUBLE as error:
-                log.warning("not listening for a while: %s", first_line(error))
-            await asyncio.sleep(self.pace.back_off)
-
-    def _cancel(self, payload: str) -> None:
-        task = self._tasks.get(int(payload)) if payload.isdecimal() else None
-        if task is not None:
-            task.cancel()
-
-    async def _tick(self) -> None:
-        """Now and then: takeovers, deadlines, retries, and a look at whether counters and slots are true."""
-        while True:
-            try:
-                done = await self.store.change(self.upkeep.tick, actor=ACTOR)
-            except DATABASE_TROUBLE as error:
-                log.warning("upkeep failed, trying again: %s", first_line(error))
-            else:
-                self.counters.taken_over += done.taken_over
-                self.counters.drift_repaired += done.repaired
-                if done.repaired:
-                    log.error("repaired %d counters or slots that were wrong; please report this", done.repaired)
-            self.wake()
-            await asyncio.sleep(self.pace.tick)
-
-
-class _Stopped(Exception):
-    """Ends the task group."""
+        """Free what a server holds that stands still."""
+        ended = await self.store.change(end_stalled, actor=ACTOR)
+        if ended:
+            log.warning("ended %d transactions of servers that stood still in the middle of them", ended)

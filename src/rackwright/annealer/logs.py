@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from rackwright.annealer.loop import Loop
 from rackwright.domain.foreign import storable_text
 from rackwright.store.db.session import DATABASE_TROUBLE, first_line
 from rackwright.store.runs.run_logs import LOG_LIMIT, append_logs
@@ -152,6 +153,17 @@ class RunLogs:
         return min(max(ALLOWANCE // max(1, len(self._open)), SMALLEST_SHARE), LARGEST_SHARE)
 
     async def flush(self) -> None:
+        """Write what was said; what cannot be written yet stays for the next time."""
+        try:
+            await self._write()
+        except DATABASE_TROUBLE as error:
+            log.warning("cannot write logs of runs yet: %s", first_line(error))
+
+    async def flush_for_ever(self, every: float) -> None:
+        """Write what was said, every so many seconds, until cancelled."""
+        await Loop(self._store, tick=every, purpose="write logs of runs", at_start=False).run(self._write)
+
+    async def _write(self) -> None:
         ended = [id for id, log in self._open.items() if log.ended]
         taken = {id: text for id, log in self._open.items() if (text := log.take())}
         if taken:
@@ -159,22 +171,14 @@ class RunLogs:
                 await self._store.change(
                     lambda session: append_logs(session, list(taken.items()), bounded=True), actor="annealer"
                 )
-            except BaseException as error:
+            except BaseException:
                 for id, text in taken.items():
                     self._open[id].put_back(text)
-                if not isinstance(error, DATABASE_TROUBLE):
-                    raise
-                log.warning("cannot write logs of runs yet: %s", first_line(error))
-                return
+                raise
         for run_log in self._open.values():
             run_log.written()
         for id in ended:
             del self._open[id]
-
-    async def flush_for_ever(self, every: float) -> None:
-        while True:
-            await asyncio.sleep(every)
-            await self.flush()
 
 
 def _beginning_of(text: str, size: int) -> str:
