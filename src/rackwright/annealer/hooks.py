@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from rackwright.annealer.loop import Loop
 from rackwright.annealer.role_files import RoleFiles
 from rackwright.annealer.role_workers import CallFailed, RoleCall, RoleWorkers
 from rackwright.domain.effects import effects_from_json
@@ -85,35 +86,27 @@ class HookDispatcher:
         self.jigs = jigs
         self.worker = worker
         self.pace = pace or HookPace()
-        self._wake = asyncio.Event()
         self._tasks: dict[int, asyncio.Task[Delivered]] = {}
-        self._stopping = False
+        self._loop = Loop(
+            store, (HOOK_CHANNEL,), self.pace.tick, purpose="deliver calls of hooks", back_off=self.pace.pause
+        )
 
     # --- for ever
 
     async def run(self) -> None:
         """Deliver until stopped; what is under way then is given back."""
-        listener = asyncio.create_task(self._listen())
         try:
-            while not self._stopping:
-                self._wake.clear()
-                try:
-                    await self._start_due()
-                    wait = await self._until_due()
-                except DATABASE_TROUBLE as error:
-                    log.warning("the database does not answer, trying again: %s", first_line(error))
-                    wait = self.pace.pause
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(wait):
-                        await self._wake.wait()
+            await self._loop.run(self._reconcile)
         finally:
-            listener.cancel()
-            await asyncio.gather(listener, return_exceptions=True)
             await self._hand_back()
 
     def stop(self) -> None:
-        self._stopping = True
-        self._wake.set()
+        self._loop.stop()
+
+    async def _reconcile(self) -> float:
+        """Start the calls that are due; the seconds until the next one is."""
+        await self._start_due()
+        return await self._until_due()
 
     async def _start_due(self) -> None:
         room = self.pace.at_once - len(self._tasks)
@@ -133,7 +126,7 @@ class HookDispatcher:
             log.warning("hook call %s is made again after its lease: %s", id, first_line(error))
         elif error is not None:
             log.error("hook call %s was lost; it is made again after its lease", id, exc_info=error)
-        self._wake.set()
+        self._loop.wake()
 
     async def _until_due(self) -> float:
         if len(self._tasks) >= self.pace.at_once:
@@ -142,17 +135,6 @@ class HookDispatcher:
             due = await next_due(session)
         # A call that is due but not ours to take (its turn has not come) must not make us spin.
         return self.pace.tick if due is None else min(max(due, 0.05), self.pace.tick)
-
-    async def _listen(self) -> None:
-        while True:
-            try:
-                async with await self.store.listen(HOOK_CHANNEL) as notices:
-                    self._wake.set()  # something may have happened before we listened
-                    async for _ in notices:
-                        self._wake.set()
-            except DATABASE_TROUBLE as error:
-                log.warning("not listening for hooks for a while: %s", first_line(error))
-            await asyncio.sleep(self.pace.pause)
 
     async def _hand_back(self) -> None:
         tasks = dict(self._tasks)
