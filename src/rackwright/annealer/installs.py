@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rackwright.annealer.loop import BACK_OFF, Loop
 from rackwright.domain.attributes import merge
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.machines.install import Act
@@ -54,25 +55,16 @@ class Installs:
         self.tick = tick
         self.lease = lease
         """Seconds after which another server does what this one was to do."""
-        self._wake = asyncio.Event()
 
     async def run(self) -> None:
+        loop = Loop(self.store, (INSTALL_CHANNEL,), self.tick, purpose="advance installs", back_off=BACK_OFF)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._listen())
-            while True:
-                self._wake.clear()
-                try:
-                    actions = await self.advance()
-                except DATABASE_TROUBLE as error:
-                    log.warning("cannot advance installs: %s", first_line(error))
-                    actions = []
-                for action in actions:
+
+            async def advance_and_act() -> None:
+                for action in await self.advance():
                     group.create_task(self.act(action))
-                try:
-                    async with asyncio.timeout(self.tick):
-                        await self._wake.wait()
-                except TimeoutError:
-                    continue
+
+            await loop.run(advance_and_act)
 
     async def advance(self) -> list[Action]:
         """One look at all open attempts; what is to be done for them now."""
@@ -136,14 +128,3 @@ class Installs:
         await self.store.change(
             lambda session: install_attempts.probed(session, action.attempt_id, ok=ok, error=error), actor=ACTOR
         )
-
-    async def _listen(self) -> None:
-        while True:
-            try:
-                async with await self.store.listen(INSTALL_CHANNEL) as notices:
-                    self._wake.set()
-                    async for _ in notices:
-                        self._wake.set()
-            except DATABASE_TROUBLE as error:
-                log.warning("not listening for installs for a while: %s", first_line(error))
-            await asyncio.sleep(0.5)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from rackwright.annealer.installs import Reach, hammer_node
+from rackwright.annealer.loop import Loop
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.machines.power import Sleep
 from rackwright.hammers.base import Hammer, HammerFailed, HammerNode, Power
@@ -28,14 +29,14 @@ class Powersave:
         """Seconds that a system has to shut down by itself."""
 
     async def run(self) -> None:
+        loop = Loop(self.store, tick=self.tick, purpose="look for nodes to power up or down")
         async with asyncio.TaskGroup() as group:
-            while True:
-                try:
-                    for action in await self.look():
-                        group.create_task(self.act(action))
-                except DATABASE_TROUBLE as error:
-                    log.warning("cannot look for nodes to power up or down: %s", first_line(error))
-                await asyncio.sleep(self.tick)
+
+            async def look_and_act() -> None:
+                for action in await self.look():
+                    group.create_task(self.act(action))
+
+            await loop.run(look_and_act)
 
     async def look(self) -> list[PowerAction]:
         """Decide who sleeps and who wakes; what is to be switched now."""

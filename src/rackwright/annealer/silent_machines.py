@@ -6,9 +6,9 @@ machine that somebody added with its address, from the moment it is added.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 
 from rackwright.annealer.installs import Reach, hammer_node
+from rackwright.annealer.loop import Loop
 from rackwright.annealer.reachability import ACTOR, look_at
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.machines.install import LOCAL
@@ -45,16 +45,9 @@ class Watch:
         from being asked in time, and these would count as silent, too.
         """
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._repeat(self._ask_living))
-            group.create_task(self._repeat(self._ask_silent))
-
-    async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            await asyncio.sleep(self.heartbeat)
-            try:
-                await work()
-            except DATABASE_TROUBLE as error:
-                log.warning("cannot look after machines: %s", first_line(error))
+            for work in (self._ask_living, self._ask_silent):
+                loop = Loop(self.store, tick=self.heartbeat, purpose="look after machines", at_start=False)
+                group.create_task(loop.run(work))
 
     async def _ask_living(self) -> None:
         """Only who was asked can be found to be silent, so the look comes after."""
