@@ -10,7 +10,8 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from rackwright.store.db.session import DATABASE_TROUBLE, UNREACHABLE, Store, first_line
+from rackwright.store.db.session import DATABASE_TROUBLE, UNREACHABLE, first_line
+from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -5,18 +5,18 @@ see the mesh differently do not undo each other's work; another carries on when 
 in `store/machines/mesh_members.py`.
 """
 
-import asyncio
 import logging
 import time
 from contextlib import aclosing
 from typing import Any
 
+from rackwright.annealer.loop import Loop
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.machines.mesh_members import Member, MemberState, MeshView
 from rackwright.mesh.client import MeshClient
 from rackwright.mesh.errors import MeshError
 from rackwright.store.db.locks import MESH_LOCK
-from rackwright.store.db.session import DATABASE_TROUBLE, first_line
+from rackwright.store.db.session import first_line
 from rackwright.store.db.single_server import Alone, alone
 from rackwright.store.machines.mesh_members import Followed, follow_mesh, marked_members
 from rackwright.store.store import Store
@@ -57,16 +57,18 @@ class MeshFollower:
         self._told: set[str] = set()
 
     async def run(self) -> None:
-        while True:
-            try:
-                async with alone(self._store, MESH_LOCK) as held:
-                    if held is not None:
-                        await self._follow(held)
-            except MeshError as error:
-                self._tell({f"cannot follow the mesh: {error}"})
-            except (*DATABASE_TROUBLE, RackwrightError) as error:
-                log.warning("cannot follow the mesh: %s", first_line(error))
-            await asyncio.sleep(self._pause)
+        await Loop(self._store, tick=self._pause, purpose="follow the mesh").run(self._follow_alone)
+
+    async def _follow_alone(self) -> None:
+        """Follow the mesh until its agent ends, unless another server does."""
+        try:
+            async with alone(self._store, MESH_LOCK) as held:
+                if held is not None:
+                    await self._follow(held)
+        except MeshError as error:
+            self._tell({f"cannot follow the mesh: {error}"})
+        except RackwrightError as error:
+            log.warning("cannot follow the mesh: %s", first_line(error))
 
     async def _follow(self, held: Alone) -> None:
         """Until the agent ends."""

@@ -6,15 +6,15 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rackwright.annealer.loop import BACK_OFF, Loop
 from rackwright.provision.daemon import Daemon
-from rackwright.store.db.session import DATABASE_TROUBLE, Session, first_line
+from rackwright.store.db.session import Session
 from rackwright.store.machines.providers import miss_servers, refresh_providers, server_is_here
 from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
 
 ACTOR = "providers"
-PAUSE = 0.5
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,17 @@ class Providers:
         self._provided = provided
         for one in provided:
             one.daemon.started = lambda one=one: self._came_back(one)
-        self._back: asyncio.Queue[Provided] = asyncio.Queue()
+        self._due: list[str] = []
+        """The roles that are to run again on this host."""
+        self._refreshing = Loop(store, purpose="have the providers of this host serve", back_off=BACK_OFF)
 
     async def run(self) -> None:
+        # After a start of this server its daemons do not run, whatever the noderoles say.
+        self._due = [role for one in self._provided for role in (one.server_role, one.database_role)]
+        saying = Loop(self._store, tick=self._lease / 4, purpose="say that this server is here")
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._be_seen())
-            # After a start of this server its daemons do not run, whatever the noderoles say.
-            await self._refresh([role for one in self._provided for role in (one.server_role, one.database_role)])
-            while True:
-                back = await self._back.get()
-                await self._refresh([back.server_role, back.database_role])
+            group.create_task(saying.run(self._be_seen))
+            await self._refreshing.run(self._refresh)
 
     async def _be_seen(self) -> None:
         async def look(session: Session) -> None:
@@ -54,22 +55,15 @@ class Providers:
             for name in await miss_servers(session, 2 * self._lease):
                 log.warning("the server on %s is silent; nothing waits for it any more", name)
 
-        while True:
-            try:
-                await self._store.change(look, actor=ACTOR)
-            except DATABASE_TROUBLE as error:
-                log.warning("nobody is told that this server is here: %s", first_line(error))
-            await asyncio.sleep(self._lease / 4)
+        await self._store.change(look, actor=ACTOR)
 
     async def _came_back(self, one: Provided) -> None:
-        self._back.put_nowait(one)
+        self._due += [one.server_role, one.database_role]
+        self._refreshing.wake()
 
-    async def _refresh(self, roles: Sequence[str]) -> None:
-        while True:
-            try:
-                await self._store.change(lambda session: refresh_providers(session, self._node_id, roles), actor=ACTOR)
-            except DATABASE_TROUBLE as error:
-                log.warning("the providers are asked to serve a little later: %s", first_line(error))
-                await asyncio.sleep(PAUSE)
-            else:
-                return
+    async def _refresh(self) -> None:
+        """Have the roles that are due run again; those that become due meanwhile stay so."""
+        roles = list(self._due)
+        if roles:
+            await self._store.change(lambda session: refresh_providers(session, self._node_id, roles), actor=ACTOR)
+            del self._due[: len(roles)]

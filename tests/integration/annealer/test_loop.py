@@ -9,7 +9,8 @@ from tests.support.rack import Rack
 from tests.support.waiting import until
 
 from rackwright.annealer.loop import Loop, Reconcile
-from rackwright.store.db.session import Session, Store
+from rackwright.store.db.session import Session
+from rackwright.store.store import Store
 
 CHANNEL = "test_loop"
 OTHER = "test_loop_other"
