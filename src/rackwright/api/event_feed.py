@@ -8,16 +8,13 @@ and looks every `TICK` seconds for what others did. There is no NOTIFY: it would
 import asyncio
 import bisect
 import contextlib
-import logging
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator
 
+from rackwright.annealer.loop import AT_ONCE, Loop
 from rackwright.api.auth.limits import TooMany
-from rackwright.store.db.session import DATABASE_TROUBLE, first_line
 from rackwright.store.events.outbox import Cursor, Event, check_kept, newest, read_events
 from rackwright.store.store import Store
-
-log = logging.getLogger(__name__)
 
 RING = 10_000
 STREAMS = 64
@@ -41,9 +38,10 @@ class Feed:
         self._subscribers = 0
         self._streams: Counter[str] = Counter()
         self._reader: asyncio.Task[None] | None = None
+        self._reading = self._new_loop()
+        """What the reader runs."""
         self._ending: set[asyncio.Task[None]] = set()
         """Readers that were let go and have a last question under way."""
-        self._wake = asyncio.Event()
         self._news = asyncio.Condition()
 
     @contextlib.asynccontextmanager
@@ -52,8 +50,8 @@ class Feed:
         self._subscribers += 1
         try:
             if self._reader is None:
-                self._reader = asyncio.create_task(self._read(), name="event feed")
-                self.store.watchers.add(self._wake.set)
+                self._reading = self._new_loop()
+                self._reader = asyncio.create_task(self._reading.run(self._look), name="event feed")
             yield
         finally:
             self._subscribers -= 1
@@ -117,39 +115,26 @@ class Feed:
         """The reader ends by itself, between two questions: to break one off would cost its connection."""
         reader, self._reader, self._since = self._reader, None, None
         assert reader is not None
-        self.store.watchers.discard(self._wake.set)
         self._ring.clear()
         self._ending.add(reader)
         reader.add_done_callback(self._ending.discard)
-        self._wake.set()
+        self._reading.stop()
         await asyncio.wait({reader})  # a stream that is broken off here leaves the reader to end alone
 
-    async def _read(self) -> None:
-        """Until it is let go; by then another may have begun, with whose findings it must not meddle."""
-        while self._is_current():
-            self._wake.clear()
-            try:
-                await self._look()
-            except DATABASE_TROUBLE as error:
-                log.warning("events wait: the database does not answer: %s", first_line(error))
-            await asyncio.sleep(AT_MOST_EVERY)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(TICK):
-                    if self._is_current():
-                        await self._wake.wait()
+    def _new_loop(self) -> Loop:
+        """What one reader runs until it is let go; by then another may have begun."""
+        return Loop(self.store, tick=TICK, purpose="read events", at_most_every=AT_MOST_EVERY, with_commits=True)
 
-    def _is_current(self) -> bool:
-        return self._reader is asyncio.current_task()
-
-    async def _look(self) -> None:
+    async def _look(self) -> float | None:
+        """Take in what is new. A reader that was let go must not meddle with the findings of the one that followed."""
         since = self._since
         async with self.store.read() as session:
             tail = await newest(session) if since is None else self._tail
             found = [] if since is None else await read_events(session, tail, PAGE)
-        if self._is_current():
-            await self._append(tail, found)
-            if len(found) == PAGE:
-                self._wake.set()
+        if self._reader is not asyncio.current_task():
+            return None
+        await self._append(tail, found)
+        return AT_ONCE if len(found) == PAGE else None
 
     async def _append(self, tail: Cursor, found: list[Event]) -> None:
         if self._since is None:

@@ -1,18 +1,16 @@
 """Forgetting: what is older than what the settings say goes, a batch at a time."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
+from rackwright.annealer.loop import Loop
 from rackwright.store.db.retention import FORGET, forget, forget_runs
-from rackwright.store.db.session import DATABASE_TROUBLE, Session, first_line
+from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import forget_events
 from rackwright.store.events.repeated_requests import KEPT_SECONDS
 from rackwright.store.store import Store
-
-log = logging.getLogger(__name__)
 
 ACTOR = "retention"
 EVERY = 600.0
@@ -39,12 +37,7 @@ class Retention:
         self.every = every
 
     async def run(self) -> None:
-        while True:
-            await asyncio.sleep(self.every)
-            try:
-                await self.forget()
-            except DATABASE_TROUBLE as error:
-                log.warning("what is old stays for now: the database does not answer: %s", first_line(error))
+        await Loop(self.store, tick=self.every, purpose="forget what is old", at_start=False).run(self.forget)
 
     async def forget(self) -> None:
         """All that is too old now."""

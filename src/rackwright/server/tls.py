@@ -3,7 +3,6 @@
 A self-made certificate is no authority: whoever wants to trust it trusts just this one, by its file or fingerprint.
 """
 
-import asyncio
 import datetime
 import ipaddress
 import logging
@@ -20,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from rackwright.annealer.loop import Loop
 from rackwright.server.settings import Options, SettingsInvalid
 
 log = logging.getLogger(__name__)
@@ -145,7 +145,9 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 async def keep_fresh(context: ssl.SSLContext, options: Options, host: str, every: float = LOOK_EVERY) -> None:
     """Renew what we made, and take up what somebody renewed, without a restart. Runs until cancelled."""
     loaded: tuple[float, ...] = ()
-    while True:
+
+    async def take_up() -> None:
+        nonlocal loaded
         try:
             certificate = certificate_of(options, host)
             assert certificate is not None
@@ -156,4 +158,5 @@ async def keep_fresh(context: ssl.SSLContext, options: Options, host: str, every
         except (SettingsInvalid, OSError) as error:
             # Half of a pair may just be being replaced; what is loaded serves on.
             log.warning("The certificate on disk is not taken up: %s", error)
-        await asyncio.sleep(every)
+
+    await Loop(None, tick=every, purpose="take up the certificate on disk").run(take_up)

@@ -5,7 +5,6 @@ hook is stopped, where an administrator sees why.
 """
 
 import asyncio
-import contextlib
 import hashlib
 import hmac
 import json
@@ -20,6 +19,7 @@ from ipaddress import ip_address
 import httpx
 
 from rackwright import __version__
+from rackwright.annealer.loop import Loop
 from rackwright.api.routes.events import EventOut
 from rackwright.domain.errors import Invalid
 from rackwright.domain.networks.call_targets import Address, Network, Target, parse_target, refusal
@@ -135,25 +135,16 @@ class Webhooks:
         self.worker = worker
         self.courier = courier
         self.tick = tick
-        self._wake = asyncio.Event()
         self._busy: dict[int, asyncio.Task[None]] = {}
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
-        self.store.watchers.add(self._wake.set)
+        loop = Loop(
+            self.store, tick=self.tick, purpose="call webhooks", at_most_every=self.tick / 10, with_commits=True
+        )
         try:
-            while True:
-                self._wake.clear()
-                try:
-                    await self._start_due()
-                except DATABASE_TROUBLE as error:
-                    log.warning("webhooks wait: the database does not answer: %s", first_line(error))
-                await asyncio.sleep(self.tick / 10)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self.tick):
-                        await self._wake.wait()
+            await loop.run(self._start_due)
         finally:
-            self.store.watchers.discard(self._wake.set)
             serving = list(self._busy.values())
             for task in serving:
                 task.cancel()
