@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import psycopg
 
-from rackwright.barclamps.loader import built_in
+from rackwright.barclamps.loader import built_in, known_kinds
 from rackwright.domain.barclamps.barclamp_file import parse_barclamp
 from rackwright.domain.states import ACTIVE, BLOCKED, TODO, TRANSITION
 from rackwright.store.bootstrap import first_start
@@ -88,7 +88,9 @@ async def fresh(home: Path, name: str) -> Database:
         connection.execute(f"CREATE DATABASE {name}".encode())
         assert connection.execute("SHOW fsync").fetchone() == ("on",)
     mine = await open_database(url.set(database=name).render_as_string(hide_password=False), home)
-    await first_start(Store(mine), [*built_in(), parse_barclamp(barclamp_text(), "bench.yml")], "admin.bench.example")
+    await first_start(
+        Store(mine), [*built_in(), parse_barclamp(barclamp_text(), "bench.yml", known_kinds())], "admin.bench.example"
+    )
     # The server stays for as long as its first user does.
     return replace(mine, embedded=database.embedded)
 

@@ -15,6 +15,7 @@ from rackwright.annealer.role_transitions import RoleTransitions
 from rackwright.annealer.role_workers import RoleWorkers
 from rackwright.jigs.base import Jig
 from rackwright.jigs.noop import NoopJig
+from rackwright.jigs.registry import kinds_that_run_files
 from rackwright.jigs.role_provided import RoleProvidedJig
 from rackwright.store.db.database import open_database
 from rackwright.store.runs.claims_and_settling import Claimant
@@ -37,7 +38,7 @@ async def serve(url: str, lease: float, home: Path) -> None:
         hooks = HookDispatcher(
             store, workers, files, jigs, name, HookPace(tries=4, back_off=0.05, lease=lease, tick=0.5)
         )
-        annealer = Annealer(store, jigs, Claimant(name, lease=lease), Pace(tick=0.5))
+        annealer = Annealer(store, jigs, Claimant(name, lease=lease, file_kinds=kinds_that_run_files()), Pace(tick=0.5))
         tasks = [asyncio.create_task(annealer.run()), asyncio.create_task(hooks.run())]
         sys.stdout.write("ready\n")
         sys.stdout.flush()

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import pytest
 
+from rackwright.barclamps.loader import known_kinds
 from rackwright.domain.attributes import read
 from rackwright.domain.barclamps.barclamp_file import parse_barclamp
 from rackwright.domain.catalogue import JsonObject
@@ -18,6 +19,7 @@ from rackwright.domain.graph.binding import BindPlan
 from rackwright.domain.graph.snapshots import CommitPlan
 from rackwright.domain.runs import Run
 from rackwright.domain.states import NodeRoleState
+from rackwright.jigs.registry import kinds_that_run_files
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
@@ -63,7 +65,7 @@ class Rack:
 
     async def import_text(self, *texts: str) -> None:
         """Import barclamp files."""
-        parsed = [parse_barclamp(text, f"barclamp-{number}.yml") for number, text in enumerate(texts)]
+        parsed = [parse_barclamp(text, f"barclamp-{number}.yml", known_kinds()) for number, text in enumerate(texts)]
         await self.do(lambda session: import_barclamps(session, parsed))
 
     async def node(self, name: str, *, admin: bool = False, alive: bool = True, deployment: str | None = None) -> int:
@@ -161,7 +163,7 @@ class Rack:
 
         async def work(session: Session) -> Pass:
             running = await session.value("SELECT count(*) FROM runs WHERE state = 'running'")
-            return await claim(session, Claimant("tester"), cap=running + limit)
+            return await claim(session, Claimant("tester", file_kinds=kinds_that_run_files()), cap=running + limit)
 
         return (await self.do(work)).started
 

@@ -21,7 +21,7 @@ from rackwright.api.app import create_app, create_machine_app
 from rackwright.api.context import Server
 from rackwright.domain.graph.why import Reason
 from rackwright.domain.machines.install import Stage
-from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power, Seen
+from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power, Seen
 from rackwright.server.serve import Options, running
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
@@ -40,7 +40,7 @@ MACHINES_PATHS = ("/boot", "/files/", "/api/v2/machine/", "/api/v2/nodes/registe
 
 
 @dataclass
-class Bmc:
+class Bmc(Hammer):
     """Hammer and probe of all machines: it remembers what it was asked, by node."""
 
     asked: list[tuple[str, str]] = field(default_factory=list)

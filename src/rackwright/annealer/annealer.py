@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from rackwright.annealer.logs import RunLogs
 from rackwright.annealer.loop import AT_ONCE, Loop
 from rackwright.annealer.run_cap import CapControl
-from rackwright.annealer.step import finished, is_instant, outcome_of
+from rackwright.annealer.step import finished, outcome_of
 from rackwright.domain.foreign import storable_text
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import Jig
@@ -70,7 +70,7 @@ class Annealer:
         self.logs = RunLogs(store)
         self.counters = Counters()
         self.upkeep = Upkeep()
-        self.instant = frozenset(kind for kind, jig in jigs.items() if is_instant(jig))
+        self.instant = frozenset(kind for kind, jig in jigs.items() if jig.instant)
         self._finished: list[Finished] = []
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._renewed = 0.0

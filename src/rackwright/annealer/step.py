@@ -110,16 +110,6 @@ async def _waiting(session: Session, cap: int) -> list[Reason]:
     return [(await why(session, id, EVERYTHING, cap))[0] for id in ids]
 
 
-def is_instant(jig: Jig | None) -> bool:
-    """Whether its runs never wait: they need neither a task nor a deadline of their own."""
-    return getattr(jig, "instant", False) is True
-
-
-def has_own_log(jig: Jig) -> bool:
-    """Whether something else writes the log of its runs: a log has one writer, see `store/runs/run_logs.py`."""
-    return getattr(jig, "own_log", False) is True
-
-
 async def outcome_of(store: Store, jigs: Mapping[str, Jig], run: Run, write: Log) -> Outcome:
     """What the jig says, fit to be stored; a jig that breaks has failed, and never takes the annealer with it."""
     jig = jigs.get(run.kind)
@@ -174,9 +164,9 @@ async def _with_secrets(store: Store, run: Run) -> Run:
 
 
 async def _run_jig(jig: Jig, run: Run, write: Log) -> Outcome:
-    if is_instant(jig):
+    if jig.instant:
         return await jig.run(run, write)
-    if run.trace and not has_own_log(jig):  # so that a log says by itself which request it is part of
+    if run.trace and not jig.own_log:  # so that a log says by itself which request it is part of
         write(f"[trace {run.trace}]\n")
     async with asyncio.timeout(run.deadline):
         return await jig.run(run, write)

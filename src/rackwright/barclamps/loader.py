@@ -18,19 +18,23 @@ from pathlib import Path
 from typing import Any
 
 from rackwright.barclamps.content import digest_of, folder_digest, pack, read_folder
-from rackwright.domain.barclamps.barclamp_file import Reserved, parse_barclamp
+from rackwright.domain.barclamps.barclamp_file import Kinds, Reserved, parse_barclamp
 from rackwright.domain.barclamps.fields import nearest
-from rackwright.domain.catalogue import Attrib, Barclamp, Flag, Hammer, Jig, Role
+from rackwright.domain.catalogue import Attrib, Barclamp, Flag, Hammer, Jig, JsonObject, Role
 from rackwright.domain.errors import BarclampInvalid
 from rackwright.domain.networks.networks import BARCLAMP as NETWORKS
+from rackwright.hammers.registry import bmc_kinds, hammer_kinds
+from rackwright.jigs.registry import jig_kinds, registered_jigs
 
 FILE = "barclamp.yml"
 SCRIPTS = Path("script", "roles")
-STATES = Path("states")
 ROLES = "roles.py"
 LOOK_TIME = 30.0
 """Seconds that the import of a `roles.py` may take."""
 HERE = Path(__file__).parent
+PROVISIONER = "provisioner"
+"""The barclamp that has the hammers, and the attrib that says which one a BMC is for."""
+BMC_KIND = "bmc-kind"
 
 
 def built_in(test: bool = False, lab: bool = False) -> list[Barclamp]:
@@ -58,7 +62,7 @@ def reserved_names() -> Reserved:
     """
     reserved = {("barclamp", NETWORKS): NETWORKS}
     for file in sorted(HERE.glob(f"*/{FILE}")):
-        barclamp = parse_barclamp(_read(file), str(file))
+        barclamp = _parse_built_in(file)
         reserved["barclamp", barclamp.name] = barclamp.name
         declared: dict[str, Sequence[Role | Jig | Hammer | Attrib]] = {
             "role": barclamp.roles,
@@ -79,7 +83,7 @@ def load_folder(path: Path) -> Barclamp:
             raise BarclampInvalid(str(file), 1, "There is no such file; a barclamp folder needs one.")
         entries = read_folder(folder)
         digest = digest_of(entries)
-        parsed = parse_barclamp(_read(file), str(file), {} if folder.parent == HERE else reserved_names())
+        parsed = _parse_built_in(file) if folder.parent == HERE else _parse(file, reserved_names())
         barclamp = replace(parsed, path=str(folder), digest=digest, archive=pack(entries))
         _check_scripts(folder, barclamp)
         _check_work(folder, barclamp)
@@ -90,6 +94,35 @@ def load_folder(path: Path) -> Barclamp:
     except OSError as error:
         raise BarclampInvalid(str(error.filename or folder), 1, f"This cannot be read: {error.strerror}.") from None
     return barclamp
+
+
+def known_kinds() -> Kinds:
+    """Return the kinds of jigs and hammers that a barclamp may name."""
+    return Kinds(jig_kinds(), [kind.name for kind in hammer_kinds()])
+
+
+def _parse(file: Path, reserved: Reserved) -> Barclamp:
+    return parse_barclamp(_read(file), str(file), known_kinds(), reserved)
+
+
+def _parse_built_in(file: Path) -> Barclamp:
+    parsed = _parse(file, {})
+    return with_registered_hammers(parsed) if parsed.name == PROVISIONER else parsed
+
+
+def with_registered_hammers(barclamp: Barclamp) -> Barclamp:
+    """Return the barclamp with a hammer for each kind there is, and with the kinds that a BMC may be said to be of.
+
+    The files of the hammers say all of it, so that a new one is nowhere else to be listed.
+    """
+    hammers = tuple(
+        Hammer(kind.name, barclamp.name, kind.name, kind.priority, kind.description) for kind in hammer_kinds()
+    )
+    schema: JsonObject = {"enum": [*bmc_kinds()]}
+    attribs = tuple(
+        replace(attrib, schema=schema) if attrib.name == BMC_KIND else attrib for attrib in barclamp.attribs
+    )
+    return replace(barclamp, hammers=hammers, attribs=attribs)
 
 
 def _read(file: Path) -> str:
@@ -123,23 +156,17 @@ def _check_scripts(folder: Path, barclamp: Barclamp) -> None:
 
 def _check_work(folder: Path, barclamp: Barclamp) -> None:
     """Each role whose jig runs files has some. Of a jig that another barclamp declares, only a run can tell."""
-    kinds = {"script": "script", "state": "state"} | {jig.name: jig.kind for jig in barclamp.jigs}
+    by_kind = {registration.kind: registration for registration in registered_jigs()}
+    # The jigs that come with Rackwright are named after their kinds.
+    by_name = by_kind | {jig.name: by_kind[jig.kind] for jig in barclamp.jigs}
     for role in barclamp.roles:
-        kind = kinds.get(role.jig)
-        if role.has(Flag.ABSTRACT):
-            continue  # never bound, so never run
-        if kind == "script" and not (folder / SCRIPTS / role.name).is_dir():
-            raise BarclampInvalid(
-                str(folder / SCRIPTS / role.name),
-                1,
-                f"Role {role.name!r} has the jig {role.jig!r} and no scripts: put some here, or give it the jig noop.",
-            )
-        if kind == "state" and not (folder / STATES / role.name).is_dir():
-            raise BarclampInvalid(
-                str(folder / STATES / role.name),
-                1,
-                f"Role {role.name!r} has the jig {role.jig!r} and no states: put its init.sls here.",
-            )
+        jig = by_name.get(role.jig)
+        if jig is None or not jig.value("role_folder") or role.has(Flag.ABSTRACT):
+            continue  # an abstract role is never bound, so never run
+        needed = folder / str(jig.value("role_folder")) / role.name
+        if not needed.is_dir():
+            reason = f"Role {role.name!r} has the jig {role.jig!r} and {jig.value('role_folder_lacks')}."
+            raise BarclampInvalid(str(needed), 1, reason)
 
 
 def _with_hooks(folder: Path, barclamp: Barclamp) -> Barclamp:

@@ -41,23 +41,12 @@ EXCLUDES: dict[tuple[Flag, Flag], str] = {
 system deployment, where people cannot bind."""
 
 
-JIG_KINDS = (
-    *("noop", "script", "state", "role-provided", "simulate", "lab", "mesh", "network", "boot-server", "os-install"),
-    *("dhcp-server", "dhcp-database", "dns-server", "dns-database", "ssh-access"),
-)
-"""The implementations of jigs that there are; `jigs/registry.py` has them."""
-HAMMER_KINDS = ("redfish", "ipmi", "ssh", "qemu")
-"""The implementations of hammers that there are."""
-RUNS_FILES = frozenset({"script", "state", "role-provided"})
-"""Kinds of jigs that run files of the role's barclamp."""
-
-
 @dataclass(frozen=True)
 class Jig:
     name: str
     barclamp: str
     kind: str
-    """Which implementation does the work: noop, script, role-provided, simulate, state."""
+    """Which implementation does the work; `jigs/registry.py` has them."""
     description: str = ""
     active: bool = True
     client_role: str | None = None

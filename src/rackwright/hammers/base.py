@@ -1,11 +1,15 @@
 """The one shape of every hammer, and of a probe."""
 
 import re
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, runtime_checkable
 
-from rackwright.domain.catalogue import Json, JsonObject
+if TYPE_CHECKING:  # the command line lists the kinds there are, and needs no more of all this
+    from rackwright.domain.catalogue import Json, JsonObject
+    from rackwright.hammers.ports import HammerPorts
 
 
 class Power(StrEnum):
@@ -42,29 +46,72 @@ class HammerNode:
 
     id: int
     name: str
-    settings: JsonObject
+    settings: "JsonObject"
     """Where its controller is and how to reach it, as people say."""
-    reported_bmc: Json = None
+    reported_bmc: "Json" = None
     """Where the machine itself says that its controller is. A proposal for people; the server connects to it in a lab
     only, on its own host."""
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """By kind, as barclamps say; of a kind that they do not name, the hammer's own counts."""
 
 
-class Hammer(Protocol):
+class Hammer(ABC):
+    """A way to a machine's power.
+
+    A hammer is one file of this package: a class with a `kind` of its own is found (`registry.py`). The values here are
+    read from that file without importing it, so a hammer writes them as literals.
+    """
+
+    kind: ClassVar[str]
+    description: ClassVar[str] = ""
+    """One sentence for `rackwright hammer list`."""
+    priority: ClassVar[int] = 100
+    """Of several that can reach a machine, the lowest number is preferred, unless a barclamp says other numbers."""
+    bmc: ClassVar[bool] = False
+    """Whether people may say that a machine's BMC is of this kind."""
+    lab_only: ClassVar[bool] = False
+    """Whether only a server for simulated machines (`--lab`) has it."""
+
+    @classmethod
+    def make(cls, ports: "HammerPorts") -> Self | None:
+        """Make the hammer of a server from what the server gives; None where it lacks what this hammer needs."""
+        return cls()
+
+    def reaches(self, node: HammerNode) -> bool:
+        """Whether a machine of whose BMC nobody said the kind can be reached by this hammer."""
+        return False
+
+    @abstractmethod
     async def status(self, node: HammerNode) -> Power: ...
 
+    @abstractmethod
     async def on(self, node: HammerNode) -> None: ...
 
+    @abstractmethod
     async def off(self, node: HammerNode) -> None: ...
 
     async def shut_down(self, node: HammerNode) -> bool:
         """Ask the system that runs there to shut down by itself; False if the controller cannot ask for that."""
-        ...
+        return False
 
+    @abstractmethod
     async def reset(self, node: HammerNode) -> None: ...
 
+    @abstractmethod
     async def boot_device(self, node: HammerNode, device: BootDevice) -> None:
         """Boot from `device` the next time, once."""
-        ...
+
+
+def bmc_kind(bmc: "Json") -> str | None:
+    """Return the kind that a BMC is said to be."""
+    kind = bmc.get("kind") if isinstance(bmc, dict) else None
+    return kind if isinstance(kind, str) else None
+
+
+def has_bmc_login(node: HammerNode) -> bool:
+    """Whether people said where the machine's BMC is and who logs in there."""
+    bmc = node.settings.get("bmc")
+    return isinstance(bmc, dict) and bool(bmc.get("address")) and bool(bmc.get("username"))
 
 
 BOOT_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
@@ -85,6 +132,7 @@ class Seen:
             raise HammerFailed(f"it says that its root is on {str(self.root_device)[:80]!r}, which is no device")
 
 
+@runtime_checkable
 class Probe(Protocol):
     async def look(self, node: HammerNode) -> Seen:
         """See for oneself what the machine runs; HammerFailed if it does not answer."""

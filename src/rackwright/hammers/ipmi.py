@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from rackwright.domain.catalogue import JsonObject
-from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power
+from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power, has_bmc_login
 
 log = logging.getLogger(__name__)
 
@@ -70,13 +70,21 @@ NO_REASONS = (
 """How lines begin that it says also when all is well, or after every reason."""
 
 
-class IpmiHammer:
+class IpmiHammer(Hammer):
     """`settings["bmc"]`: address, username, password; `cipher_suite` 3 for a BMC that cannot do better, on a network of
     its own only."""
+
+    kind = "ipmi"
+    description = "Power and boot device through a BMC that speaks IPMI 2.0 only"
+    priority = 20
+    bmc = True
 
     def __init__(self, program: str = PROGRAM) -> None:
         self._program = program
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def reaches(self, node: HammerNode) -> bool:
+        return has_bmc_login(node)
 
     async def status(self, node: HammerNode) -> Power:
         async with self._reached(node) as bmc:

@@ -7,9 +7,10 @@ import asyncio
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power
+from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power
+from rackwright.hammers.ports import HammerPorts
 
 SECONDS = 10.0
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -61,11 +62,20 @@ def boot_order(first: str) -> list[dict[str, Any]]:
     ]
 
 
-class QemuHammer:
+class QemuHammer(Hammer):
     """`folder` holds the sockets; `settings["bmc"]["address"]` is a name in it, never a path."""
+
+    kind = "qemu"
+    description = "Virtual machines of a lab, over QEMU's control socket"
+    priority = 40
+    bmc = True
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+
+    @classmethod
+    def make(cls, ports: HammerPorts) -> Self | None:
+        return None if ports.qemu_sockets is None else cls(ports.qemu_sockets)
 
     async def status(self, node: HammerNode) -> Power:
         try:

@@ -16,7 +16,7 @@ import sushy.exceptions
 from requests.exceptions import RequestException
 
 from rackwright.domain.foreign import storable_text
-from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power
+from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power, has_bmc_login
 from rackwright.hammers.controller_http import ControllerAdapter
 
 T = TypeVar("T")
@@ -30,13 +30,21 @@ DEVICES = {BootDevice.NETWORK: sushy.BOOT_SOURCE_TARGET_PXE, BootDevice.DISK: su
 POWERS = {sushy.SYSTEM_POWER_STATE_ON: Power.ON, sushy.SYSTEM_POWER_STATE_OFF: Power.OFF}
 
 
-class RedfishHammer:
+class RedfishHammer(Hammer):
     """`settings["bmc"]`: address, username, password; `plain` for HTTP and `insecure` for a certificate nobody signed,
     both for a network of its own only."""
+
+    kind = "redfish"
+    description = "Power and boot device through a Redfish BMC"
+    priority = 10
+    bmc = True
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="redfish")
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def reaches(self, node: HammerNode) -> bool:
+        return has_bmc_login(node)
 
     async def status(self, node: HammerNode) -> Power:
         return await self._with_system(node, lambda system: POWERS.get(system.power_state, Power.UNKNOWN))

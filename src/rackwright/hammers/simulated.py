@@ -4,22 +4,35 @@ Where such a machine is, it says itself; so nothing is called but this host, and
 """
 
 import json
+from typing import Self
 
 import httpx
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.networks.call_targets import simulated_address
-from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power, Seen
+from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power, Seen, bmc_kind
+from rackwright.hammers.ports import HammerPorts
 
-KIND = "simulated"
 MOST_ANSWER = 16 * 1024
 
 
-class SimulatedHammer:
-    """Also their probe: the lab says what a machine really runs."""
+class SimulatedHammer(Hammer):
+    """Also their probe: the lab says what a machine really runs. Its machines only know a switch."""
+
+    kind = "simulated"
+    description = "Simulated machines of a lab"
+    lab_only = True
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client
+
+    @classmethod
+    def make(cls, ports: HammerPorts) -> Self:
+        return cls(ports.http)
+
+    def reaches(self, node: HammerNode) -> bool:
+        """Whether the machine says that it is one of the lab."""
+        return bmc_kind(node.reported_bmc) == self.kind
 
     async def status(self, node: HammerNode) -> Power:
         power = (await self._call("GET", node, "")).get("power")
@@ -32,10 +45,6 @@ class SimulatedHammer:
 
     async def off(self, node: HammerNode) -> None:
         await self._call("POST", node, "/power/off")
-
-    async def shut_down(self, node: HammerNode) -> bool:
-        """The lab's machines only know a switch."""
-        return False
 
     async def reset(self, node: HammerNode) -> None:
         await self._call("POST", node, "/power/reset")

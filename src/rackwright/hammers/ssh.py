@@ -7,8 +7,19 @@ such a machine has to try the network first.
 import asyncio
 import shlex
 from collections.abc import Awaitable, Callable
+from typing import Self
 
-from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, NotAdmitted, NowhereToLook, Power, Seen
+from rackwright.hammers.base import (
+    BootDevice,
+    Hammer,
+    HammerFailed,
+    HammerNode,
+    NotAdmitted,
+    NowhereToLook,
+    Power,
+    Seen,
+)
+from rackwright.hammers.ports import HammerPorts
 from rackwright.reach.ssh_connections import (
     Connections,
     HostKeyChanged,
@@ -25,12 +36,24 @@ RESTART = "sync; (sleep 1; systemctl reboot || reboot -f) >/dev/null 2>&1 </dev/
 STOP = "sync; (sleep 1; systemctl poweroff || poweroff -f) >/dev/null 2>&1 </dev/null &"
 
 
-class SshHammer:
+class SshHammer(Hammer):
     """`targets` says how a node is reached, and which host key it must show."""
+
+    kind = "ssh"
+    description = "Restarts a running system over SSH; for machines without a BMC"
+    priority = 30
 
     def __init__(self, connections: Connections, targets: Callable[[int], Awaitable[Target]]) -> None:
         self._connections = connections
         self._targets = targets
+
+    @classmethod
+    def make(cls, ports: HammerPorts) -> Self:
+        return cls(ports.connections, ports.targets)
+
+    def reaches(self, node: HammerNode) -> bool:
+        """Whether it is tried: any machine may have a system that runs."""
+        return True
 
     async def status(self, node: HammerNode) -> Power:
         """One that does not answer may be off, or not."""

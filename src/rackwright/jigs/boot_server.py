@@ -5,13 +5,11 @@ that people see before any machine boots.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from typing import Self
 
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import JigNode, Log
-
-Look = Callable[[], Awaitable[list[str]]]
-"""What is served now, a line each; BootTrouble if something is missing."""
+from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.ports import BootLook, JigPorts
 
 
 class BootTrouble(Exception):
@@ -22,18 +20,15 @@ async def nothing_served() -> list[str]:
     return ["this server has no network to boot machines from (--provision-address)"]
 
 
-class BootServerJig:
-    def __init__(self, look: Look) -> None:
+class BootServerJig(Jig):
+    kind = "boot-server"
+
+    def __init__(self, look: BootLook) -> None:
         self._look = look
 
-    async def node_create(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
-
-    async def node_update(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
-
-    async def node_delete(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
+    @classmethod
+    def make(cls, ports: JigPorts) -> Self:
+        return cls(ports.look_at_boot)
 
     async def run(self, run: Run, log: Log) -> Outcome:
         try:

@@ -1,42 +1,24 @@
 """The jigs of `dns-server` and `dns-database`: have a DNS server run, and have it serve the name of every node, whole;
 read back; the generation that is now served recorded."""
 
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Self
 
 from rackwright.domain.errors import RackwrightError
-from rackwright.domain.networks.dns import DnsState
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import JigNode, Log
-from rackwright.jigs.dhcp_database import Record
+from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.ports import JigPorts, Names, NameServer, Record
 from rackwright.provision.daemon import DaemonFailed
 
-Names = Callable[[], Awaitable[DnsState]]
-"""All that is to be served now."""
 
+class DnsServerJig(Jig):
+    kind = "dns-server"
 
-class NameServer(Protocol):
-    """A DNS server, or what stands for one. Each method raises DaemonFailed where it does not do its work."""
-
-    async def start(self) -> str: ...
-
-    async def publish(self, state: DnsState) -> None: ...
-
-    async def served(self) -> DnsState: ...
-
-
-class DnsServerJig:
     def __init__(self, server: NameServer) -> None:
         self._server = server
 
-    async def node_create(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
-
-    async def node_update(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
-
-    async def node_delete(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
+    @classmethod
+    def make(cls, ports: JigPorts) -> Self:
+        return cls(ports.name_server)
 
     async def run(self, run: Run, log: Log) -> Outcome:
         try:
@@ -46,20 +28,19 @@ class DnsServerJig:
         return Outcome.success()
 
 
-class DnsDatabaseJig:
+class DnsDatabaseJig(Jig):
+    """Nodes reach it through its role's hooks."""
+
+    kind = "dns-database"
+
     def __init__(self, names: Names, server: NameServer, record: Record) -> None:
         self._names = names
         self._server = server
         self._record = record
 
-    async def node_create(self, node: JigNode) -> None:
-        """Nodes reach it through its role's hooks."""
-
-    async def node_update(self, node: JigNode) -> None:
-        """Nodes reach it through its role's hooks."""
-
-    async def node_delete(self, node: JigNode) -> None:
-        """Nodes reach it through its role's hooks."""
+    @classmethod
+    def make(cls, ports: JigPorts) -> Self:
+        return cls(ports.names, ports.name_server, ports.record_served)
 
     async def run(self, run: Run, log: Log) -> Outcome:
         try:

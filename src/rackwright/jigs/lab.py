@@ -1,26 +1,28 @@
 """The jig of simulated machines: hands the run, with its token, to the machine, which does as a real one would."""
 
+from typing import Self
+
 import httpx
 
 from rackwright.domain.networks.call_targets import simulated_address
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import JigNode, Log
+from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.ports import JigPorts
 
 
-class LabJig:
+class LabJig(Jig):
     """The noderole's data may say `simulate: {seconds: 0.1, fail: true}`."""
+
+    kind = "lab"
+    lab_only = True
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client
 
-    async def node_create(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
-
-    async def node_update(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
-
-    async def node_delete(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
+    @classmethod
+    def make(cls, ports: JigPorts) -> Self:
+        assert ports.lab_client is not None, "only a lab's server has this jig, and it has a way to its machines"
+        return cls(ports.lab_client)
 
     async def run(self, run: Run, log: Log) -> Outcome:
         address = simulated_address(run.input.get("bmc"))

@@ -4,29 +4,24 @@ Who is a member and who holds the datastore is decided by the mesh. The server o
 bound to a node the mesh does not know fails here, and says what to do.
 """
 
-from collections.abc import Awaitable, Callable
+from typing import Self
 
-from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.machines.mesh_members import BELONGS, MARK
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import JigNode, Log
+from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.ports import JigPorts
+from rackwright.reach.mesh_states import Membership
 
-Membership = Callable[[int], Awaitable[JsonObject | None]]
-"""What the mesh says of a node; None: nothing."""
 
+class MeshJig(Jig):
+    kind = "mesh"
 
-class MeshJig:
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
 
-    async def node_create(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
-
-    async def node_update(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
-
-    async def node_delete(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
+    @classmethod
+    def make(cls, ports: JigPorts) -> Self:
+        return cls(ports.membership)
 
     async def run(self, run: Run, log: Log) -> Outcome:
         mark = await self._membership(run.node_id)

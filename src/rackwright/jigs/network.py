@@ -5,33 +5,31 @@ Nothing is done to the node: DHCP hands the addresses out, and whatever configur
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from ipaddress import ip_address
+from typing import Self
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.networks.networks import Address
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import JigNode, Log
-
-Assign = Callable[[Run, str], Awaitable[Sequence[str]]]
-"""(run, network): the addresses of the run's node there, each with its prefix."""
+from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.ports import Assign, JigPorts
 
 PREFIX = "network-"
 
 
-class NetworkJig:
+class NetworkJig(Jig):
+    """Keeps nothing of nodes: addresses go with the noderole."""
+
+    kind = "network"
+
     def __init__(self, assign: Assign) -> None:
         self._assign = assign
 
-    async def node_create(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
-
-    async def node_update(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
-
-    async def node_delete(self, node: JigNode) -> None:
-        """It keeps nothing of nodes; addresses go with the noderole."""
+    @classmethod
+    def make(cls, ports: JigPorts) -> Self:
+        return cls(ports.assign)
 
     async def run(self, run: Run, log: Log) -> Outcome:
         network = run.role.removeprefix(PREFIX)

@@ -1,21 +1,12 @@
 """The jig that does nothing, at once and with success: for roles that are only a place in the graph."""
 
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import JigNode, Log
+from rackwright.jigs.base import Jig, Log
 
 
-class NoopJig:
+class NoopJig(Jig):
+    kind = "noop"
     instant = True
-    """Its runs wait for nothing."""
-
-    async def node_create(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
-
-    async def node_update(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
-
-    async def node_delete(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
 
     async def run(self, run: Run, log: Log) -> Outcome:
         return Outcome.success()

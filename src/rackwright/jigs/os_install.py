@@ -3,15 +3,13 @@
 Nothing waits here: the attempt is a stored state machine that any server advances, and that ends the run.
 """
 
-from collections.abc import Awaitable, Callable
+from typing import Self
 
 from rackwright.domain.attributes import MISSING, read
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import JigNode, Log
-
-OpenAttempt = Callable[[Run, str, JsonObject], Awaitable[None]]
-"""(run, target OS, everything frozen for it)"""
+from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.ports import JigPorts, OpenAttempt
 
 
 class BadInstall(Exception):
@@ -28,21 +26,17 @@ def frozen(run: Run) -> JsonObject:
     return values
 
 
-class OsInstallJig:
+class OsInstallJig(Jig):
+    kind = "os-install"
     own_log = True
     """The log of its runs is written with the steps of their attempts."""
 
     def __init__(self, open_attempt: OpenAttempt) -> None:
         self._open_attempt = open_attempt
 
-    async def node_create(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
-
-    async def node_update(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
-
-    async def node_delete(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
+    @classmethod
+    def make(cls, ports: JigPorts) -> Self:
+        return cls(ports.open_attempt)
 
     async def run(self, run: Run, log: Log) -> Outcome:
         target_os = read(run.input, ("provisioner", "target_os"))

@@ -4,17 +4,12 @@ What the method prints is the run's log. It may take as long as the run may; a r
 ends with its process.
 """
 
-from typing import Protocol
+from typing import Self
 
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import JigNode, Log
-
-
-class Transitions(Protocol):
-    """Who calls `do_transition`: it raises what went wrong, and whatever becomes of it, nothing goes on afterwards."""
-
-    async def do_transition(self, run: Run, log: Log) -> Outcome: ...
+from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.ports import JigPorts, Transitions
 
 
 class TransitionFailed(RackwrightError):
@@ -23,18 +18,18 @@ class TransitionFailed(RackwrightError):
     type = "transition-failed"
 
 
-class RoleProvidedJig:
+class RoleProvidedJig(Jig):
+    """Keeps nothing of nodes: its roles have hooks for that."""
+
+    kind = "role-provided"
+    runs_files = True
+
     def __init__(self, transitions: Transitions) -> None:
         self._transitions = transitions
 
-    async def node_create(self, node: JigNode) -> None:
-        """It keeps nothing of nodes; its roles have hooks for that."""
-
-    async def node_update(self, node: JigNode) -> None:
-        """It keeps nothing of nodes; its roles have hooks for that."""
-
-    async def node_delete(self, node: JigNode) -> None:
-        """It keeps nothing of nodes; its roles have hooks for that."""
+    @classmethod
+    def make(cls, ports: JigPorts) -> Self:
+        return cls(ports.transitions)
 
     async def run(self, run: Run, log: Log) -> Outcome:
         try:

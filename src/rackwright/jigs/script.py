@@ -7,16 +7,16 @@ import asyncio
 import contextlib
 import secrets
 import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 import asyncssh
 
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import DEFAULT_DEADLINE, Outcome, Run
-from rackwright.jigs.base import JigNode, Log
+from rackwright.jigs.base import Jig, JigNode, Log
+from rackwright.jigs.ports import JigPorts, Scripts, Targets
 from rackwright.reach.attribute_lines import BadAttribute, wall_from
 from rackwright.reach.conversation import CLOSING_SECONDS, LAST_WORDS_SECONDS, Conversation, Throttle, Verdict
 from rackwright.reach.local_host import start_here
@@ -38,17 +38,24 @@ class Line(Protocol):
     def abort(self) -> None: ...
 
 
-class ScriptJig:
-    """`scripts` finds the files of a run, `targets` a node; `deadline` is a run's, in seconds.
+class ScriptJig(Jig):
+    """A node is reached when something is to run on it; each run asks how, and connects anew if that changed.
+
+    `scripts` finds the files of a run, `targets` a node; `deadline` is a run's, in seconds.
 
     Seconds, too: `closing` for the rest of a finished run's output, `stopping` for the end of one that is to end, and
     `last_words` for what a wrapper that is gone said last.
     """
 
+    kind = "script"
+    runs_files = True
+    role_folder = "script/roles"
+    role_folder_lacks = "no scripts: put some here, or give it the jig noop"
+
     def __init__(
         self,
-        scripts: Callable[[Run], Awaitable[Sequence[Path]]],
-        targets: Callable[[int], Awaitable[Target]],
+        scripts: Scripts,
+        targets: Targets,
         connections: Connections,
         deadline: Callable[[Run], float] = lambda run: DEFAULT_DEADLINE,
         *,
@@ -65,11 +72,9 @@ class ScriptJig:
         self._last_words_seconds = last_words
         self._stopping: set[asyncio.Task[bool]] = set()
 
-    async def node_create(self, node: JigNode) -> None:
-        """A node is reached when something is to run on it."""
-
-    async def node_update(self, node: JigNode) -> None:
-        """The next run asks how the node is reached, and connects anew if that changed."""
+    @classmethod
+    def make(cls, ports: JigPorts) -> Self:
+        return cls(ports.scripts, ports.targets, ports.connections, lambda run: run.deadline)
 
     async def node_delete(self, node: JigNode) -> None:
         self._connections.drop(node.id)

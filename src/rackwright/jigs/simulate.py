@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import Invalid
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import JigNode, Log
+from rackwright.jigs.base import Jig, Log
 
 KEY = "simulate"
 
@@ -52,15 +52,8 @@ def _number(given: JsonObject, name: str, most: float = 86400.0 * 30) -> float:
     return value
 
 
-class SimulateJig:
-    async def node_create(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
-
-    async def node_update(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
-
-    async def node_delete(self, node: JigNode) -> None:
-        """It keeps nothing of nodes."""
+class SimulateJig(Jig):
+    kind = "simulate"
 
     async def run(self, run: Run, log: Log) -> Outcome:
         try:

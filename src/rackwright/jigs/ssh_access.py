@@ -6,15 +6,14 @@ no longer wanted are taken away, and nobody else's are touched.
 
 import asyncio
 import shlex
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from typing import Self
 
 from rackwright.domain.machines.ssh_login import MARK, ROOT, login_of, marked_lines
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import JigNode, Log
+from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.ports import IsMember, JigPorts, NodeLook, Targets
 from rackwright.reach.ssh_connections import Connections, NotLetIn, NotTried, ShortAnswer, Target, Unreachable
-
-Look = Callable[[int], Awaitable[bool]]
-"""Sees for itself that a node is up; whether over SSH. Raises Unreachable."""
 
 COMING_UP_SECONDS = 15.0
 """A machine that has just said that it booted may not have started its SSH yet."""
@@ -47,16 +46,19 @@ def put_keys(keys: Sequence[str]) -> str:
     return PUT_KEYS.format(lines=shlex.quote("\n".join(marked_lines(keys))), mark=MARK, done=DONE)
 
 
-class SshAccessJig:
+class SshAccessJig(Jig):
     """`look` reaches a node as the server's probe does, `targets` says how its SSH is reached; `is_member` whether it
-    is a living member of the mesh, and so can be reached that way."""
+    is a living member of the mesh, and so can be reached that way. A node is reached when something is to run on it;
+    the script jig closes the connection to one that is gone."""
+
+    kind = "ssh-access"
 
     def __init__(
         self,
-        look: Look,
-        targets: Callable[[int], Awaitable[Target]],
+        look: NodeLook,
+        targets: Targets,
         connections: Connections,
-        is_member: Callable[[Run], Awaitable[bool]],
+        is_member: IsMember,
         coming_up: float = COMING_UP_SECONDS,
     ) -> None:
         self._look = look
@@ -65,14 +67,9 @@ class SshAccessJig:
         self._is_member = is_member
         self._coming_up = coming_up
 
-    async def node_create(self, node: JigNode) -> None:
-        """A node is reached when something is to run on it."""
-
-    async def node_update(self, node: JigNode) -> None:
-        """The next run asks how the node is reached."""
-
-    async def node_delete(self, node: JigNode) -> None:
-        """The script jig closes the connection."""
+    @classmethod
+    def make(cls, ports: JigPorts) -> Self:
+        return cls(ports.look_at_node, ports.targets, ports.connections, ports.is_member)
 
     async def run(self, run: Run, log: Log) -> Outcome:
         try:

@@ -7,24 +7,22 @@ attributes are the tree's variables; what its states put out becomes the wall.
 
 import base64
 import json
-from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from typing import Self
 
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import JigNode, Log
+from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.ports import JigPorts, Tree
 from rackwright.jigs.script import ScriptJig
 from rackwright.reach.mesh_states import Job, MeshWay, NotThisWay
 from rackwright.reach.parcel import Parcel, Places, pack_files
 from rackwright.reach.ssh_connections import Unreachable
 from rackwright.reach.state_events import Heard
 from rackwright.states.bundle import Bundle, build
-
-Tree = Callable[[Run], Awaitable[Path | None]]
-"""Where the state tree of a run's role lies; None if it has none."""
 
 NO_MESH = "this server knows of no mesh; start it with --mesh-folder, or set state/via to ssh"
 
@@ -61,20 +59,22 @@ def engine() -> Bundle:
     return build()
 
 
-class StateJig:
+class StateJig(Jig):
+    """A node is reached when something is to run on it; the script jig closes the connection to one that is gone."""
+
+    kind = "state"
+    runs_files = True
+    role_folder = "states"
+    role_folder_lacks = "no states: put its init.sls here"
+
     def __init__(self, tree: Tree, script: ScriptJig, mesh: MeshWay | None = None) -> None:
         self._tree = tree
         self._script = script
         self._mesh = mesh
 
-    async def node_create(self, node: JigNode) -> None:
-        """A node is reached when something is to run on it."""
-
-    async def node_update(self, node: JigNode) -> None:
-        """The next run asks how the node is reached."""
-
-    async def node_delete(self, node: JigNode) -> None:
-        """The script jig closes the connection."""
+    @classmethod
+    def make(cls, ports: JigPorts) -> Self:
+        return cls(ports.state_tree, ScriptJig.make(ports), ports.mesh)
 
     async def run(self, run: Run, log: Log) -> Outcome:
         try:

@@ -16,7 +16,6 @@ from typing import Any
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.machines.mesh_members import LIVE
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.mesh import Membership
 from rackwright.mesh.client import MeshClient
 from rackwright.mesh.control import Failed
 from rackwright.mesh.errors import MeshError, NoAgent
@@ -25,6 +24,9 @@ from rackwright.mesh.runs import run_model
 from rackwright.mesh.runs.run_model import FINAL, Request, Targets, TaskState
 from rackwright.mesh.runs.run_request import new_request, sealed, write_package
 from rackwright.reach.state_events import Heard
+
+Membership = Callable[[int], Awaitable[JsonObject | None]]
+"""What the mesh says of a node; None: nothing."""
 
 Scope = Callable[[], Awaitable[str]]
 """What tells the runs of this database from those of another."""

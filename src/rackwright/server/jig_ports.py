@@ -22,14 +22,10 @@ from rackwright.domain.networks.dhcp import DhcpState
 from rackwright.domain.networks.dns import DnsState
 from rackwright.domain.runs import Run
 from rackwright.home import short_folder
-from rackwright.jigs.boot_server import Look, nothing_served
+from rackwright.jigs.boot_server import nothing_served
 from rackwright.jigs.network import own_addresses
 from rackwright.jigs.os_install import BadInstall
-from rackwright.jigs.registry import Equipment
-from rackwright.jigs.role_provided import Transitions
-from rackwright.jigs.script import ScriptJig
-from rackwright.jigs.ssh_access import Look as Sight
-from rackwright.jigs.ssh_access import SshAccessJig
+from rackwright.jigs.ports import BootLook, JigPorts, NodeLook, Transitions
 from rackwright.mesh.client import MeshClient
 from rackwright.provision.images.shelf import ROOT_FILE, NoImage, Shelf
 from rackwright.provision.kea import Kea
@@ -144,24 +140,27 @@ class Means:
         key = server_key(home)
         self.public_key = key.export_public_key().decode().strip()
         self.connections = Connections(key, watch)
-        self.boot: Look = nothing_served
+        self.boot: BootLook = nothing_served
         """How this server sees to it that machines can boot."""
 
-    def equipment(self, transitions: Transitions, lab_client: httpx.AsyncClient | None, look: Sight) -> Equipment:
-        return Equipment(
+    def jig_ports(self, transitions: Transitions, lab_client: httpx.AsyncClient | None, look: NodeLook) -> JigPorts:
+        return JigPorts(
             transitions=transitions,
             open_attempt=self.open_attempt,
-            boot=self.boot,
+            look_at_boot=self.boot,
             entries=self.entries,
             boot_provider=self.kea,
             record_served=self.record_served,
             names=self.names,
             name_server=self.knot,
             assign=self.assign,
-            ssh_access=SshAccessJig(look, self.target, self.connections, self._is_member),
-            script=ScriptJig(self.scripts, self.target, self.connections, lambda run: run.deadline),
+            look_at_node=look,
+            targets=self.target,
+            connections=self.connections,
+            scripts=self.scripts,
             state_tree=self.state_tree,
             membership=self.membership,
+            is_member=self._is_member,
             mesh=self._mesh_way(),
             lab_client=lab_client,
         )

@@ -16,14 +16,11 @@ from rackwright.annealer.installs import Reach
 from rackwright.api.app import create_machine_app
 from rackwright.api.context import Server
 from rackwright.api.http.connections import RareWarning
-from rackwright.hammers.base import Hammer
 from rackwright.hammers.hammer_choice import Choice
-from rackwright.hammers.ipmi import IpmiHammer
-from rackwright.hammers.qemu import QemuHammer
-from rackwright.hammers.redfish import RedfishHammer
-from rackwright.hammers.simulated import SimulatedHammer
-from rackwright.hammers.ssh import SshHammer
-from rackwright.jigs.boot_server import BootTrouble, Look, nothing_served, tftp_answers
+from rackwright.hammers.ports import HammerPorts
+from rackwright.hammers.registry import make_hammers
+from rackwright.jigs.boot_server import BootTrouble, nothing_served, tftp_answers
+from rackwright.jigs.ports import BootLook
 from rackwright.provision.images import sledgehammer
 from rackwright.provision.images.shelf import NoImage, Shelf
 from rackwright.provision.ipxe import check_arguments
@@ -37,11 +34,8 @@ Listen = Callable[[FastAPI, str, int], AbstractAsyncContextManager[str]]
 
 def reach_of(means: Means, http: httpx.AsyncClient, options: Options) -> Reach:
     """The hammers this server has; one for simulated machines only in a lab."""
-    ssh = SshHammer(means.connections, means.target)
-    hammers: dict[str, Hammer] = {"redfish": RedfishHammer(), "ipmi": IpmiHammer()}
-    if options.qemu_sockets is not None:
-        hammers["qemu"] = QemuHammer(options.qemu_sockets)
-    choice = Choice(hammers, ssh, ssh, SimulatedHammer(http) if options.lab else None)
+    ports = HammerPorts(means.connections, means.target, http, options.lab, options.qemu_sockets)
+    choice = Choice(make_hammers(ports))
     return Reach(choice.hammer, choice.probe)
 
 
@@ -60,7 +54,7 @@ def ipxe_files(shelf: Shelf, warn: Callable[[str], None]) -> dict[str, Path]:
     return {name: known[name].path for name in sledgehammer.IPXE if name in known}
 
 
-def look_of(shelf: Shelf, options: Options) -> Look:
+def look_of(shelf: Shelf, options: Options) -> BootLook:
     """How the noderole of `provisioner-server` on this host looks at what machines would find."""
     address = options.provision_address
     if address is None:

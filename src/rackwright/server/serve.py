@@ -39,7 +39,7 @@ from rackwright.api.http import problems
 from rackwright.api.http.connections import BACKLOG, Acceptor, ConnectionLimits, Gate, Visit
 from rackwright.api.http.time_limits import QUIET, SAME_FAULT, PatientProtocol
 from rackwright.barclamps.loader import built_in
-from rackwright.jigs.registry import all_jigs
+from rackwright.jigs.registry import kinds_that_run_files, make_jigs
 from rackwright.mesh.client import MeshClient
 from rackwright.provision import kea, knot
 from rackwright.provision.images.shelf import Shelf
@@ -154,7 +154,7 @@ async def _first_admin(store: Store, passwords: Passwords, home: Path) -> None:
 @asynccontextmanager
 async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncIterator[Server]:
     workers = RoleWorkers()
-    claimant = Claimant(f"{host_name()}:{os.getpid()}", await _own_node(store), options.lease)
+    claimant = Claimant(f"{host_name()}:{os.getpid()}", await _own_node(store), options.lease, kinds_that_run_files())
     shelf = Shelf(options.home)
     dhcp = kea.Kea(
         options.home,
@@ -181,7 +181,7 @@ async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncI
         reach = reach_of(means, http, options)
         look = Sight(store, reach, claimant.node_id).look
         transitions = RoleTransitions(store, workers, means.files)
-        jigs = all_jigs(means.equipment(transitions, http if options.lab else None, look))
+        jigs = make_jigs(means.jig_ports(transitions, http if options.lab else None, look))
         provided = [
             Provided(dhcp.daemon, "provisioner-dhcp-server", PROVIDER_ROLE),
             Provided(names.daemon, "dns-server", "dns-database"),

@@ -8,13 +8,14 @@ from tests.support.rack import Rack
 from rackwright.annealer.hooks import HookPace
 from rackwright.domain.catalogue import Barclamp, Jig
 from rackwright.domain.runs import Outcome, Run
+from rackwright.jigs import base
 from rackwright.jigs.base import JigNode, Log
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.hooks.hook_queue import failing_calls, set_jig_active
 from rackwright.store.machines.nodes import delete_node, update_node
 
 
-class Listener:
+class Listener(base.Jig):
     """A jig that remembers what it was told."""
 
     def __init__(self) -> None:

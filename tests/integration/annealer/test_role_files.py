@@ -19,9 +19,8 @@ from rackwright.annealer.role_transitions import RoleTransitions
 from rackwright.annealer.role_workers import RoleWorkers
 from rackwright.barclamps.content import folder_digest
 from rackwright.barclamps.loader import load_folder
-from rackwright.domain.catalogue import JIG_KINDS
 from rackwright.domain.runs import Answer
-from rackwright.jigs.registry import all_jigs
+from rackwright.jigs.registry import jig_kinds, kinds_that_run_files, make_jigs
 from rackwright.server.jig_ports import Means
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.retention import forget
@@ -37,7 +36,6 @@ roles:
 ROLES = """
 from pathlib import Path
 from rackwright.domain.hooks import RoleHooks
-from rackwright.domain.catalogue import JIG_KINDS
 from rackwright.domain.runs import Outcome
 
 class Farm(RoleHooks):
@@ -81,8 +79,8 @@ async def server(rack: Rack, node: str, home: Path) -> AsyncIterator[None]:
     node_id = await rack.node_id(node)
     workers = RoleWorkers(start_time=PATIENCE)
     means = Means(rack.store, home, node_id)
-    jigs = all_jigs(means.equipment(RoleTransitions(rack.store, workers, means.files), None, looks_up))
-    annealer = Annealer(rack.store, jigs, Claimant(node, node_id, lease=PATIENCE), Pace(tick=0.5))
+    jigs = make_jigs(means.jig_ports(RoleTransitions(rack.store, workers, means.files), None, looks_up))
+    annealer = Annealer(rack.store, jigs, Claimant(node, node_id, PATIENCE, kinds_that_run_files()), Pace(tick=0.5))
     task = asyncio.create_task(annealer.run())
     try:
         yield
@@ -165,7 +163,7 @@ async def test_runs_of_a_barclamp_that_an_older_version_imported_end_in_error(
     await rack.deployment("web")
     await rack.deploy("web", ("n1", "web-server"), ("n1", "web-farm"), ("n1", "web-pages"))
     means = Means(rack.store, tmp_path / "means", own_node=await rack.node_id("n1"))
-    jigs = all_jigs(means.equipment(RoleTransitions(rack.store, hooked.workers, means.files), None, looks_up))
+    jigs = make_jigs(means.jig_ports(RoleTransitions(rack.store, hooked.workers, means.files), None, looks_up))
     seen = []
     while runs := await rack.claim():
         for run in runs:
@@ -207,8 +205,8 @@ async def test_content_goes_when_no_barclamp_and_no_run_under_way_has_it(rack: R
 async def test_the_kinds_that_a_barclamp_may_name_are_those_that_there_are(rack: Rack, tmp_path: Path) -> None:
     means = Means(rack.store, tmp_path / "means", own_node=None)
     async with httpx.AsyncClient() as lab:
-        jigs = all_jigs(means.equipment(RoleTransitions(rack.store, RoleWorkers(), means.files), lab, looks_up))
-    assert sorted(jigs) == sorted(JIG_KINDS)
+        jigs = make_jigs(means.jig_ports(RoleTransitions(rack.store, RoleWorkers(), means.files), lab, looks_up))
+    assert sorted(jigs) == sorted(jig_kinds())
 
 
 def test_what_a_killed_server_left_and_what_nobody_needs_is_tidied_away(tmp_path: Path, rack: Rack) -> None:

@@ -23,7 +23,7 @@ from rackwright.domain.machines.install import LOCAL
 from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.domain.sealed import FINGERPRINT, SEAL
 from rackwright.hammers.base import HammerNode, Seen
-from rackwright.jigs.base import JigNode, Log
+from rackwright.jigs.base import Jig, Log
 from rackwright.store.machines.nodes import update_node
 from rackwright.store.runs.claims_and_settling import Finished, claim
 
@@ -139,19 +139,13 @@ async def test_a_living_machine_that_never_answers_is_waited_for_only_so_long(
     assert await site.alive(neighbour)
 
 
-class Returning:
+class Returning(Jig):
     """A jig whose runs all end like this one."""
 
     def __init__(self, outcome: Outcome, log: str = "") -> None:
         self.outcome = outcome
         self.log = log
         self.inputs: list[JsonObject] = []
-
-    async def node_create(self, node: JigNode) -> None: ...
-
-    async def node_update(self, node: JigNode) -> None: ...
-
-    async def node_delete(self, node: JigNode) -> None: ...
 
     async def run(self, run: Run, log: Log) -> Outcome:
         self.inputs.append(run.input)

@@ -8,7 +8,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rackwright.barclamps.loader import built_in
+from rackwright.barclamps.loader import built_in, known_kinds
 from rackwright.domain.barclamps.barclamp_file import BARCLAMP_KEYS, ROLE_KEYS, check_together, parse_barclamp
 from rackwright.domain.catalogue import Attrib, Barclamp, Catalogue, Flag, Hammer, Jig, Role
 from rackwright.domain.errors import BarclampInvalid
@@ -178,7 +178,7 @@ def judged(text: str) -> None:
     """Parsed or refused with a line that the text has; anything else is a bug."""
     line = 1
     try:
-        parse_barclamp(text, "f")
+        parse_barclamp(text, "f", known_kinds())
     except BarclampInvalid as refused:
         line = refused.line
     # Other characters than \n end a line too, for YAML and for Python.

@@ -4,7 +4,7 @@ from typing import get_args
 
 from rackwright.api.routes.power import BmcIn
 from rackwright.barclamps.loader import built_in
-from rackwright.cli.commands.node import BmcKind
+from rackwright.cli.commands.node import BMC_KINDS
 
 PROVISIONER = next(barclamp for barclamp in built_in() if barclamp.name == "provisioner")
 
@@ -16,8 +16,9 @@ def test_hammers_are_preferred_in_the_order_redfish_ipmi_ssh_qemu() -> None:
 
 def test_the_kinds_of_bmcs_are_the_same_in_api_command_and_attribs() -> None:
     schemas = {attrib.map: attrib.schema for attrib in PROVISIONER.attribs}
-    kinds = get_args(BmcIn.model_fields["kind"].annotation)
-    assert schemas["bmc", "kind"] == {"enum": list(kinds)}
-    assert tuple(BmcKind) == kinds
+    kinds = BmcIn.model_json_schema()["properties"]["kind"]["enum"]
+    assert kinds == ["redfish", "ipmi", "qemu"]
+    assert schemas["bmc", "kind"] == {"enum": kinds}
+    assert list(BMC_KINDS) == kinds
     suites = get_args(BmcIn.model_fields["cipher_suite"].annotation)
     assert schemas["bmc", "cipher_suite"] == {"enum": list(suites)}

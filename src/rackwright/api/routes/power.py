@@ -2,11 +2,13 @@
 reached. The one place where a request reaches out."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 from rackwright.annealer.installs import hammer_node
 from rackwright.api.context import Administrator, Caller, ScopedReader, Writer
@@ -17,6 +19,7 @@ from rackwright.api.routes.nodes import NodeOut
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, RackwrightError, Rule
 from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power
+from rackwright.hammers.registry import bmc_kinds
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
@@ -41,12 +44,20 @@ class PowerAction(StrEnum):
     CYCLE = "cycle"
 
 
+@dataclass(frozen=True)
+class BmcKind:
+    """One of the kinds of BMCs there are, as the files of the hammers declare them."""
+
+    def __get_pydantic_core_schema__(self, source: type[Any], handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.literal_schema([*bmc_kinds()])
+
+
 class BmcIn(BaseModel):
     """How a machine's controller is reached. The password is sealed, and never shown again."""
 
     model_config = ConfigDict(extra="forbid")
 
-    kind: Literal["redfish", "ipmi", "qemu"] = "redfish"
+    kind: Annotated[str, BmcKind()] = bmc_kinds()[0]
     address: str = Field(pattern=r"^[0-9A-Za-z._:\[\]-]{1,253}$", examples=["192.0.2.7", "bmc-n1.example:8443"])
     username: str = Field("", max_length=64, pattern=r"^[!-~]*$")
     password: str = Field("", max_length=256)

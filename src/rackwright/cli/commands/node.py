@@ -16,6 +16,7 @@ from rackwright.cli.output.exits import Exit, confirm, fail
 from rackwright.cli.output.passwords import PasswordStdin, read_password
 from rackwright.cli.output.terminal import say
 from rackwright.cli.shared import Deployment, Filters, Limit, Node, Role, Settings, Sort, Yes, listed, values
+from rackwright.hammers.registry import bmc_kinds
 
 app = make_app("Machines.")
 
@@ -31,10 +32,24 @@ class PowerAct(StrEnum):
     RESET = "reset"
 
 
-class BmcKind(StrEnum):
-    REDFISH = "redfish"
-    IPMI = "ipmi"
-    QEMU = "qemu"
+BMC_KINDS = bmc_kinds()
+
+
+def _known_kind(kind: str) -> str:
+    if kind not in BMC_KINDS:
+        raise typer.BadParameter(f"{kind!r} is not one of {', '.join(map(repr, BMC_KINDS))}.")
+    return kind
+
+
+BmcKind = Annotated[
+    str,
+    typer.Option(
+        metavar=f"<{'|'.join(BMC_KINDS)}>",
+        callback=_known_kind,
+        autocompletion=lambda: list(BMC_KINDS),
+        help="What it speaks.",
+    ),
+]
 
 
 @app.command("list")
@@ -190,7 +205,7 @@ def bmc(
     address: Annotated[
         str | None, typer.Option(help="Host, or host:port. Without it, what the machine says is proposed.")
     ] = None,
-    kind: Annotated[BmcKind, typer.Option(help="What it speaks.")] = BmcKind.REDFISH,
+    kind: BmcKind = BMC_KINDS[0],
     username: str = "",
     password_stdin: PasswordStdin = False,
     shown_password: Annotated[str | None, typer.Option("--password", hidden=True)] = None,
@@ -209,7 +224,7 @@ def bmc(
         )
     client = Client()
     body = {
-        "kind": kind.value,
+        "kind": kind,
         "address": address or _proposed_address(client, node, yes),
         "username": username,
         "password": _bmc_password(node, password_stdin),

@@ -12,8 +12,6 @@ from rackwright.domain.barclamps.fields import Fields, nearest, shown
 from rackwright.domain.barclamps.yaml_lines import Marked, read_yaml
 from rackwright.domain.catalogue import (
     EXCLUDES,
-    HAMMER_KINDS,
-    JIG_KINDS,
     Attrib,
     Barclamp,
     Catalogue,
@@ -43,9 +41,17 @@ Reserved = Mapping[tuple[str, str], str]
 """(role, jig, hammer, attrib or barclamp; its name) -> the barclamp that has it for good."""
 
 
-def parse_barclamp(text: str, file: str, reserved: Reserved | None = None) -> Barclamp:
+@dataclass(frozen=True)
+class Kinds:
+    """The implementations of jigs and of hammers that there are, which a file may name."""
+
+    jigs: Sequence[str]
+    hammers: Sequence[str]
+
+
+def parse_barclamp(text: str, file: str, kinds: Kinds, reserved: Reserved | None = None) -> Barclamp:
     """What the file declares; BarclampInvalid, with the line, for the first mistake in it."""
-    return _Parser(file, reserved or {}).parse(read_yaml(text, file))
+    return _Parser(file, kinds, reserved or {}).parse(read_yaml(text, file))
 
 
 @dataclass
@@ -53,6 +59,7 @@ class _Parser:
     """One file being read. The lines of what was declared are kept for the checks that need all of it."""
 
     file: str
+    kinds: Kinds
     reserved: Reserved = field(default_factory=dict)
     barclamp: str = ""
     lines: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -118,7 +125,7 @@ class _Parser:
         return Jig(
             name=name,
             barclamp=self.barclamp,
-            kind=self._kind(fields, name, JIG_KINDS),
+            kind=self._kind(fields, name, self.kinds.jigs),
             description=fields.text("description"),
             active=fields.boolean("active", True),
             client_role=fields.optional_name("client_role"),
@@ -130,7 +137,7 @@ class _Parser:
         return Hammer(
             name=name,
             barclamp=self.barclamp,
-            kind=self._kind(fields, name, HAMMER_KINDS),
+            kind=self._kind(fields, name, self.kinds.hammers),
             priority=fields.number("priority", 0, -MAX_PRIORITY, MAX_PRIORITY),
             description=fields.text("description"),
         )

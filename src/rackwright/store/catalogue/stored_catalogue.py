@@ -1,6 +1,6 @@
 """The catalogue as stored: read whole, and kept by its version."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from rackwright.domain.attributes import Staged
-from rackwright.domain.catalogue import RUNS_FILES, Attrib, Catalogue, Flag, Jig, Role
+from rackwright.domain.catalogue import Attrib, Catalogue, Flag, Jig, Role
 from rackwright.store.db.session import Session
 
 
@@ -35,10 +35,10 @@ class StoredCatalogue:
             raise CatalogueMoved(role_id)
         return name
 
-    def content_of(self, role: Role) -> str:
-        """The digest of the files that a run of the role runs; empty if its jig runs none."""
+    def content_of(self, role: Role, file_kinds: Collection[str]) -> str:
+        """The digest of the files that a run of the role runs; empty if its jig is of no kind that runs any."""
         jig = self.catalogue.jigs.get(role.jig)
-        return self.digests.get(role.name, "") if jig and jig.kind in RUNS_FILES else ""
+        return self.digests.get(role.name, "") if jig and jig.kind in file_kinds else ""
 
     @cached_property
     def templated(self) -> list[int]:

@@ -1,9 +1,9 @@
 """Calls of hooks, written in the transaction of the change that they are about; who makes them is in `hook_queue.py`.
 
 Most hooks are told afterwards: their calls become rows here, which are small (`hook_views.py` has what is shown). Those
-that may refuse are asked before: the transaction is given their verdicts (`store/db/hook_context.py`), and one that lacks a
-verdict it needs is rolled back by who gave them. Nothing here is done, and next to nothing looked at, while no role
-implements a hook.
+that may refuse are asked before: the transaction is given their verdicts (`store/db/hook_context.py`), and one that
+lacks a verdict it needs is rolled back by who gave them. Nothing here is done, and next to nothing looked at, while no
+role implements a hook.
 """
 
 from collections.abc import Collection, Mapping, Sequence

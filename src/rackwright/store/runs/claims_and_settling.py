@@ -3,7 +3,7 @@
 The rest of a run's life (leases, deadlines, cancelling, refreshing, logs) is in `run_lifecycle.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,8 @@ class Claimant:
     node_id: int | None = None
     """The admin node it runs on: what is bound there only it may run."""
     lease: float = DEFAULT_LEASE
+    file_kinds: Collection[str] = ()
+    """The kinds of jigs that run files of the role's barclamp: such a run says by their digest which."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +203,7 @@ async def _start(session: Session, query: str, claimant: Claimant, starting: Map
     if not starting:
         return []
     stored = await session.catalogue()
-    contents = {id: stored.content_of(one.role) for id, one in starting.items()}
+    contents = {id: stored.content_of(one.role, claimant.file_kinds) for id, one in starting.items()}
     rows = await session.rows(
         query,
         given=Jsonb(

@@ -10,7 +10,7 @@ import pytest
 from tests.support.api import Api, Site, ok, refused
 from tests.support.rack import ADMIN
 
-from rackwright.hammers.base import BootDevice, HammerFailed, HammerNode, Power
+from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power
 from rackwright.store.db.session import GraphSession
 from rackwright.store.graph.deployments import DEEPEST, insert_deployment, root_id
 from rackwright.store.runs.run_logs import append_logs
@@ -208,7 +208,7 @@ async def test_a_phantom_cannot_be_edited_deleted_or_powered(api: Api) -> None:
     refused(await api.delete(f"/nodes/{ADMIN}"), 409, "last-admin-node")
 
 
-class Bmc:
+class Bmc(Hammer):
     """A controller that remembers what it was asked."""
 
     def __init__(self) -> None:
@@ -228,9 +228,6 @@ class Bmc:
     async def off(self, node: HammerNode) -> None:
         self.asked.append("off")
         self.power = Power.OFF
-
-    async def shut_down(self, node: HammerNode) -> bool:
-        return False
 
     async def reset(self, node: HammerNode) -> None:
         self.asked.append("reset")

@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from tests.support.rack import Rack, refused, unbroken
 from tests.support.waiting import PATIENCE, until
 
+from rackwright.barclamps.loader import known_kinds
 from rackwright.domain.barclamps.barclamp_file import parse_barclamp
 from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.states import ACTIVE, TODO
@@ -394,7 +395,7 @@ async def committing(rack: Rack) -> Work[object]:
 
 
 async def importing(rack: Rack) -> Work[object]:
-    return lambda session: import_barclamps(session, [parse_barclamp(MINE, "mine.yml")])
+    return lambda session: import_barclamps(session, [parse_barclamp(MINE, "mine.yml", known_kinds())])
 
 
 @pytest.mark.parametrize("prepare", [binding, committing, importing])

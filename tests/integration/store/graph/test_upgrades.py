@@ -3,6 +3,7 @@
 
 from tests.support.rack import Rack, refused, unbroken
 
+from rackwright.barclamps.loader import known_kinds
 from rackwright.domain.barclamps.barclamp_file import parse_barclamp
 from rackwright.domain.errors import Rule
 from rackwright.domain.states import ACTIVE, BLOCKED, TODO
@@ -35,7 +36,7 @@ async def deployed(rack: Rack, text: str, *requests: tuple[str, str]) -> None:
 
 async def imported(rack: Rack, text: str) -> list[str]:
     """Import, and return which deployments are behind afterwards."""
-    parsed = parse_barclamp(text, "barclamp.yml")
+    parsed = parse_barclamp(text, "barclamp.yml", known_kinds())
     return await rack.do(lambda session: import_barclamps(session, [parsed]))
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from rackwright.domain.barclamps.barclamp_file import check_together, parse_barclamp
+from rackwright.domain.barclamps.barclamp_file import Kinds, check_together, parse_barclamp
 from rackwright.domain.barclamps.yaml_lines import MAX_CHARACTERS
 from rackwright.domain.catalogue import Attrib, Barclamp, Flag, Hammer, Jig, Json, Role
 from rackwright.domain.errors import BarclampInvalid, Conflict, Rule
 
 BAD = sorted((Path(__file__).parent / "bad").glob("*.yml"))
+KINDS = Kinds(jigs=("noop", "script", "state"), hammers=("redfish", "ipmi", "ssh", "qemu"))
 EXPECTED = re.compile(r"# line (?P<line>\d+): (?P<part>.+)")
 
 
@@ -23,7 +24,7 @@ def test_mistake_is_shown_with_its_line_and_reason(case: Path) -> None:
     expected = EXPECTED.match(text)
     assert expected, "the first line must be: # line N: part of the message"
     with pytest.raises(BarclampInvalid) as refused:
-        parse_barclamp(text, "x/barclamp.yml")
+        parse_barclamp(text, "x/barclamp.yml", KINDS)
     assert expected["part"] in refused.value.reason
     assert refused.value.line == int(expected["line"])
     assert refused.value.message.startswith(f"x/barclamp.yml:{expected['line']}: ")
@@ -72,7 +73,7 @@ attribs:
 
 def test_every_key_reaches_its_value() -> None:
     template: Json = {"port": 8080, "names": ["a", "1", "yes", "12:30"], "ratio": 0.5, "mode": 0o755, "none": None}
-    assert parse_barclamp(FULL, "f") == Barclamp(
+    assert parse_barclamp(FULL, "f", KINDS) == Barclamp(
         name="web",
         display="Web servers",
         description="Serves pages",
@@ -115,15 +116,15 @@ def test_every_key_reaches_its_value() -> None:
 
 
 def test_name_alone_is_a_barclamp_displayed_by_its_name() -> None:
-    assert parse_barclamp("name: x\n", "f") == Barclamp(name="x", display="x")
+    assert parse_barclamp("name: x\n", "f", KINDS) == Barclamp(name="x", display="x")
 
 
 def test_byte_order_mark_is_no_part_of_the_first_key() -> None:
-    assert parse_barclamp("\ufeffname: x\n", "f").name == "x"
+    assert parse_barclamp("\ufeffname: x\n", "f", KINDS).name == "x"
 
 
 def test_kind_of_a_jig_or_hammer_is_its_name_unless_said() -> None:
-    parsed = parse_barclamp("name: x\njigs: [{name: noop}]\nhammers: [{name: ssh}]\n", "f")
+    parsed = parse_barclamp("name: x\njigs: [{name: noop}]\nhammers: [{name: ssh}]\n", "f", KINDS)
     assert (parsed.jigs[0].kind, parsed.hammers[0].kind) == ("noop", "ssh")
 
 
@@ -145,39 +146,39 @@ def test_kind_of_a_jig_or_hammer_is_its_name_unless_said() -> None:
 )
 def test_kind_that_nobody_implements_is_refused_with_those_that_there_are(text: str, line: int, reason: str) -> None:
     with pytest.raises(BarclampInvalid, match=re.escape(reason)) as refused:
-        parse_barclamp(f"name: x\n{text}\n", "f")
+        parse_barclamp(f"name: x\n{text}\n", "f", KINDS)
     assert refused.value.line == line
 
 
 def test_role_may_require_one_of_another_file() -> None:
-    assert parse_barclamp("name: x\nroles: [{name: a, jig: elsewhere, requires: [b]}]\n", "f").roles[0].requires == (
-        "b",
-    )
+    assert parse_barclamp("name: x\nroles: [{name: a, jig: elsewhere, requires: [b]}]\n", "f", KINDS).roles[
+        0
+    ].requires == ("b",)
 
 
 def test_schema_may_name_the_dialect_it_is_written_in() -> None:
     schema = "{$schema: 'https://json-schema.org/draft/2020-12/schema', $comment: short, type: string}"
-    assert parse_barclamp(f"name: x\nattribs: [{{name: a, map: a, schema: {schema}}}]\n", "f").attribs[0].schema
+    assert parse_barclamp(f"name: x\nattribs: [{{name: a, map: a, schema: {schema}}}]\n", "f", KINDS).attribs[0].schema
 
 
 def test_lone_surrogate_is_refused_with_its_line() -> None:
     with pytest.raises(BarclampInvalid, match=r"U\+D800") as refused:
-        parse_barclamp("name: x\ndescription: \ud800\n", "f")
+        parse_barclamp("name: x\ndescription: \ud800\n", "f", KINDS)
     assert refused.value.line == 2
 
 
 def test_text_over_the_limit_is_refused_before_it_is_parsed() -> None:
     with pytest.raises(BarclampInvalid, match="larger than 4 MiB"):
-        parse_barclamp("[" * (MAX_CHARACTERS + 1), "f")
+        parse_barclamp("[" * (MAX_CHARACTERS + 1), "f", KINDS)
 
 
 def test_long_chain_of_requires_is_no_cycle() -> None:
     roles = "".join(f"- {{name: r{i}, jig: noop, requires: [r{i + 1}]}}\n" for i in range(3000))
-    assert len(parse_barclamp(f"name: x\nroles:\n{roles}", "f").roles) == 3000
+    assert len(parse_barclamp(f"name: x\nroles:\n{roles}", "f", KINDS).roles) == 3000
 
 
 def parsed(text: str) -> Barclamp:
-    return parse_barclamp(text, "f")
+    return parse_barclamp(text, "f", KINDS)
 
 
 @pytest.mark.parametrize(
