@@ -5,6 +5,7 @@ values that its body assigns as literals. A class is imported when something is 
 """
 
 import ast
+import gc
 import pkgutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -66,13 +67,28 @@ def _find_in(package: str, base: type, path: tuple[str, ...]) -> tuple[Registrat
 
 
 def _declared_in(module: pkgutil.ModuleInfo, base: type) -> Iterator[Registration]:
-    for node in ast.parse(_source_of(module)).body:
+    for node in _parse(_source_of(module)).body:
         if isinstance(node, ast.ClassDef) and "kind" in (values := dict(_assigned(node))):
             kind = _literal(values["kind"])
             if not isinstance(kind, str):
                 raise BadRegistration(f"{module.name}.{node.name}: its kind must be written as a text in quotes")
             literals = {name: value for name in values if (value := _literal(values[name])) is not _NO_LITERAL}
             yield Registration(kind, module.name, node.name, base, literals)
+
+
+def _parse(source: str) -> ast.Module:
+    """Parse a file while no garbage is collected.
+
+    A finalizer that fails there has its traceback printed, for which Python 3.11 parses, too: then this one ends with
+    "SystemError: AST constructor recursion depth mismatch".
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(source)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _source_of(module: pkgutil.ModuleInfo) -> str:

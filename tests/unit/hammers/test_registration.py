@@ -1,5 +1,7 @@
 """A hammer is one file: found, listed and used from what that file says, and from nothing else."""
 
+import ast
+import gc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import cast
@@ -127,6 +129,31 @@ def test_a_class_that_is_not_what_was_read_of_it_is_an_error(folder: Path, text:
     [odd] = [registration for registration in registered_hammers() if registration.kind == "odd"]
     with pytest.raises(BadRegistration, match=reason):
         odd.load()
+
+
+class ParsesWhenCollected:
+    """Garbage that parses when it is found, as a traceback does that is printed for a finalizer."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        ast.parse("x = 1")
+
+
+def test_kinds_are_found_also_while_garbage_is_collected_that_parses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, usual = list(rackwright.hammers.__path__), gc.get_threshold()
+    try:
+        for number in range(20):
+            # Another folder, so that the files are read again.
+            monkeypatch.setattr(rackwright.hammers, "__path__", [*before, str(tmp_path / str(number))])
+            ParsesWhenCollected()
+            gc.set_threshold(400 + 40 * number)
+            assert bmc_kinds() == ("redfish", "ipmi", "qemu")
+    finally:
+        gc.set_threshold(*usual)
 
 
 def ports(client: httpx.AsyncClient, *, lab: bool = False, sockets: Path | None = None) -> HammerPorts:
