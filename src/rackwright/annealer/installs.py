@@ -40,10 +40,11 @@ async def hammer_node(session: Session, node_id: int) -> HammerNode:
     Where its controller is only people say: a machine that could would have the server connect to wherever it likes.
     """
     node = await get_node(session, node_id, EVERYTHING)
-    secret = (await session.catalogue()).catalogue.secret_attribs
+    stored = await session.catalogue()
+    secret = stored.catalogue.secret_attribs
     discovered = {name: value for name, value in node.discovery.items() if name != "bmc"}
     settings = merge(discovered, session.store.vault.open_secrets(secret, node.hint))
-    return HammerNode(node.id, node.name, settings, node.discovery.get("bmc"))
+    return HammerNode(node.id, node.name, settings, node.discovery.get("bmc"), stored.hammer_priorities)
 
 
 class Installs:

@@ -108,12 +108,6 @@ def bmc_kind(bmc: "Json") -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-def has_bmc_login(node: HammerNode) -> bool:
-    """Whether people said where the machine's BMC is and who logs in there."""
-    bmc = node.settings.get("bmc")
-    return isinstance(bmc, dict) and bool(bmc.get("address")) and bool(bmc.get("username"))
-
-
 BOOT_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 DEVICE = re.compile(r"[A-Za-z0-9/_.:=+-]{0,255}")
 

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from rackwright.domain.catalogue import JsonObject
-from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power, has_bmc_login
+from rackwright.domain.machines.power import has_bmc_login
+from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class IpmiHammer(Hammer):
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def reaches(self, node: HammerNode) -> bool:
-        return has_bmc_login(node)
+        return has_bmc_login(node.settings.get("bmc"))
 
     async def status(self, node: HammerNode) -> Power:
         async with self._reached(node) as bmc:

@@ -16,7 +16,8 @@ import sushy.exceptions
 from requests.exceptions import RequestException
 
 from rackwright.domain.foreign import storable_text
-from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power, has_bmc_login
+from rackwright.domain.machines.power import has_bmc_login
+from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power
 from rackwright.hammers.controller_http import ControllerAdapter
 
 T = TypeVar("T")
@@ -44,7 +45,7 @@ class RedfishHammer(Hammer):
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def reaches(self, node: HammerNode) -> bool:
-        return has_bmc_login(node)
+        return has_bmc_login(node.settings.get("bmc"))
 
     async def status(self, node: HammerNode) -> Power:
         return await self._with_system(node, lambda system: POWERS.get(system.power_state, Power.UNKNOWN))

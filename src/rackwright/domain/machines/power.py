@@ -17,6 +17,11 @@ class Sleep(StrEnum):
     """There is work for it: its power is to be switched on, and it must report its boot."""
 
 
+def has_bmc_login(bmc: Json) -> bool:
+    """Whether it is said where a BMC is and who logs in there; what it speaks may be left open."""
+    return isinstance(bmc, dict) and bool(bmc.get("address")) and bool(bmc.get("username"))
+
+
 def with_matching_password(before: Json, after: Json) -> Json:
     """How a BMC is reached after a change. A password is for the BMC it was given for: a changed target drops it."""
     if not isinstance(before, dict) or not isinstance(after, dict) or after.get(PASSWORD) != before.get(PASSWORD):

@@ -25,6 +25,8 @@ class StoredCatalogue:
     attrib_ids: Mapping[str, int]
     digests: Mapping[str, str]
     """Of the files of each role's barclamp; empty: there are none in the database."""
+    hammer_priorities: Mapping[str, int]
+    """By kind: the lowest that a barclamp gives a hammer of it."""
 
     bare: dict[int, Staged] = field(default_factory=dict, compare=False, repr=False)
     """What a noderole of each role is handed that has nothing but its role's defaults; filled when first needed."""
@@ -61,6 +63,7 @@ async def load_catalogue(session: Session, version: int) -> StoredCatalogue:
         " a.has_default, a.secret FROM attribs a JOIN barclamps b ON b.id = a.barclamp_id"
         " LEFT JOIN roles r ON r.id = a.role_id ORDER BY a.id"
     )
+    hammers = await session.rows("SELECT kind, min(priority) AS priority FROM hammers GROUP BY kind")
     return StoredCatalogue(
         version=version,
         catalogue=Catalogue(
@@ -72,6 +75,7 @@ async def load_catalogue(session: Session, version: int) -> StoredCatalogue:
         role_names={row.id: row.name for row in roles},
         attrib_ids={row.name: row.id for row in attribs},
         digests={row.name: row.digest for row in roles},
+        hammer_priorities={row.kind: row.priority for row in hammers},
     )
 
 

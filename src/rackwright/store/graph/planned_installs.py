@@ -8,6 +8,7 @@ from sqlalchemy import Row
 from rackwright.domain.attributes import MISSING, merge, read
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.machines.planned_installs import PlannedInstall, disk_names
+from rackwright.domain.machines.power import has_bmc_login
 from rackwright.domain.networks.networks import Category
 from rackwright.store.db.session import Session
 
@@ -47,7 +48,7 @@ def _planned(row: Row[Any], default_os: Json) -> PlannedInstall:
         chosen_disk=_text(wanted, "disk"),
         disks=disk_names(known.get("disks")),
         address=next((str(said) for said in (known.get("address"), row.allocated) if said), None),
-        has_controller=isinstance(bmc, dict) and bool(bmc.get("kind")),
+        has_controller=(isinstance(bmc, dict) and bool(bmc.get("kind"))) or has_bmc_login(row.hint.get("bmc")),
         accepted=row.identity_confirmed,
     )
 

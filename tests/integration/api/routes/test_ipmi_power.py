@@ -8,12 +8,14 @@ from tests.support.api import Api, Site, ok, refused
 from tests.support.ipmi import PASSWORD, USER, SimulatedBmc, simulated_bmc
 from tests.support.waiting import PATIENCE
 
+from rackwright.annealer.installs import hammer_node
 from rackwright.domain.catalogue import JsonObject
 from rackwright.hammers import ipmi
 from rackwright.hammers.base import HammerFailed, HammerNode
 from rackwright.hammers.ipmi import IpmiHammer
 from rackwright.hammers.redfish import RedfishHammer
 from rackwright.hammers.ssh import SshHammer
+from rackwright.store.machines.nodes import get_node
 
 NODE = "n1.rack.example"
 
@@ -65,3 +67,22 @@ async def test_the_hammer_is_the_one_of_the_bmc_or_else_ssh(site: Site) -> None:
     assert isinstance(chosen({"address": "192.0.2.7"}), SshHammer), "nobody said what it speaks"
     with pytest.raises(HammerFailed, match="this server knows redfish, ipmi"):
         chosen({"kind": "smoke"})
+
+
+async def test_where_nobody_said_what_a_bmc_speaks_the_lowest_priority_of_a_barclamp_decides(
+    site: Site, api: Api
+) -> None:
+    ok(await api.post("/nodes", json={"name": NODE}), 201)
+    hint = {"bmc": {"address": "192.0.2.7", "username": USER}}
+    ok(await api.patch(f"/nodes/{NODE}", json={"hint": hint}))
+
+    async def chosen() -> object:
+        async with site.rack.store.read() as session:
+            node = await hammer_node(session, (await get_node(session, NODE)).id)
+        return site.server.installs.reach.hammer(node)
+
+    assert isinstance(await chosen(), RedfishHammer)
+    await site.rack.import_text("name: own\nhammers: [{name: own-ipmi, kind: ipmi, priority: 5}]\n")
+    assert isinstance(await chosen(), IpmiHammer)
+    await site.rack.import_text("name: own\nhammers: [{name: own-ssh, kind: ssh, priority: 5}]\n")
+    assert isinstance(await chosen(), SshHammer)
