@@ -94,7 +94,8 @@ def _load_first(arguments: list[str]) -> None:
     """What is loaded stays: looking for garbage among it, now and at the end, would only make the start slower."""
     if arguments[0] in NOUNS:
         gc.disable()
-        _quick(*arguments[:2]) or load(arguments[0])
+        if _quick(*arguments[:2]) is None:
+            load(arguments[0])
         gc.freeze()
         gc.enable()
 
