@@ -55,7 +55,6 @@ class Counters:
     """Results that came too late to count."""
     failed: int = 0
     taken_over: int = 0
-    drift_repaired: int = 0
 
 
 class Annealer:
@@ -236,7 +235,6 @@ class Annealer:
         finally:
             self.wake()  # the passes have no tick but this
         self.counters.taken_over += done.taken_over
-        self.counters.drift_repaired += done.repaired
         if done.repaired:
             log.error("repaired %d counters or slots that were wrong; please report this", done.repaired)
 

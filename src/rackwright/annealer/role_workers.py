@@ -127,10 +127,6 @@ class RoleWorkers:
         await asyncio.gather(*(self._end(worker) for worker in list(self._all)))
         await asyncio.gather(*self._reaping)
 
-    @property
-    def pids(self) -> list[int]:
-        return [worker.process.pid for worker in self._all]
-
     # --- one process
 
     async def _take(self, call: RoleCall) -> _Worker:

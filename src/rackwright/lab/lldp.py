@@ -2,9 +2,8 @@
 
 import base64
 import socket
-from ipaddress import ip_address
 
-from rackwright.domain.machines.lldp import PORT_VLAN, Tlv
+from rackwright.domain.machines.lldp import Tlv
 
 ETHERTYPE = 0x88CC
 NEAREST_BRIDGE = bytes.fromhex("0180c200000e")
@@ -29,16 +28,6 @@ def named_port(name: str) -> bytes:
 
 def lifetime(seconds: int = 120) -> bytes:
     return part(Tlv.LIFETIME, seconds.to_bytes(2))
-
-
-def management(address: str) -> bytes:
-    packed = ip_address(address).packed
-    family = 1 if len(packed) == 4 else 2
-    return part(Tlv.MANAGEMENT, bytes([1 + len(packed), family]) + packed + b"\x02\0\0\0\x07" + b"\0")
-
-
-def port_vlan(vlan: int) -> bytes:
-    return part(Tlv.ORGANISATION, PORT_VLAN + vlan.to_bytes(2))
 
 
 def frame(chassis: bytes, port: bytes, *optional: bytes, seconds: int = 120) -> bytes:

@@ -110,7 +110,6 @@ class Machine:
         self.boot_id = ""
         self.bootenv = ""
         self.disk: str | None = None
-        self.boot_once_from_network = False
         self._servers = servers
         self._client = client
         self._key = Ed25519PrivateKey.from_private_bytes(self.rng.randbytes(32))
@@ -146,7 +145,6 @@ class Machine:
         while True:
             await self._pause(self.behaviour.boot)
             bootenv = await self._until_answered(self._what_to_boot)
-            self.boot_once_from_network = False
             self.boot_id = f"{self.rng.getrandbits(128):032x}"
             self.bootenv = bootenv
             self.journal.boots.append(bootenv)

@@ -165,11 +165,6 @@ def _mode(value: Any) -> Tuple[Any, str]:
     return f"{int(text, 8):04o}", ""
 
 
-def mask_arguments(schema: Schema, arguments: Dict[str, Any]) -> Dict[str, Any]:
-    """The arguments as they may be shown."""
-    return {key: MASK if key in schema.secrets and value else value for key, value in arguments.items()}
-
-
 # Documentation
 
 

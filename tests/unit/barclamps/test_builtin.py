@@ -7,9 +7,10 @@ import pytest
 import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.support.fitting import check_fit
 
 from rackwright.barclamps.loader import built_in, known_kinds
-from rackwright.domain.barclamps.barclamp_file import BARCLAMP_KEYS, ROLE_KEYS, check_together, parse_barclamp
+from rackwright.domain.barclamps.barclamp_file import BARCLAMP_KEYS, ROLE_KEYS, parse_barclamp
 from rackwright.domain.catalogue import Attrib, Barclamp, Catalogue, Flag, Hammer, Jig, Role
 from rackwright.domain.errors import BarclampInvalid
 
@@ -45,7 +46,7 @@ def test_core_comes_first_and_test_only_on_request() -> None:
 
 @pytest.mark.parametrize("test", [False, True])
 def test_built_in_barclamps_fit_together(test: bool) -> None:
-    check_together(built_in(test))
+    check_fit(built_in(test))
 
 
 def test_built_in_barclamps_are_in_folders_of_their_names() -> None:

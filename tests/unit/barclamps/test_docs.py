@@ -4,10 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.support.fitting import check_fit
 
 from rackwright.barclamps.loader import built_in, known_kinds
 from rackwright.domain.barclamps import barclamp_file as files
-from rackwright.domain.barclamps.barclamp_file import check_together, parse_barclamp
+from rackwright.domain.barclamps.barclamp_file import parse_barclamp
 from rackwright.domain.catalogue import EXCLUDES, Flag
 
 PAGE = (Path(__file__).parents[3] / "docs" / "barclamps.md").read_text()
@@ -17,7 +18,7 @@ def test_example_is_a_barclamp_that_fits_the_built_in_ones() -> None:
     examples = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     assert len(examples) == 1
     example = parse_barclamp(examples[0], "docs/barclamps.md", known_kinds())
-    check_together([*built_in(), example])
+    check_fit([*built_in(), example])
     assert len(example.roles) == 4
 
 

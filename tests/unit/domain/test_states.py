@@ -14,7 +14,6 @@ PARENT_LOST  -         -        blocked     -           -            -
 CLAIM        -         -        transition  -           -            -
 SUCCEED      -         -        -           active      -            -
 FAIL         -         -        -           error       -            -
-STALE        -         -        -           by          -            -
 LOST         -         -        -           by          -            -
 UNCHANGED    -         -        active      -           -            -
 DIRTY        -         -        -           -           by/spare     -

@@ -1,4 +1,4 @@
-"""Barclamp files: from the text of one `barclamp.yml` to a checked Barclamp, and the checks across several of them.
+"""Barclamp files: from the text of one `barclamp.yml` to a checked Barclamp.
 
 Every mistake in a file is a BarclampInvalid with its line. What another file may still bring (a required role, a jig)
 is not missed here: names are bound late. Reading folders from disk is the loader's.
@@ -21,7 +21,7 @@ from rackwright.domain.catalogue import (
     Role,
     find_cycle,
 )
-from rackwright.domain.errors import BarclampInvalid, Conflict, Rule
+from rackwright.domain.errors import BarclampInvalid
 
 BARCLAMP_KEYS = ("name", "display", "description", "version", "parent", "jigs", "hammers", "roles", "attribs")
 JIG_KEYS = ("name", "kind", "description", "active", "client_role")
@@ -283,54 +283,3 @@ def find_clash(attribs: Sequence[Attrib]) -> tuple[Attrib, Attrib, str] | None:
                 )
                 return outer, attrib, reason
     return None
-
-
-def check_together(barclamps: Sequence[Barclamp]) -> None:
-    """Raise a conflict for what is wrong only across files: a name that two of them declare, attribs in each other's
-    place, roles or barclamps in a circle."""
-    _check_unique(barclamps)
-    parents = {barclamp.name: [barclamp.parent] if barclamp.parent else [] for barclamp in barclamps}
-    path = find_cycle(parents)
-    if path:
-        raise Conflict(Rule.CYCLE, f"These barclamps are each other's parents: {' -> '.join(path)}.")
-    catalogue = Catalogue.of(barclamps)
-    catalogue.check()
-    _check_places(catalogue)
-
-
-def _check_unique(barclamps: Sequence[Barclamp]) -> None:
-    declared: dict[tuple[str, str], str] = {}
-    for barclamp in barclamps:
-        if ("barclamp", barclamp.name) in declared:
-            raise Conflict(Rule.BARCLAMP, f"There are two barclamps named {barclamp.name!r}; rename one.")
-        declared["barclamp", barclamp.name] = barclamp.name
-        listed: list[tuple[str, Sequence[Jig | Hammer | Role | Attrib]]] = [
-            ("role", barclamp.roles),
-            ("jig", barclamp.jigs),
-            ("hammer", barclamp.hammers),
-            ("attrib", barclamp.attribs),
-        ]
-        for kind, things in listed:
-            for thing in things:
-                first = declared.setdefault((kind, thing.name), barclamp.name)
-                if first != barclamp.name:
-                    raise Conflict(
-                        Rule.BARCLAMP,
-                        f"Barclamps {first!r} and {barclamp.name!r} both declare {kind} {thing.name!r}; rename one.",
-                    )
-
-
-def _check_places(catalogue: Catalogue) -> None:
-    """Node attribs share the node's data; a role answers for its own attribs and for those of what it provides."""
-    owned: dict[str | None, list[Attrib]] = {}
-    for attrib in catalogue.attribs.values():
-        owned.setdefault(attrib.role, []).append(attrib)
-    trees = [owned.get(None, [])]
-    for role in catalogue.roles.values():
-        if role.provides:
-            trees.append([attrib for owner in (role.name, *role.provides) for attrib in owned.get(owner, [])])
-    for tree in trees:
-        clash = find_clash(tree)
-        if clash:
-            first, second, reason = clash
-            raise Conflict(Rule.BARCLAMP, f"In barclamps {first.barclamp!r} and {second.barclamp!r}: {reason}")

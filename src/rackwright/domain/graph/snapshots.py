@@ -18,6 +18,8 @@ from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState
 
 
 class SnapshotState(StrEnum):
+    """Where a snapshot stands in its deployment: edited, in force, or one of before. Only append."""
+
     PROPOSED = "proposed"
     HEAD = "head"
     ARCHIVED = "archived"

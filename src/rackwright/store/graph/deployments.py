@@ -93,10 +93,6 @@ async def get_deployment(session: Session, name_or_id: str | int, visible: Visib
     return found[0]
 
 
-async def list_deployments(session: Session) -> list[DeploymentRecord]:
-    return await select_deployments(session, "ORDER BY d.name")
-
-
 async def select_deployments(session: Session, where: str, **values: object) -> list[DeploymentRecord]:
     return [
         DeploymentRecord(

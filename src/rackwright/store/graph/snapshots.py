@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 from rackwright.domain.attributes import check_data
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
-from rackwright.domain.graph.snapshots import Difference, Intent, diff
+from rackwright.domain.graph.snapshots import Difference, Intent, SnapshotState, diff
 from rackwright.domain.states import PROPOSED, TODO
 from rackwright.store.catalogue.submitted_data import checked_edit
 from rackwright.store.db.listing import Column, Filter, Listing
@@ -47,7 +47,7 @@ SNAPSHOTS = Listing(
     {
         "id": Column("s.id", Filter.NUMBER, sort="bigint"),
         "deployment": Column("d.name", Filter.REFERENCE, "d.id", sort="text"),
-        "state": Column("s.state", Filter.CHOICE, choices={state: state for state in ("proposed", "head", "archived")}),
+        "state": Column("s.state", Filter.CHOICE, choices={state.value: state.value for state in SnapshotState}),
         "created_at": Column("s.created_at", Filter.TIME, sort="timestamptz"),
         "committed_at": Column("s.committed_at", Filter.TIME),
     },
@@ -67,11 +67,6 @@ async def get_snapshot(session: Session, id: int, visible: Visibility) -> Snapsh
     if not found:
         raise NotFound("snapshot", id)
     return found[0]
-
-
-async def list_snapshots(session: Session, deployment_id: int) -> list[SnapshotRecord]:
-    """The time line, newest first."""
-    return await select_snapshots(session, "WHERE s.deployment_id = :id ORDER BY s.id DESC", id=deployment_id)
 
 
 async def proposed_from(session: Session, deployment: DeploymentRecord) -> list[int]:

@@ -15,6 +15,7 @@ from rackwright.hammers.base import HammerFailed, HammerNode
 from rackwright.hammers.ipmi import IpmiHammer
 from rackwright.hammers.redfish import RedfishHammer
 from rackwright.hammers.ssh import SshHammer
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.machines.nodes import get_node
 
 NODE = "n1.rack.example"
@@ -78,7 +79,7 @@ async def test_where_nobody_said_what_a_bmc_speaks_the_lowest_priority_of_a_barc
 
     async def chosen() -> object:
         async with site.rack.store.read() as session:
-            node = await hammer_node(session, (await get_node(session, NODE)).id)
+            node = await hammer_node(session, (await get_node(session, NODE, EVERYTHING)).id)
         return site.server.installs.reach.hammer(node)
 
     assert isinstance(await chosen(), RedfishHammer)

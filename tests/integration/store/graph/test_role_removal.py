@@ -6,7 +6,7 @@ from tests.support.rack import Rack, refused, unbroken
 from rackwright.domain.errors import NotFound, Rule
 from rackwright.domain.states import ACTIVE, TRANSITION
 from rackwright.store.db.visibility import EVERYTHING
-from rackwright.store.graph.snapshots import add_role, diff_snapshots, intent, list_snapshots
+from rackwright.store.graph.snapshots import add_role, diff_snapshots, intent, select_snapshots
 
 
 async def ready(rack: Rack) -> None:
@@ -46,7 +46,7 @@ async def test_a_role_leaves_with_its_noderoles_when_the_proposal_is_committed(r
     assert await rack.noderoles("WHERE r.name = 'test-child'") == []
     await unbroken(rack)
     async with rack.store.read() as session:
-        newest, oldest = await list_snapshots(session, (await rack.record("web")).id)
+        newest, oldest = await select_snapshots(session, "WHERE d.name = 'web' ORDER BY s.id DESC")
         found = await diff_snapshots(session, oldest.id, newest.id, EVERYTHING)
     assert found.roles_removed == ("test-child",)
     back = await rack.rollback("web", oldest.id)

@@ -5,7 +5,7 @@ from tests.support.rack import Rack, refused, unbroken
 from rackwright.domain.errors import Rule
 from rackwright.domain.states import ACTIVE
 from rackwright.store.db.visibility import EVERYTHING
-from rackwright.store.graph.snapshots import diff_snapshots, intent, list_snapshots
+from rackwright.store.graph.snapshots import diff_snapshots, intent, select_snapshots
 from rackwright.store.machines.nodes import delete_node
 
 
@@ -27,7 +27,7 @@ async def two_commits(rack: Rack) -> tuple[int, int]:
     await rack.commit("web")
     await rack.anneal()
     async with rack.store.read() as session:
-        newest, oldest = await list_snapshots(session, (await rack.record("web")).id)
+        newest, oldest = await select_snapshots(session, "WHERE d.name = 'web' ORDER BY s.id DESC")
     return oldest.id, newest.id
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rackwright.domain.barclamps.barclamp_file import Kinds, check_together, parse_barclamp
+from rackwright.domain.barclamps.barclamp_file import Kinds, parse_barclamp
 from rackwright.domain.barclamps.yaml_lines import MAX_CHARACTERS
-from rackwright.domain.catalogue import Attrib, Barclamp, Flag, Hammer, Jig, Json, Role
+from rackwright.domain.catalogue import Attrib, Barclamp, Catalogue, Flag, Hammer, Jig, Json, Role
 from rackwright.domain.errors import BarclampInvalid, Conflict, Rule
 
 BAD = sorted((Path(__file__).parent / "bad").glob("*.yml"))
@@ -185,32 +185,6 @@ def parsed(text: str) -> Barclamp:
     ("one", "other", "rule", "message"),
     [
         (
-            "name: x\nroles: [{name: r, jig: noop}]",
-            "name: y\nroles: [{name: r, jig: noop}]",
-            Rule.BARCLAMP,
-            "Barclamps 'x' and 'y' both declare role 'r'",
-        ),
-        (
-            "name: x\njigs: [{name: j, kind: noop}]",
-            "name: y\njigs: [{name: j, kind: noop}]",
-            Rule.BARCLAMP,
-            "'x' and 'y' both declare jig 'j'",
-        ),
-        (
-            "name: x\nhammers: [{name: h, kind: ssh}]",
-            "name: y\nhammers: [{name: h, kind: ssh}]",
-            Rule.BARCLAMP,
-            "both declare hammer 'h'",
-        ),
-        (
-            "name: x\nattribs: [{name: a, map: a}]",
-            "name: y\nroles: [{name: r, jig: noop, attribs: [{name: a, map: b}]}]",
-            Rule.BARCLAMP,
-            "both declare attrib 'a'",
-        ),
-        ("name: x", "name: x", Rule.BARCLAMP, "There are two barclamps named 'x'"),
-        ("name: x\nparent: y", "name: y\nparent: x", Rule.CYCLE, "x -> y -> x"),
-        (
             "name: x\nroles: [{name: a, jig: noop, requires: [b]}]",
             "name: y\nroles: [{name: b, jig: noop, requires: [a]}]",
             Rule.CYCLE,
@@ -222,32 +196,20 @@ def parsed(text: str) -> Barclamp:
             Rule.BARCLAMP,
             "must have the flag implicit",
         ),
-        (
-            "name: x\nattribs: [{name: a, map: disks}]",
-            "name: y\nattribs: [{name: b, map: disks}]",
-            Rule.BARCLAMP,
-            "In barclamps 'x' and 'y': Attribs 'a' and 'b' are both at disks",
-        ),
-        (
-            "name: x\nroles: [{name: real, jig: noop, attribs: [{name: a, map: port}]}]",
-            "name: y\nroles: [{name: stand-in, jig: noop, provides: [real], attribs: [{name: b, map: port}]}]",
-            Rule.BARCLAMP,
-            "are both at port",
-        ),
     ],
-    ids=lambda value: str(value)[:40] if isinstance(value, str) else "",
+    ids=["circle of roles", "client role"],
 )
 def test_conflict_between_files_names_both(one: str, other: str, rule: Rule, message: str) -> None:
     with pytest.raises(Conflict) as refused:
-        check_together([parsed(one), parsed(other)])
+        Catalogue.of([parsed(one), parsed(other)]).check()
     assert message in refused.value.message
     assert refused.value.rule == rule
 
 
 def test_files_that_only_lean_on_each_other_are_fine_together() -> None:
-    check_together(
+    Catalogue.of(
         [
             parsed("name: x\nroles: [{name: a, jig: noop, requires: [b, not-imported], attribs: [{name: p, map: p}]}]"),
             parsed("name: y\nparent: x\nroles: [{name: b, jig: noop, attribs: [{name: q, map: p}]}]"),
         ]
-    )
+    ).check()

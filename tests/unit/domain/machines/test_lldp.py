@@ -1,22 +1,41 @@
 """What is taken from LLDP frames, and that nothing else is."""
 
+from ipaddress import ip_address
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rackwright.domain.catalogue import Json
 from rackwright.domain.errors import Invalid
-from rackwright.domain.machines.lldp import FRAME_LIMIT, MOST_LINKS, Neighbour, Tlv, read_frame, read_neighbours
+from rackwright.domain.machines.lldp import (
+    FRAME_LIMIT,
+    MOST_LINKS,
+    PORT_VLAN,
+    Neighbour,
+    Tlv,
+    read_frame,
+    read_neighbours,
+)
 from rackwright.lab.lldp import (
     frame,
     in_base64,
     lifetime,
     mac_chassis,
-    management,
     named_port,
     part,
-    port_vlan,
 )
+
+
+def management(address: str) -> bytes:
+    packed = ip_address(address).packed
+    family = 1 if len(packed) == 4 else 2
+    return part(Tlv.MANAGEMENT, bytes([1 + len(packed), family]) + packed + b"\x02\0\0\0\x07" + b"\0")
+
+
+def port_vlan(vlan: int) -> bytes:
+    return part(Tlv.ORGANISATION, PORT_VLAN + vlan.to_bytes(2))
+
 
 SWITCH = "00:1c:73:0a:0b:0c"
 CHASSIS, PORT = mac_chassis(SWITCH), named_port("Ethernet7")

@@ -6,8 +6,8 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.fitting import check_fit
 
-from rackwright.domain.barclamps.barclamp_file import check_together
 from rackwright.domain.catalogue import Barclamp, Flag
 from rackwright.domain.errors import Invalid
 from rackwright.domain.networks.networks import (
@@ -181,7 +181,7 @@ def test_the_host_part_says_nothing_where_there_is_no_such_family() -> None:
 def test_each_network_is_a_milestone_and_the_admin_network_comes_first() -> None:
     storage = Network("storage", v4_subnet=IPv4Network("10.9.0.0/24"))
     made = networks_barclamp([storage, GOOD])
-    check_together([Barclamp("network"), made])
+    check_fit([Barclamp("network"), made])
     admin, other = made.roles
     assert (admin.name, other.name) == ("network-admin", "network-storage")
     assert other.requires == ("network-admin",)
