@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rackwright.barclamps.content import ContentBroken, folder_digest, unpack, write_out
 from rackwright.domain.errors import BarclampInvalid, RackwrightError
+from rackwright.private_files import make_private_folder
 from rackwright.store.catalogue.barclamp_files import read_content
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
 from rackwright.store.store import Store
@@ -97,7 +98,7 @@ def _is_whole(folder: Path, digest: str) -> bool:
 def _put(archive: bytes, digest: str, parent: Path) -> None:
     """Write the files beside their place, then move them there: killed at any moment, nobody finds half of them."""
     entries = unpack(archive, digest)
-    parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private_folder(parent)
     aside = parent / f".{digest}.{os.getpid()}.{secrets.token_hex(4)}"
     broken = aside.with_suffix(".broken")
     try:

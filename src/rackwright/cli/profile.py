@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from rackwright.home import default_home
+from rackwright.private_files import write_private_file
 from rackwright.server.running_servers import RunningServer, servers_of_home, servers_of_user
 from rackwright.shown_urls import shown_url
 
@@ -146,12 +147,8 @@ def kept_profile(environment: Mapping[str, str] = os.environ) -> Profile | None:
 def keep(profile: Profile, environment: Mapping[str, str] = os.environ) -> Path:
     """Remember a login. The file is readable by its owner alone from its first byte on."""
     file = profile_file(environment)
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = file.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-        json.dump({key: value for key, value in asdict(profile).items() if key != "source"}, out)
-    fresh.replace(file)
+    kept = {key: value for key, value in asdict(profile).items() if key != "source"}
+    write_private_file(file, json.dumps(kept).encode())
     return file
 
 

@@ -15,7 +15,8 @@ from rackwright.mesh.address import Address, parse_address
 from rackwright.mesh.datastore.datastore_settings import DatastoreConfig, changed, read_config
 from rackwright.mesh.errors import BadSettings
 from rackwright.mesh.identity.authority import LIFE
-from rackwright.mesh.identity.server_identity import checked_name, write_private
+from rackwright.mesh.identity.server_identity import checked_name
+from rackwright.private_files import write_private_file
 
 FILE = "agent.yml"
 KNOWN = frozenset(
@@ -83,7 +84,7 @@ def save(folder: Path, settings: Settings) -> None:
         content["certificate_hours"] = settings.certificate_life / timedelta(hours=1)
     if special := changed(settings.datastore):
         content["datastore"] = special
-    write_private(folder / FILE, yaml.safe_dump(content, sort_keys=False).encode())
+    write_private_file(folder / FILE, yaml.safe_dump(content, sort_keys=False).encode())
 
 
 def _read(content: dict[str, Any]) -> Settings:

@@ -15,6 +15,8 @@ import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
+from rackwright.private_files import make_private_folder
+
 log = logging.getLogger(__name__)
 
 PR_SET_PDEATHSIG = 1
@@ -107,7 +109,7 @@ class Daemon:
 
     async def _live(self, first: bool) -> bool:
         """One life of the process; whether it ever was ready."""
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(self._folder)
         _make_own(self._socket.parent)
         self._forget_earlier_lives()
         output = self._folder / "output.log"

@@ -6,7 +6,6 @@ serves never answers by accident.
 
 import asyncio
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from ipaddress import IPv4Address
@@ -15,6 +14,7 @@ from typing import Any
 
 from rackwright.domain.networks.dhcp import DhcpState, KeaPlace, check_interface, parse, render
 from rackwright.jigs.network import own_addresses
+from rackwright.private_files import make_private_folder, write_private_file
 from rackwright.provision.daemon import Daemon, DaemonFailed, socket_path
 
 PROGRAM = "kea-dhcp4"
@@ -98,7 +98,7 @@ class Kea:
 
     def _prepare(self) -> None:
         """It starts with what it was last given, so that after a crash it serves at once."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(self.folder)
         if not self._config.exists():
             self._forget()
 
@@ -107,13 +107,7 @@ class Kea:
         self._write(render(DhcpState(), replace(self._place, interfaces=())))
 
     def _write(self, config: dict[str, Any]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        aside = self._config.with_name(f".{self._config.name}.{os.getpid()}")
-        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump(config, file)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.rename(self._config)
+        write_private_file(self._config, json.dumps(config).encode())
 
     # --- its control socket
 

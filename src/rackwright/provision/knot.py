@@ -5,7 +5,6 @@ Without an address to serve on, nothing is run: what would be served is only hel
 
 import asyncio
 import base64
-import os
 import secrets
 from collections.abc import Collection, Sequence
 from ipaddress import ip_address
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from rackwright.domain.names import check_node_name
 from rackwright.domain.networks.dns import DnsState
+from rackwright.private_files import write_private_file
 from rackwright.provision.daemon import Daemon, DaemonFailed, socket_path
 from rackwright.provision.dns_update import DnsClient, Key
 
@@ -129,13 +129,9 @@ class Knot:
             self._write(file, f"{head}\n{zone}. 3600 NS {self._host}.\n")
 
     def _write(self, file: Path, text: str) -> bool:
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if file.exists() and file.read_text() == text:
             return False
-        aside = file.with_name(f".{file.name}.{os.getpid()}")
-        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
-            opened.write(text)
-        aside.rename(file)
+        write_private_file(file, text.encode())
         return True
 
     def _key(self) -> Key:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address
@@ -27,6 +26,7 @@ from rackwright.jigs.network import own_addresses
 from rackwright.jigs.os_install import BadInstall
 from rackwright.jigs.ports import BootLook, JigPorts, NodeLook, Transitions
 from rackwright.mesh.client import MeshClient
+from rackwright.private_files import create_private_file
 from rackwright.provision.images.shelf import ROOT_FILE, NoImage, Shelf
 from rackwright.provision.kea import Kea
 from rackwright.provision.knot import Knot
@@ -66,12 +66,9 @@ def server_key(home: Path) -> asyncssh.SSHKey:
     try:
         return asyncssh.read_private_key(path)
     except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        aside = path.with_name(f".{path.name}.{os.getpid()}")
         key = asyncssh.generate_private_key("ssh-ed25519", comment="rackwright")
-        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(key.export_private_key())
-        aside.rename(path)
+        # A first start that comes second uses the key of the first one.
+        create_private_file(path, key.export_private_key())
         return asyncssh.read_private_key(path)
 
 

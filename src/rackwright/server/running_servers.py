@@ -8,13 +8,13 @@ next who looks: a server that is killed cannot do so itself.
 import contextlib
 import json
 import os
-import secrets
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
 from rackwright.home import FolderNotOurs, short_folder
+from rackwright.private_files import write_private_file
 
 FOLDER = "running"
 _REGISTRY = Path("/servers of this user")
@@ -88,11 +88,7 @@ def _registries() -> list[Path]:
 
 def _write(file: Path, server: RunningServer) -> None:
     """Write the file whole, or not at all, and readable by its owner alone."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    aside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-        json.dump(asdict(server), out)
-    aside.replace(file)
+    write_private_file(file, json.dumps(asdict(server)).encode())
 
 
 def _read(folder: Path) -> list[RunningServer]:

@@ -41,6 +41,7 @@ from rackwright.api.http.time_limits import QUIET, SAME_FAULT, PatientProtocol
 from rackwright.barclamps.loader import built_in
 from rackwright.jigs.registry import kinds_that_run_files, make_jigs
 from rackwright.mesh.client import MeshClient
+from rackwright.private_files import write_private_file
 from rackwright.provision import kea, knot
 from rackwright.provision.images.shelf import Shelf
 from rackwright.server.jig_ports import Means
@@ -481,17 +482,7 @@ def _address(host: str, listener: socket.socket, tls: ssl.SSLContext | None) -> 
 def keep_secret(path: Path, secret: str) -> None:
     """Write a file that only its owner can read, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(secret + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    aside.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    write_private_file(path, f"{secret}\n".encode())
 
 
 def host_name() -> str:

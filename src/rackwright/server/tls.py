@@ -6,7 +6,6 @@ A self-made certificate is no authority: whoever wants to trust it trusts just t
 import datetime
 import ipaddress
 import logging
-import os
 import socket
 import ssl
 from collections.abc import Iterable
@@ -20,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rackwright.annealer.loop import Loop
+from rackwright.private_files import write_private_file
 from rackwright.server.settings import Options, SettingsInvalid
 
 log = logging.getLogger(__name__)
@@ -118,10 +118,10 @@ def _make(made: Certificate, names: list[str], now: datetime.datetime) -> None:
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .sign(key, hashes.SHA256())
     )
-    made.key.parent.mkdir(parents=True, exist_ok=True)
+    made.key.parent.mkdir(parents=True, exist_ok=True)  # not for us alone: everybody may read the certificate
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    _write(made.key, private, 0o600)
-    _write(made.certificate, certificate.public_bytes(Encoding.PEM), 0o644)
+    write_private_file(made.key, private)
+    write_private_file(made.certificate, certificate.public_bytes(Encoding.PEM), mode=0o644)
 
 
 def _general(names: list[str]) -> list[x509.GeneralName]:
@@ -132,14 +132,6 @@ def _general(names: list[str]) -> list[x509.GeneralName]:
         except ValueError:
             found.append(x509.DNSName(name))
     return found
-
-
-def _write(path: Path, content: bytes, mode: int) -> None:
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.unlink(missing_ok=True)
-    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(content)
-    aside.rename(path)
 
 
 async def keep_fresh(context: ssl.SSLContext, options: Options, host: str, every: float = LOOK_EVERY) -> None:

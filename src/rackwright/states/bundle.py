@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Dict, Iterator, NamedTuple, Tuple
+
+from .support.files import Owner, write_whole
 
 _DATE = (1980, 1, 1, 0, 0, 0)
 _LIBRARIES = ("jinja2", "markupsafe", "yaml")
@@ -39,10 +40,7 @@ class Bundle(NamedTuple):
     def write(self, folder: Path) -> Path:
         """Put the bundle into a folder under its own name, whole or not at all."""
         path = folder / self.name
-        aside = folder / f".{self.name}.{os.getpid()}"
-        aside.write_bytes(self.content)
-        aside.chmod(0o700)
-        aside.replace(path)
+        write_whole(str(path.absolute()), self.content, Owner(mode=0o700))
         return path
 
 

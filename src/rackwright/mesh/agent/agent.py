@@ -28,7 +28,7 @@ from rackwright.mesh.health.health_runner import HealthRunner
 from rackwright.mesh.health.software import SoftwareWatch
 from rackwright.mesh.identity.authority import Authority, AuthorityFiles
 from rackwright.mesh.identity.revocation import RevocationFile
-from rackwright.mesh.identity.server_identity import IdentityFiles, new_key, number_of, write_private
+from rackwright.mesh.identity.server_identity import IdentityFiles, new_key, number_of
 from rackwright.mesh.identity.signed_statements import Statements
 from rackwright.mesh.joining.renewal import renewed
 from rackwright.mesh.log import Log
@@ -48,6 +48,7 @@ from rackwright.mesh.transport import http
 from rackwright.mesh.transport.link import Kind, Link
 from rackwright.mesh.transport.tls import Contexts, Peer
 from rackwright.mesh.transport.transport import Transport
+from rackwright.private_files import write_private_file
 
 LEAVE_SECONDS = 3.0
 ALONE_SECONDS = 2.0
@@ -430,7 +431,7 @@ class Agent:
         entries.sort(key=lambda entry: (entry.name not in self.transport.links, entry.record.address))
         if entries:
             addresses = [entry.record.address for entry in entries[:64]]
-            write_private(self.folder / "peers.json", json.dumps(addresses).encode())
+            write_private_file(self.folder / "peers.json", json.dumps(addresses).encode())
 
     async def _keep_certificate(self) -> None:
         life = self.identity.expires - self.identity.certificate.not_valid_before_utc
@@ -470,5 +471,5 @@ def next_session(folder: Path) -> int:
         raise BadSettings(
             f"{path} does not hold a number; write one into it that is higher than ever used"
         ) from problem
-    write_private(path, str(last + 1).encode())
+    write_private_file(path, str(last + 1).encode())
     return last + 1

@@ -5,7 +5,7 @@ import secrets
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rackwright.mesh.identity.server_identity import write_private
+from rackwright.private_files import write_private_file
 
 FILE = "datastore.json"
 
@@ -33,7 +33,7 @@ def load(folder: Path) -> KeptState:
 
 
 def save(folder: Path, state: KeptState) -> None:
-    write_private(folder / FILE, json.dumps(asdict(state)).encode())
+    write_private_file(folder / FILE, json.dumps(asdict(state)).encode())
 
 
 def founded(folder: Path) -> None:

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rackwright.mesh.datastore.datastore_settings import DatastoreConfig
 from rackwright.mesh.errors import BadSettings, MeshError
 from rackwright.mesh.identity.revocation import Revoked, revocation_list
-from rackwright.mesh.identity.server_identity import write_private
+from rackwright.private_files import make_private_folder, write_private_file
 
 STOP_SECONDS = 5.0
 PROGRESS = "2s"
@@ -58,7 +58,7 @@ class EtcdProcess:
 
     async def start(self, cluster: Mapping[str, str], token: str, *, existing: bool) -> None:
         """Start it as a member of `cluster` (name -> peer URL). With data on disk, that is what counts."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(self.folder)
         initial = ",".join(f"{name}={url}" for name, url in cluster.items())
         state = "existing" if existing else "new"
         arguments = [*self._arguments(), f"--initial-cluster={initial}", f"--initial-cluster-state={state}"]
@@ -148,8 +148,8 @@ class EtcdProcess:
         known = self.folder / "revoked.json"
         if self.shut_out.exists() and known.exists() and json.loads(known.read_text()) == serials:
             return False
-        write_private(self.shut_out, revocation_list(serials, key))
-        write_private(known, json.dumps(serials).encode())
+        write_private_file(self.shut_out, revocation_list(serials, key))
+        write_private_file(known, json.dumps(serials).encode())
         return True
 
     # Data
@@ -168,7 +168,7 @@ class EtcdProcess:
 
     async def take_snapshot(self) -> Path:
         """A snapshot of this member's data, checked by etcd's own tool, and older ones forgotten."""
-        self.snapshots.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(self.snapshots)
         path = self.snapshots / time.strftime("%Y%m%dT%H%M%SZ.db", time.gmtime())
         secure = [f"--cacert={self.identity / 'ca.pem'}", f"--cert={self.identity / 'node.pem'}"]
         secure += [f"--key={self.identity / 'node.pem'}", f"--endpoints={self.client_url}"]

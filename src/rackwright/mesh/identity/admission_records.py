@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from rackwright.mesh.errors import BadRecords
 from rackwright.mesh.identity.revocation import EMPTY, Revocations, Revoked, read_entry
-from rackwright.mesh.identity.server_identity import write_private
+from rackwright.private_files import write_private_file
 
 CONTEXT = b"rackwright records 1\n"
 
@@ -180,7 +180,7 @@ class FileRecords:
                 "revocations": json.loads(content.revocations.payload()),
             }
         ).encode()
-        write_private(self.path, b64encode(self.key.sign(CONTEXT + payload)) + b"\n" + payload)
+        write_private_file(self.path, b64encode(self.key.sign(CONTEXT + payload)) + b"\n" + payload)
 
     def _load(self) -> _Content:
         if not self.path.exists():

@@ -28,8 +28,8 @@ from rackwright.mesh.identity.server_identity import (
     key_digest,
     new_key,
     read_certificate,
-    write_private,
 )
+from rackwright.private_files import write_private_file
 
 LIFE = timedelta(days=7)
 CA_LIFE = timedelta(days=3650)
@@ -159,13 +159,13 @@ class AuthorityFiles:
 
     def create(self, cluster: str, life: timedelta = LIFE) -> Authority:
         if not self.passphrase_file.exists():
-            write_private(self.passphrase_file, secrets.token_urlsafe(32).encode() + b"\n")
+            write_private_file(self.passphrase_file, secrets.token_urlsafe(32).encode() + b"\n")
         key = new_key()
         ca = _self_signed(key, cluster)
         encryption = serialization.BestAvailableEncryption(self._passphrase())
         pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
-        write_private(self.ca, certificate_pem(ca))
-        write_private(self.key, pem)
+        write_private_file(self.ca, certificate_pem(ca))
+        write_private_file(self.key, pem)
         return Authority(key, ca, FileRecords(self.records, key), life)
 
     def open(self, life: timedelta = LIFE) -> Authority:

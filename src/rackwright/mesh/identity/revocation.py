@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from rackwright.mesh.errors import BadRecords
-from rackwright.mesh.identity.server_identity import write_private
+from rackwright.private_files import write_private_file
 
 MAX_BYTES = 1024 * 1024
 CONTEXT = b"rackwright revocations 1\n"
@@ -92,7 +92,7 @@ class RevocationFile:
         fresh = verify(signed, self.ca)
         if fresh.version <= self.current.version:
             return False
-        write_private(self.path, signed)
+        write_private_file(self.path, signed)
         self.signed, self.current = signed, fresh
         return True
 

@@ -22,14 +22,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from rackwright.mesh.errors import BadIdentity, MeshError
-from rackwright.mesh.identity.server_identity import (
-    Identity,
-    certificate_pem,
-    name_of,
-    number_of,
-    read_certificate,
-    write_private,
-)
+from rackwright.mesh.identity.server_identity import Identity, certificate_pem, name_of, number_of, read_certificate
+from rackwright.private_files import write_private_file
 
 FILE = "seal.key"
 SEALS = "/rackwright/seals/"
@@ -49,7 +43,7 @@ def own_key(folder: Path) -> X25519PrivateKey:
     """This server's key, made once."""
     path = folder / FILE
     if not path.exists():
-        write_private(path, X25519PrivateKey.generate().private_bytes_raw())
+        write_private_file(path, X25519PrivateKey.generate().private_bytes_raw())
     try:
         return X25519PrivateKey.from_private_bytes(path.read_bytes())
     except ValueError as problem:

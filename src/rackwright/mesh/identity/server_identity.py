@@ -6,7 +6,6 @@ Making, storing and reading them lives here, and the pinning of the CA by finger
 
 import base64
 import hashlib
-import os
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.x509.oid import NameOID
 
 from rackwright.mesh.errors import BadIdentity, WrongFingerprint
+from rackwright.private_files import write_private_file
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 MAX_PEM = 16 * 1024
@@ -161,8 +161,8 @@ class IdentityFiles:
         self.ca = folder / "ca.pem"
 
     def save(self, identity: Identity) -> None:
-        write_private(self.ca, certificate_pem(identity.ca))
-        write_private(self.node, key_pem(identity.key) + certificate_pem(identity.certificate))
+        write_private_file(self.ca, certificate_pem(identity.ca))
+        write_private_file(self.node, key_pem(identity.key) + certificate_pem(identity.certificate))
 
     def load(self) -> Identity:
         try:
@@ -184,20 +184,3 @@ class IdentityFiles:
         ca = read_certificate(ca_pem, "cluster's CA")
         check_issued(certificate, ca, key.public_key())
         return Identity(key, certificate, ca)
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Replace a file as one step, readable by its owner only, and on disk before this returns."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -16,8 +16,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from rackwright.mesh.errors import BadRecords, BadRequest
-from rackwright.mesh.identity.server_identity import write_private
 from rackwright.mesh.identity.ssh_signatures import BadSignature, sign, verify
+from rackwright.private_files import write_private_file
 
 __all__ = ["BadSignature", "Signers", "SignersFile", "check", "seal", "sign", "verify"]
 
@@ -63,8 +63,8 @@ class SignersFile:
         fresh = check(signed, self.ca)
         if fresh.version <= self.current.version:
             return False
-        write_private(self.allowed, fresh.allowed_signers().encode())
-        write_private(self.path, signed)
+        write_private_file(self.allowed, fresh.allowed_signers().encode())
+        write_private_file(self.path, signed)
         self.signed, self.current = signed, fresh
         return True
 

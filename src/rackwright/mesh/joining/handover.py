@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from rackwright.mesh.errors import BadIdentity
-from rackwright.mesh.identity.server_identity import write_private
+from rackwright.private_files import write_private_file
 
 PUBLIC, CERTIFICATE, CA = "join.pub", "join.crt", "join.ca"
 
@@ -14,7 +14,7 @@ PUBLIC, CERTIFICATE, CA = "join.pub", "join.crt", "join.ca"
 def ensure_key(path: Path) -> str:
     """The key this cluster logs in with, made once; returns the line for an authorized_keys file."""
     if not path.exists():
-        write_private(
+        write_private_file(
             path,
             Ed25519PrivateKey.generate().private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()

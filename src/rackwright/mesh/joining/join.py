@@ -31,12 +31,12 @@ from rackwright.mesh.identity.server_identity import (
     public_pem,
     read_certificate,
     request_for,
-    write_private,
 )
 from rackwright.mesh.joining import handover
 from rackwright.mesh.joining.admission import TOKEN_PREFIX
 from rackwright.mesh.transport import http
 from rackwright.mesh.transport.tls import joiner_context
+from rackwright.private_files import write_private_file
 
 KEY = "join.key"
 
@@ -113,11 +113,11 @@ async def join(folder: Path, wish: Wish) -> Identity:
 def _own_key(folder: Path) -> Ed25519PrivateKey:
     path = folder / KEY
     if not path.exists():
-        write_private(path, key_pem(new_key()))
+        write_private_file(path, key_pem(new_key()))
     key = serialization.load_pem_private_key(path.read_bytes(), None)
     if not isinstance(key, Ed25519PrivateKey):
         raise BadIdentity(f"{path} is not an ed25519 key; delete it and join again")
-    write_private(folder / handover.PUBLIC, public_pem(key.public_key()))
+    write_private_file(folder / handover.PUBLIC, public_pem(key.public_key()))
     return key
 
 

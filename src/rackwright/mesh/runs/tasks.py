@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 from rackwright.mesh.errors import BadRecords, BadRequest, Compacted, MeshError, NoDatastore, Rejected
 from rackwright.mesh.identity import sealing, trust
 from rackwright.mesh.identity.sealing import BadSeal
-from rackwright.mesh.identity.server_identity import Identity, fingerprint, write_private
+from rackwright.mesh.identity.server_identity import Identity, fingerprint
 from rackwright.mesh.identity.trust import BadSignature, SignersFile
 from rackwright.mesh.runs import run_model
 from rackwright.mesh.runs.engine_pool import IDLE_SECONDS, Engines
 from rackwright.mesh.runs.run_execution import Performance
 from rackwright.mesh.runs.run_model import CLOCK_SECONDS, FACTS, FINAL, Request, TaskState, pointers
 from rackwright.mesh.runs.run_store import Found, Signed
+from rackwright.private_files import write_private_file
 from rackwright.states.facts import facts
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Ledger:
     def add(self, run: str, expires: int) -> None:
         now = int(time.time())
         self._held = {held: until for held, until in self._held.items() if until > now} | {run: expires}
-        write_private(self.path, json.dumps(self._held).encode())
+        write_private_file(self.path, json.dumps(self._held).encode())
 
 
 class TaskRunner:

@@ -1,6 +1,9 @@
 """Whole files or none: comparing and replacing files so that a kill at any moment leaves the old or the new one.
 
 Also owners, modes and diffs. What a state *wants* of a file is decided in `modules/file`; this only does it.
+`write_whole` is the one writer of the state engine. The rest of Rackwright uses `rackwright/private_files.py`, which
+cannot be imported here: the engine travels alone to nodes with python3 >= 3.9. Nor would it do: it makes files of its
+own user in folders of that user, while this one replaces any file of the system and keeps its owner and attributes.
 """
 
 from __future__ import annotations
@@ -201,7 +204,10 @@ def read_bytes(path: str) -> Optional[bytes]:
 
 
 def write_whole(path: str, content: bytes, owner: Owner) -> None:
-    """Replace `path` in one step: written aside, synced, owner and mode set, renamed. The rest stays as it was."""
+    """Replace `path` in one step: written aside, synced, owner and mode set, renamed. The rest stays as it was.
+
+    The folder is not synced: if the power fails, the old file may be found, and the next run replaces it again.
+    """
     refuse_foreign_links(path)
     before = status(path)
     if before is not None and stat.S_ISLNK(before.st_mode):

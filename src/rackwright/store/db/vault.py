@@ -8,7 +8,6 @@ import base64
 import hashlib
 import hmac
 import json
-import os
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from rackwright.domain.attributes import MISSING, merge, nest, read, without
 from rackwright.domain.catalogue import Attrib, Json, JsonObject
 from rackwright.domain.errors import Invalid, RackwrightError
 from rackwright.domain.sealed import FINGERPRINT, SEAL, is_sealed
+from rackwright.private_files import create_private_file, write_private_file
 
 KEY_FILE = "secret-keys.json"
 
@@ -115,10 +115,9 @@ def load_vault(home: Path) -> Vault:
 
 
 def save_vault(vault: Vault, home: Path) -> None:
-    """Written aside and linked into place: a first start that comes second keeps what the first one made."""
+    """Write the key file whole or not at all. A first start that comes second keeps what the first one made."""
     home.mkdir(parents=True, exist_ok=True)
     path = home / KEY_FILE
-    aside = home / f".secret-keys.{os.getpid()}.{secrets.token_hex(4)}"
     encode = base64.b64encode
     text = json.dumps(
         {
@@ -126,16 +125,7 @@ def save_vault(vault: Vault, home: Path) -> None:
             "fingerprint": encode(vault.fingerprint_key).decode(),
         }
     )
-    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
     if path.exists():
-        aside.rename(path)
+        write_private_file(path, text.encode())
     else:
-        try:
-            path.hardlink_to(aside)
-        except FileExistsError:
-            pass
-        finally:
-            aside.unlink()
+        create_private_file(path, text.encode())

@@ -28,6 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from rackwright.private_files import sync_folder
 from rackwright.store.embedded import operating_user
 
 ROLE = "rackwright"
@@ -219,9 +220,7 @@ class Cluster:
         single = [postgres, "--single", *(["-F"] if unsafe else []), "-D", place, "template1"]
         self._run(single, new, f"CREATE DATABASE {ROLE}\n")
         new.rename(self.data)
-        folder = os.open(self.directory, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
+        sync_folder(self.directory)
 
     def _run(self, command: list[str], folder: Path, entry: str = "") -> None:
         process = self._spawn(command, folder, signal.SIGKILL, stdin=subprocess.PIPE, output=subprocess.PIPE)
