@@ -5,13 +5,11 @@ answers. Whatever the hooks print goes to the ordinary output, which the server 
 of ours but the domain, and dies with the server that started it.
 """
 
-import ctypes
 import importlib.util
 import inspect
 import json
 import os
 import resource
-import signal
 import socket
 import sys
 import traceback
@@ -23,12 +21,12 @@ from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.effects import effects_to_json, outcome_to_json, view_from_json
 from rackwright.domain.errors import Invalid
 from rackwright.domain.hooks import ALIASES, DO_TRANSITION, RoleHooks, fault, implemented
+from rackwright.parent_death import die_with
 
 ROLES_FILE = "roles.py"
 MAX_TRACE = 2000
 END_OF_OUTPUT = b"\0"
 """Follows on the ordinary output after each answer: all that was printed before it belongs to that call."""
-PR_SET_PDEATHSIG = 1
 
 
 class Faulty(Exception):
@@ -36,19 +34,13 @@ class Faulty(Exception):
 
 
 def main(fd: int, parent: int) -> None:
+    # A server that is killed cannot end us, and a hook that spins would never notice that it is gone.
     die_with(parent)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Line by line, so that the person who watches a run sees what it prints when it prints it.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a text stream
     with socket.socket(fileno=fd) as connection, connection.makefile("rw", encoding="utf-8", newline="\n") as stream:
         serve(stream)
-
-
-def die_with(parent: int) -> None:
-    """A server that is killed cannot end us, and a hook that spins would never notice that it is gone."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def serve(stream: IO[str]) -> None:

@@ -6,12 +6,12 @@ import contextlib
 import ipaddress
 import logging
 import os
-import signal
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
+from rackwright.child_process import kill_group
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.machines.power import has_bmc_login
 from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power
@@ -211,9 +211,7 @@ class _Bmc:
         try:
             answer, said = await process.communicate()
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            status = await process.wait()
+            status = await kill_group(process)
         return status, answer.decode(errors="replace"), said.decode(errors="replace")
 
     def _why(self, said: str) -> str:

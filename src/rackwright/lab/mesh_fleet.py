@@ -21,6 +21,7 @@ from rackwright.mesh import agent_settings, control
 from rackwright.mesh.address import PORT, parse_address
 from rackwright.mesh.datastore.datastore_settings import DatastoreConfig
 from rackwright.mesh.errors import MeshError, NoAgent, Unreachable
+from rackwright.parent_death import DIES_WITH_US
 
 
 class NotRunning(MeshError):
@@ -100,7 +101,7 @@ class Fleet:
         home = self.home(server)
         arguments = [sys.executable, "-m", "rackwright", "agent", "run", "--dir", str(home)]
         if self.die_with_me:
-            arguments = ["setpriv", "--pdeathsig", "KILL", *arguments]
+            arguments = [*DIES_WITH_US, *arguments]
         if self.network:
             arguments = self.network.command(server, arguments)
         with (home / "agent.log").open("ab") as log:

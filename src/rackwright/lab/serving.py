@@ -5,11 +5,13 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import httpx
 
 from rackwright.api.app import create_app
+from rackwright.child_process import ChildProcess, output_tail
 from rackwright.lab.virtual import LabFailed
 from rackwright.server.serve import Options, listening, running
 from rackwright.server.settings import PREFIX
@@ -18,6 +20,7 @@ from rackwright.store.db.vault import load_vault
 from rackwright.store.store import Store
 
 STARTING_SECONDS = 600.0
+STOPPING_SECONDS = 600.0
 
 Serving = Callable[[Options], AbstractAsyncContextManager[Store]]
 """Runs a server for as long as the block; gives its database."""
@@ -34,7 +37,7 @@ class ServerProcess:
 
     def __init__(self) -> None:
         self._options: Options | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: ChildProcess | None = None
 
     @asynccontextmanager
     async def serving(self, options: Options) -> AsyncIterator[Store]:
@@ -49,44 +52,34 @@ class ServerProcess:
     async def start(self) -> None:
         """Start it, and wait until it is ready."""
         assert self._options is not None
-        with self.log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "rackwright", "server", *_flags(self._options)),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=os.environ | _environment(self._options),
-            )
+        command = [sys.executable, "-m", "rackwright", "server", *_flags(self._options)]
+        self._process = await ChildProcess.start(
+            command, self.log, environment=os.environ | _environment(self._options)
+        )
         address = f"http://{self._options.host}:{self._options.port}"
         async with asyncio.timeout(STARTING_SECONDS), httpx.AsyncClient(trust_env=False) as http:
-            while True:
-                if await self._is_ready(http, address):
-                    return
-                await asyncio.sleep(0.1)
-
-    async def _is_ready(self, http: httpx.AsyncClient, address: str) -> bool:
-        assert self._process is not None
-        if self._process.returncode is not None:
-            raise LabFailed(f"The server of the lab ended by itself: {self.log.read_text(errors='replace')[-2000:]}")
-        with suppress(httpx.TransportError):
-            return (await http.get(f"{address}/readyz", timeout=30)).status_code == 200
-        return False
+            if not await self._process.wait_ready(partial(_is_ready, http, address), every=0.1):
+                raise LabFailed(f"The server of the lab ended by itself: {output_tail(self.log)}")
 
     async def kill(self) -> None:
         """As kill -9 does: nothing of it has a chance to end well."""
         assert self._process is not None
-        self._process.kill()
-        await self._process.wait()
+        await self._process.kill()
 
     async def _end(self) -> None:
-        if self._process is not None and self._process.returncode is None:
-            self._process.terminate()
-            await self._process.wait()
+        if self._process is not None:
+            await self._process.end(STOPPING_SECONDS)
 
     @property
     def log(self) -> Path:
         assert self._options is not None
         return self._options.home / "server.log"
+
+
+async def _is_ready(http: httpx.AsyncClient, address: str) -> bool:
+    with suppress(httpx.TransportError):
+        return (await http.get(f"{address}/readyz", timeout=30)).status_code == 200
+    return False
 
 
 def _environment(options: Options) -> dict[str, str]:

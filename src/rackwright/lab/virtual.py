@@ -5,13 +5,12 @@ Always emulated, never accelerated: a /dev/kvm may exist and boot nothing, and w
 
 import asyncio
 import contextlib
-import os
 import shutil
-import signal
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from rackwright.child_process import ChildProcess, last_line
 from rackwright.hammers.base import HammerFailed
 from rackwright.hammers.qemu import DISK, NETWORK_CARD, boot_order, qmp
 
@@ -64,7 +63,7 @@ class VirtualMachine:
         self.boot_first = NETWORK_CARD
         self.once: str | None = None
         """What the next boot is from, and only that."""
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: ChildProcess | None = None
         self._turn = asyncio.Lock()
 
     @property
@@ -78,7 +77,7 @@ class VirtualMachine:
 
     @property
     def is_on(self) -> bool:
-        return self._process is not None and self._process.returncode is None
+        return self._process is not None and self._process.running
 
     @property
     def pid(self) -> int | None:
@@ -107,33 +106,26 @@ class VirtualMachine:
         first, self.once = self.once or self.boot_first, None
         with contextlib.suppress(FileNotFoundError):
             self.control.unlink()
-        with (self.folder / "qemu.log").open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command(first), stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
-            )
-        await self._answers()
+        self._process = await ChildProcess.start(self._command(first), self.folder / "qemu.log")
+        async with asyncio.timeout(STARTING_SECONDS):
+            if not await self._process.wait_ready(self._answers):
+                said = last_line(self._process.output) or "it said nothing"
+                raise LabFailed(f"QEMU of {self.hardware.name} ended: {said}")
         if first != self.boot_first:
             # From its next restart on it boots as it always does.
             await qmp(self.control, *boot_order(self.boot_first))
 
-    async def _answers(self) -> None:
-        async with asyncio.timeout(STARTING_SECONDS):
-            while self.is_on:
-                try:
-                    await qmp(self.control, {"execute": "query-status"})
-                except HammerFailed:
-                    await asyncio.sleep(0.05)
-                else:
-                    return
-        said = (self.folder / "qemu.log").read_text(errors="replace").strip().splitlines()
-        raise LabFailed(f"QEMU of {self.hardware.name} ended: {said[-1] if said else 'it said nothing'}")
+    async def _answers(self) -> bool:
+        try:
+            await qmp(self.control, {"execute": "query-status"})
+        except HammerFailed:
+            return False
+        return True
 
     async def _off(self) -> None:
         process, self._process = self._process, None
-        if process is not None and process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGKILL)
-            await process.wait()
+        if process is not None:
+            await process.kill()
 
     def _make_files(self) -> None:
         disk = self.folder / "disk.raw"

@@ -4,28 +4,25 @@ What it is (Kea, Knot), how it is configured and what it is asked is in the modu
 """
 
 import asyncio
-import contextlib
-import ctypes
+import errno
 import hashlib
 import logging
 import os
 import shutil
-import signal
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
+from rackwright.child_process import ChildProcess, output_tail
 from rackwright.private_files import make_private_folder
 
 log = logging.getLogger(__name__)
 
-PR_SET_PDEATHSIG = 1
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 """Seconds before it is started again; doubled each time that it did not even get ready."""
-OUTPUT_SHOWN = 2000
+STOP_SECONDS = 5.0
+"""How long it may take to end before it is killed."""
 LONGEST_SOCKET = 100
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class DaemonFailed(Exception):
@@ -60,7 +57,7 @@ class Daemon:
         self._patience = patience
         self.started: Started | None = None
         """Called whenever it is ready after a start that nobody waited for."""
-        self.process: asyncio.subprocess.Process | None = None
+        self.process: ChildProcess | None = None
         self._task: asyncio.Task[None] | None = None
         self._up = asyncio.Event()
         self._error = ""
@@ -112,34 +109,25 @@ class Daemon:
         make_private_folder(self._folder)
         _make_own(self._socket.parent)
         self._forget_earlier_lives()
+        if shutil.which(self._command[0]) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._command[0])
         output = self._folder / "output.log"
-        with output.open("wb") as file:
-            process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-                env=self._environment,
-                start_new_session=True,
-                preexec_fn=_die_with_parent,
-            )
+        process = await ChildProcess.start(self._command, output, environment=self._environment, append=False)
         self.process = process
-        ended = asyncio.create_task(process.wait())
         try:
-            if not await self._wait_ready(ended):
-                self._error = f"{self.name} ended with status {process.returncode}: {_tail(output)}"
-                return False
-            self._up.set()
-            if not first and self.started is not None:
-                await self.started()
-            await ended
-            self._error = f"{self.name} ended with status {process.returncode}: {_tail(output)}"
-            return True
+            got_ready = await process.wait_ready(self._ready)
+            if got_ready:
+                self._up.set()
+                if not first and self.started is not None:
+                    await self.started()
+            status = await process.wait()
+            said = output_tail(output) or "it said nothing"
+            self._error = f"{self.name} ended with status {status}: {said}"
+            return got_ready
         finally:
             self._up.clear()
             self.process = None
-            ended.cancel()
-            await _end(process)
+            await process.end(STOP_SECONDS)
 
     def _forget_earlier_lives(self) -> None:
         """One that was killed, or lost its power, leaves a file with its number, which may be somebody else's by now:
@@ -147,46 +135,12 @@ class Daemon:
         for left in self._folder.glob("*.pid"):
             left.unlink(missing_ok=True)
 
-    async def _wait_ready(self, ended: "asyncio.Task[int]") -> bool:
-        while not ended.done():
-            if await self._ready():
-                return True
-            await asyncio.wait([ended], timeout=0.05)
-        return False
-
 
 def _program(command: Sequence[str]) -> str:
     """The daemon itself, also behind what it is launched by: the last word before its first option."""
     words = [word for word in command if not word.startswith("-")]
     options = [place for place, word in enumerate(command) if word.startswith("-")]
     return command[options[0] - 1] if options and options[0] > 0 else words[0]
-
-
-def _die_with_parent() -> None:
-    """A server that is killed cannot end its children; two daemons of one configuration would fight."""
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    with contextlib.suppress(ProcessLookupError):
-        process.terminate()
-    try:
-        async with asyncio.timeout(5):
-            await process.wait()
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-
-
-def _tail(file: Path) -> str:
-    try:
-        text = file.read_bytes()[-OUTPUT_SHOWN:].decode(errors="replace").strip()
-    except OSError:
-        text = ""
-    return text or "it said nothing"
 
 
 def socket_path(folder: Path, name: str) -> Path:

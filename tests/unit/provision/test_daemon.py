@@ -1,11 +1,14 @@
 """Daemons that a server runs as its children."""
 
+import asyncio
 import os
+import re
 from pathlib import Path
 
+import pytest
 from tests.support.waiting import PATIENCE
 
-from rackwright.provision.daemon import Daemon
+from rackwright.provision.daemon import Daemon, DaemonFailed
 
 REFUSES = '[ ! -e "$0/own.pid" ] || exit 1; echo $$ >"$0/own.pid"; : >"$0/ready"; exec sleep 3600'
 """As Kea and Knot do: it does not start where a file says that it runs."""
@@ -26,3 +29,49 @@ async def test_what_a_killed_one_left_does_not_keep_the_next_from_starting(tmp_p
         assert (folder / "own.pid").read_text().strip() == str(daemon.process.pid)
     finally:
         await daemon.stop()
+
+
+async def test_one_that_dies_is_started_again(tmp_path: Path) -> None:
+    folder, came_back = tmp_path / "daemon", asyncio.Event()
+
+    async def ready() -> bool:
+        return True
+
+    async def started() -> None:
+        came_back.set()
+
+    daemon = Daemon(["sleep", "3600"], folder, folder / "socket", ready, patience=PATIENCE)
+    daemon.started = started
+    try:
+        await daemon.ensure()
+        assert daemon.process is not None
+        first = daemon.process.pid
+        await daemon.process.kill()
+        async with asyncio.timeout(PATIENCE):
+            await came_back.wait()
+        assert daemon.process.pid != first
+    finally:
+        await daemon.stop()
+
+
+async def test_one_that_is_not_installed_and_one_that_dies_say_why(tmp_path: Path) -> None:
+    async def ready() -> bool:
+        return False
+
+    cases = {
+        "no-such-daemon": (["no-such-daemon", "-c", "x"], "No such file or directory. Is its package installed?"),
+        "sh": (["sh", "-c", "echo bad configuration; exit 4"], "sh ended with status 4: bad configuration"),
+    }
+    for name, (command, said) in cases.items():
+        died = asyncio.Event()
+        folder = tmp_path / name
+        daemon = Daemon(command, folder, folder / "socket", ready, broken=died.set, patience=0.01)
+        try:
+            with pytest.raises(DaemonFailed):
+                await daemon.ensure()
+            async with asyncio.timeout(PATIENCE):
+                await died.wait()
+            with pytest.raises(DaemonFailed, match=re.escape(said)):
+                await daemon.ensure()
+        finally:
+            await daemon.stop()

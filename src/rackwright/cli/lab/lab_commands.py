@@ -23,6 +23,7 @@ import typer
 from rackwright.cli.apps import make_app
 from rackwright.cli.output.terminal import say
 from rackwright.home import default_home
+from rackwright.parent_death import DIES_WITH_US
 
 app = make_app()
 
@@ -143,7 +144,7 @@ def _folder() -> Iterator[Path]:
 async def _keep(folder: Path, wanted: dict[str, Any], port: int) -> int:
     """The lab in its namespaces, and its server's port on this host's loopback, until either of us is told to end."""
     lab = await asyncio.create_subprocess_exec(
-        *("setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--pid", "--mount", "--fork", "--kill-child"),
+        *(*DIES_WITH_US, "unshare", "--net", "--pid", "--mount", "--fork", "--kill-child"),
         *("--mount-proc", sys.executable, *INSIDE, str(folder), json.dumps(wanted)),
         stdin=asyncio.subprocess.PIPE,
         # Ctrl-C is for us alone: the lab's database and machines would take it for themselves.

@@ -5,17 +5,16 @@ as what, is `local_datastore.py`.
 """
 
 import asyncio
-import contextlib
 import json
 import os
 import shutil
-import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from rackwright.child_process import ChildProcess, last_line
 from rackwright.mesh.datastore.datastore_settings import DatastoreConfig
 from rackwright.mesh.errors import BadSettings, MeshError
 from rackwright.mesh.identity.revocation import Revoked, revocation_list
@@ -43,11 +42,12 @@ class EtcdProcess:
         self.data = folder / "data"
         self.snapshots = folder / "snapshots"
         self.shut_out = folder / "revoked.crl"
-        self._process: asyncio.subprocess.Process | None = None
+        self.log = folder / "etcd.log"
+        self._process: ChildProcess | None = None
 
     @property
     def running(self) -> bool:
-        return self._process is not None and self._process.returncode is None
+        return self._process is not None and self._process.running
 
     @property
     def pid(self) -> int | None:
@@ -62,19 +62,9 @@ class EtcdProcess:
         initial = ",".join(f"{name}={url}" for name, url in cluster.items())
         state = "existing" if existing else "new"
         arguments = [*self._arguments(), f"--initial-cluster={initial}", f"--initial-cluster-state={state}"]
-        with (self.folder / "etcd.log").open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                "setpriv",
-                "--pdeathsig",
-                "KILL",
-                *arguments,
-                f"--initial-cluster-token={token}",
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                env={"PATH": os.environ.get("PATH", ""), "GOMAXPROCS": os.environ.get("GOMAXPROCS", "2")},
-            )
+        arguments += [f"--initial-cluster-token={token}"]
+        environment = {"PATH": os.environ.get("PATH", ""), "GOMAXPROCS": os.environ.get("GOMAXPROCS", "2")}
+        self._process = await ChildProcess.start(arguments, self.log, environment=environment)
 
     def _arguments(self) -> list[str]:
         config = self.config
@@ -115,18 +105,8 @@ class EtcdProcess:
         ]
 
     async def stop(self) -> None:
-        process = self._process
-        if process is None or process.returncode is not None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
-        try:
-            async with asyncio.timeout(STOP_SECONDS):
-                await process.wait()
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGKILL)
-            await process.wait()
+        if self._process is not None:
+            await self._process.end(STOP_SECONDS)
 
     async def ended(self) -> int | None:
         """Wait until it ends; its exit status."""
@@ -134,10 +114,7 @@ class EtcdProcess:
 
     def last_words(self) -> str:
         """The end of its log, for a person."""
-        with contextlib.suppress(OSError):
-            lines = (self.folder / "etcd.log").read_text(errors="replace").splitlines()
-            return lines[-1][-300:] if lines else ""
-        return ""
+        return last_line(self.log)[-300:]
 
     def write_shut_out(self, revoked: Mapping[str, Revoked], key: Ed25519PrivateKey) -> bool:
         """Tell etcd which certificates are revoked; True if that was news.

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import ctypes
 import os
-import signal
 import ssl
 import threading
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import httpx
 
+from rackwright.child_process import kill_group
 from rackwright.mesh.health.health_checks import (
     Check,
     ClockCheck,
@@ -213,9 +213,7 @@ async def run_command(check: CommandCheck) -> Outcome:
         status = await process.wait()
     finally:
         # Also after success: what the command left in the background goes with it.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        await kill_group(process)
     if status == 0:
         return Outcome(True)
     first_line = said.decode(errors="replace").strip().partition("\n")[0]

@@ -10,12 +10,14 @@ import fcntl
 import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+
+from rackwright.child_process import ask_to_end, kill_group
+from rackwright.parent_death import DIES_WITH_US
 
 PIPE_BYTES = 1024 * 1024
 PACE_SECONDS = 0.01
@@ -43,15 +45,7 @@ class Engine:
             os.set_blocking(said, False)
             with log.open("ab") as trouble:
                 process = await asyncio.create_subprocess_exec(
-                    *(
-                        "setpriv",
-                        "--pdeathsig",
-                        "KILL",
-                        sys.executable,
-                        "-m",
-                        "rackwright.mesh.runs.engine_process",
-                        scratch,
-                    ),
+                    *(*DIES_WITH_US, sys.executable, "-m", "rackwright.mesh.runs.engine_process", scratch),
                     stdin=asyncio.subprocess.PIPE,
                     stdout=write,
                     stderr=trouble,
@@ -117,19 +111,12 @@ class Engine:
 
     async def stop(self) -> None:
         """Have it end what it has started: its commands, in sessions of their own, outlive an engine that is killed."""
-        if self.running:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.terminate()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(STOP_SECONDS):
-                    await self._process.wait()
+        await ask_to_end(self._process, STOP_SECONDS)
 
     async def kill(self) -> None:
         """End it and what it has started, if it has not ended."""
         if self.running:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        await self._process.wait()
+            await kill_group(self._process)
         if self._said >= 0:
             os.close(self._said)
             self._said = -1

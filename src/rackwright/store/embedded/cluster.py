@@ -24,10 +24,12 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from rackwright.parent_death import die_with
 from rackwright.private_files import sync_folder
 from rackwright.store.embedded import operating_user
 
@@ -304,7 +306,7 @@ class Cluster:
             user=account.uid if account else None,
             group=account.gid if account else None,
             extra_groups=[] if account else None,
-            preexec_fn=operating_user.dies_with(os.getpid(), deadly),  # safe: the keeper has one thread
+            preexec_fn=partial(die_with, os.getpid(), deadly),  # safe: the keeper has one thread
         )
 
 

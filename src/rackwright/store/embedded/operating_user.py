@@ -11,14 +11,11 @@ import ctypes
 import os
 import pwd
 import shutil
-import signal
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 CLONE_NEWUSER = 0x10000000
-PR_SET_PDEATHSIG = 1
 OVERFLOW_ID = 65534
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -107,17 +104,6 @@ def enter_namespace() -> None:
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{inner.uid} {uid} 1")
     Path("/proc/self/gid_map").write_text(f"{inner.gid} {gid} 1")
-
-
-def dies_with(parent: int, deadly: signal.Signals) -> Callable[[], None]:
-    """For `preexec_fn`: the kernel sends `deadly` to the child when the process `parent` ends, however it ends."""
-
-    def arrange() -> None:
-        _libc.prctl(PR_SET_PDEATHSIG, int(deadly), 0, 0, 0)
-        if os.getppid() != parent:  # it ended between the fork and the line above
-            os._exit(1)
-
-    return arrange
 
 
 def give_to(account: Account, directory: Path) -> None:

@@ -1,0 +1,126 @@
+"""Child processes of this one: started so that they die with it, watched until they are ready, and ended for certain.
+
+What a child is, and whether it is started again, is decided by the modules that use this one. It imports nothing of
+Rackwright but how a child dies with its parent. PostgreSQL is not run by it: that is the child of a keeper, which has
+no event loop and outlives the server that started it (`store/embedded/keeper.py`).
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+from rackwright.parent_death import DIES_WITH_US
+
+OUTPUT_SHOWN = 2000
+"""Bytes of the end of its output that are shown of a child that failed."""
+LOOK_SECONDS = 0.05
+
+
+class ChildProcess:
+    """A program that runs until it is ended, and that writes all it says into a file."""
+
+    def __init__(self, process: asyncio.subprocess.Process, output: Path) -> None:
+        self._process = process
+        self.output = output
+
+    @classmethod
+    async def start(
+        cls,
+        command: Sequence[str],
+        output: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+        append: bool = True,
+    ) -> "ChildProcess":
+        """Start a command in a session of its own; without `append`, its output replaces that of the one before.
+
+        A command that is not there is no error here: the child ends with status 127, and says why in its output.
+        """
+        with output.open("ab" if append else "wb") as file:
+            process = await asyncio.create_subprocess_exec(
+                *DIES_WITH_US,
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=environment,
+                start_new_session=True,
+            )
+        return cls(process, output)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.returncode is None
+
+    async def wait(self) -> int:
+        """Wait until it has ended, and return its exit status."""
+        return await self._process.wait()
+
+    async def wait_ready(self, ready: Callable[[], Awaitable[bool]], every: float = LOOK_SECONDS) -> bool:
+        """Wait until `ready` says so; False: it ended before that. The deadline is the caller's, as asyncio.timeout."""
+        while self.running:
+            if await ready():
+                return True
+            await _ends_within(self._process, every)
+        return False
+
+    async def end(self, grace: float) -> None:
+        """Ask it to end, and kill it if it has not ended after `grace` seconds."""
+        if not await ask_to_end(self._process, grace):
+            await self.kill()
+
+    async def kill(self) -> None:
+        """Kill it, as if its power were cut, and wait for its end."""
+        if self.running:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+        await self._process.wait()
+
+
+async def ask_to_end(process: asyncio.subprocess.Process, seconds: float) -> bool:
+    """Ask a process to end and give it so many seconds; whether it has ended."""
+    if process.returncode is not None:
+        return True
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    return await _ends_within(process, seconds)
+
+
+async def kill_group(process: asyncio.subprocess.Process) -> int:
+    """Kill a process that has a session of its own, with all that it started there; return its exit status.
+
+    Also after it has ended: what it left in the background goes with it.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    return await process.wait()
+
+
+def output_tail(output: Path, limit: int = OUTPUT_SHOWN) -> str:
+    """Return the end of what a child wrote into its file; empty if there is none."""
+    try:
+        with output.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - limit))
+            return file.read().decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def last_line(output: Path) -> str:
+    """Return the last line that a child wrote into its file; empty if there is none."""
+    return output_tail(output).rpartition("\n")[2].strip()
+
+
+async def _ends_within(process: asyncio.subprocess.Process, seconds: float) -> bool:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await process.wait()
+    return process.returncode is not None
