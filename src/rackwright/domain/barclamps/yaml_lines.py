@@ -2,7 +2,7 @@
 
 Only what JSON can hold comes out, by the rules of YAML 1.2 (`yes`, `on` and `12:30` are text). Tags, anchors, aliases
 and doubled keys are refused, and so is anything too big or too deep: the text may come from a stranger. What the values
-mean is not known here.
+mean is not known here. How the parser's events become a tree is `states/reading/yaml_lines.py`, which state files share.
 """
 
 import re
@@ -13,6 +13,7 @@ import yaml
 
 from rackwright.domain.catalogue import Json
 from rackwright.domain.errors import BarclampInvalid
+from rackwright.states.reading.yaml_lines import Words, YamlReader
 
 MAX_CHARACTERS = 4 * 1024 * 1024
 MAX_DEPTH = 32
@@ -76,18 +77,10 @@ def read_yaml(text: str, file: str) -> Marked:
     """The one document in `text`; BarclampInvalid for everything that is not one."""
     text = text.removeprefix("\ufeff")
     _check_characters(text, file)
-    builder = _Builder(file)
-    try:
-        # Events, not nodes: they come one by one, so that depth is bounded before anything recurses.
-        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-            builder.take(event)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        reason = error.problem or error.context or "it cannot be read"
-        raise BarclampInvalid(file, mark.line + 1 if mark else 1, f"This is no valid YAML: {reason}.") from None
-    if builder.root is None:
+    document = _Reader(file).read(text)
+    if document is None:
         raise BarclampInvalid(file, 1, "The file is empty; it needs at least a name.")
-    return builder.root
+    return document
 
 
 def _check_characters(text: str, file: str) -> None:
@@ -99,92 +92,70 @@ def _check_characters(text: str, file: str) -> None:
         raise BarclampInvalid(file, line, f"The character U+{ord(bad.group()):04X} is not allowed in YAML; remove it.")
 
 
-class _Open:
-    """A list or mapping whose end has not been read."""
+class _Reader(YamlReader[Marked, str]):
+    """Builds the tree of a file."""
 
-    def __init__(self, line: int, key_line: int, mapping: bool) -> None:
-        self.line = line
-        self.key_line = key_line
-        self.mapping = mapping
-        self.items: list[Marked] = []
-        self.entries: dict[str, Marked] = {}
-        self.key: str | None = None
-        self.next_key_line = 0
-
-    def close(self) -> Marked:
-        return Marked(self.entries if self.mapping else self.items, self.line, self.key_line)
-
-
-class _Builder:
-    """Turns the parser's events into one tree, iteratively."""
+    words = Words(
+        second_document="A second document starts here; a barclamp file has only one.",
+        collection_as_key="A key must be text, not a list or a mapping.",
+        doubled_key="The key {key!r} is here twice; the first is on line {first}.",
+        too_deep=f"This is nested deeper than {MAX_DEPTH} levels.",
+    )
+    deepest = MAX_DEPTH
 
     def __init__(self, file: str) -> None:
+        super().__init__()
         self.file = file
-        self.root: Marked | None = None
-        self.stack: list[_Open] = []
 
-    def take(self, event: yaml.Event) -> None:
-        line = event.start_mark.line + 1 if event.start_mark else 1
-        if isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
-            raise BarclampInvalid(self.file, line, "A second document starts here; a barclamp file has only one.")
+    def refusal(self, text: str, line: int) -> BarclampInvalid:
+        return BarclampInvalid(self.file, line, text)
+
+    def invalid(self, context: str, problem: str, line: int | None) -> BarclampInvalid:
+        return self.refusal(f"This is no valid YAML: {problem or context or 'it cannot be read'}.", line or 1)
+
+    def check(self, event: yaml.Event, line: int) -> None:
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise BarclampInvalid(self.file, line, "Anchors and aliases (& and *) are not allowed; repeat the value.")
-        tag = getattr(event, "tag", None)
-        if tag:
-            raise BarclampInvalid(
-                self.file, line, f"Tags ({tag}) are not allowed; write the value alone, text in quotes."
-            )
-        if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
-            self._open(line, isinstance(event, yaml.MappingStartEvent))
-        elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
-            self._place(self.stack.pop().close())
-        elif isinstance(event, yaml.ScalarEvent):
-            self._scalar(event, line)
+            raise self.refusal("Anchors and aliases (& and *) are not allowed; repeat the value.", line)
+        if tag := getattr(event, "tag", None):
+            raise self.refusal(f"Tags ({tag}) are not allowed; write the value alone, text in quotes.", line)
 
-    def _open(self, line: int, mapping: bool) -> None:
-        if len(self.stack) == MAX_DEPTH:
-            raise BarclampInvalid(self.file, line, f"This is nested deeper than {MAX_DEPTH} levels.")
-        if self._at_key():
-            raise BarclampInvalid(self.file, line, "A key must be text, not a list or a mapping.")
-        self.stack.append(_Open(line, self._key_line(line), mapping))
+    def scalar(self, event: yaml.ScalarEvent, line: int, key_line: int) -> Marked:
+        return Marked(self._resolved(event, line), line, key_line)
 
-    def _at_key(self) -> bool:
-        return bool(self.stack) and self.stack[-1].mapping and self.stack[-1].key is None
+    def key(self, event: yaml.ScalarEvent | yaml.AliasEvent, line: int) -> str:
+        assert isinstance(event, yaml.ScalarEvent)  # `check` lets no alias in
+        key = self._resolved(event, line)
+        if not isinstance(key, str):
+            raise self.refusal(f"The key {event.value!r} is not text; put it in quotes.", line)
+        return key
 
-    def _key_line(self, line: int) -> int:
-        return self.stack[-1].next_key_line if self.stack and self.stack[-1].mapping else line
+    def alias(self, event: yaml.AliasEvent, line: int) -> Marked:
+        raise NotImplementedError  # `check` lets no alias in
 
-    def _scalar(self, event: yaml.ScalarEvent, line: int) -> None:
-        value = self._resolve(event.value, line) if event.implicit[0] else self._text(event.value, line)
-        if not self._at_key():
-            self._place(Marked(value, line, self._key_line(line)))
-            return
-        mapping = self.stack[-1]
-        if not isinstance(value, str):
-            raise BarclampInvalid(self.file, line, f"The key {event.value!r} is not text; put it in quotes.")
-        if value in mapping.entries:
-            first = mapping.entries[value].key_line
-            raise BarclampInvalid(self.file, line, f"The key {value!r} is here twice; the first is on line {first}.")
-        mapping.key = value
-        mapping.next_key_line = line
+    def begin(self, event: yaml.CollectionStartEvent, is_mapping: bool, line: int, key_line: int) -> Marked:
+        return Marked({} if is_mapping else [], line, key_line)
 
-    def _place(self, child: Marked) -> None:
-        if not self.stack:
-            self.root = child
-            return
-        parent = self.stack[-1]
-        if parent.key is None:
-            parent.items.append(child)
-        else:
-            parent.entries[parent.key] = child
-            parent.key = None
+    def first_line(self, mapping: Marked, key: str) -> int | None:
+        found = mapping.find([key])
+        return None if found is None else found.key_line
+
+    def put(self, mapping: Marked, key: str, value: Marked, key_line: int) -> None:
+        assert isinstance(mapping.value, dict)
+        mapping.value[key] = value
+
+    def append(self, sequence: Marked, value: Marked, line: int) -> None:
+        assert isinstance(sequence.value, list)
+        sequence.value.append(value)
+
+    def _resolved(self, event: yaml.ScalarEvent, line: int) -> Plain:
+        return self._plain(event.value, line) if event.implicit[0] else self._text(event.value, line)
 
     def _text(self, text: str, line: int) -> str:
         if "\0" in text:  # written as "\0"; PostgreSQL cannot keep it
-            raise BarclampInvalid(self.file, line, "Text may not contain the character NUL.")
+            raise self.refusal("Text may not contain the character NUL.", line)
         return text
 
-    def _resolve(self, text: str, line: int) -> Plain:
+    def _plain(self, text: str, line: int) -> Plain:
         """What an unquoted scalar stands for."""
         if text in _WORDS:
             return _WORDS[text]
@@ -196,15 +167,15 @@ class _Builder:
             number = float(text)
             return number if abs(number) != float("inf") else self._too_large(line)
         if _NO_NUMBER.fullmatch(text):
-            raise BarclampInvalid(self.file, line, f"{text} is no number that JSON can hold; put text in quotes.")
+            raise self.refusal(f"{text} is no number that JSON can hold; put text in quotes.", line)
         return self._text(text, line)
 
     def _integer(self, text: str, line: int) -> int:
         digits = text.lstrip("+-")
         if len(digits) > 1 and digits.startswith("0"):
             # YAML 1.1 reads 0755 as 493 and YAML 1.2 as 755: whoever wrote it may have meant either.
-            raise BarclampInvalid(
-                self.file, line, f"{text} could be octal or decimal: write it in quotes, as 0o..., or without the zero."
+            raise self.refusal(
+                f"{text} could be octal or decimal: write it in quotes, as 0o..., or without the zero.", line
             )
         return self._in_range(int(text), line) if len(digits) <= 20 else self._too_large(line)
 
@@ -212,4 +183,4 @@ class _Builder:
         return number if abs(number) <= MAX_INTEGER else self._too_large(line)
 
     def _too_large(self, line: int) -> int:
-        raise BarclampInvalid(self.file, line, "This number does not fit in 64 bits; put it in quotes if it is text.")
+        raise self.refusal("This number does not fit in 64 bits; put it in quotes if it is text.", line)

@@ -1,15 +1,20 @@
 """YAML with positions: the text of one file in, mappings and lists that know their lines out.
 
 Scalars follow YAML 1.1 as Salt reads it: an integer with leading zeros stays decimal (`mode: 0644` is 644) and a date
-stays text. Tags that build Python objects are refused. Nothing here knows what a state is.
+stays text. Tags that build Python objects are refused. Nothing here knows what a state is. How the parser's events
+become a tree is `yaml_lines.py`; plain files are read faster by `quick_yaml.py`, and to the same result.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
-from ..refusal import refuse
+from ..refusal import Refused, refuse
+from .yaml_lines import Words, YamlReader
+
+if TYPE_CHECKING:
+    import yaml
 
 
 class Map(Dict[Any, Any]):
@@ -98,35 +103,27 @@ def parse(text: str, file: str, lines: Optional[List[int]] = None) -> Any:
 
 def parse_whole(text: str, builder: "Builder") -> Any:
     """The same with all of YAML."""
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    file = builder.file
-    try:
-        for event in yaml.parse(text, Loader=loader):
-            builder.take(event)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = builder.source_line(mark.line) if mark else 0
-        told = " ".join(part for part in (error.context, error.problem) if part)
-        raise refuse(f"not valid YAML: {told}", file, line) from None
-    except yaml.YAMLError as error:
-        raise refuse(f"not valid YAML: {error}", file) from None
-    return builder.document
+    return builder.read(text)
 
 
-class Builder:
-    """Takes YAML events and builds the document, without recursion and without the intermediate tree of nodes."""
+_MERGE = object()
+"""The key <<, whose value is not one of the mapping's own."""
+
+
+class Builder(YamlReader[Any, Any]):
+    """Builds the document of a state file."""
+
+    words = Words(
+        second_document="a second document (---) in one file; put it in a file of its own",
+        collection_as_key="a mapping or a list cannot be a key",
+        doubled_key="{key!r} is there twice (first on line {first})",
+    )
 
     def __init__(self, file: str, lines: Optional[List[int]]) -> None:
+        super().__init__()
         self.file = file
         self.lines = lines
-        self.document: Any = None
-        self._documents = 0
         self._anchors: Dict[str, Any] = {}
-        self._stack: List[Any] = []
-        self._keys: List[Tuple[bool, Any, int]] = []
-        """Per open mapping: is a key waiting for its value, which, and its line."""
         self._merges: Dict[int, List[Any]] = {}
         """What << brings in, added when the mapping ends, so that its own keys win."""
 
@@ -135,98 +132,80 @@ class Builder:
             return line + 1
         return self.lines[line] if line < len(self.lines) else (self.lines[-1] if self.lines else 1)
 
-    def take(self, event: Any) -> None:
-        kind = type(event).__name__
-        if kind == "ScalarEvent":
-            line = self.source_line(event.start_mark.line)
-            value = self._scalar(event, line)
-            if event.anchor:
-                self._anchors[event.anchor] = value
-            self._place(value, line, event.value == "<<" and event.implicit[0])
-        elif kind in ("MappingStartEvent", "SequenceStartEvent"):
-            self._open(event, kind == "MappingStartEvent")
-        elif kind in ("MappingEndEvent", "SequenceEndEvent"):
-            self._close()
-        elif kind == "AliasEvent":
-            line = self.source_line(event.start_mark.line)
-            if event.anchor not in self._anchors:
-                raise refuse(f"the alias *{event.anchor} has no anchor &{event.anchor} above it", self.file, line)
-            self._place(self._anchors[event.anchor], line, False)
-        elif kind == "DocumentStartEvent":
-            self._documents += 1
-            if self._documents > 1:
-                line = self.source_line(event.start_mark.line)
-                raise refuse("a second document (---) in one file; put it in a file of its own", self.file, line)
+    def refusal(self, text: str, line: int) -> Refused:
+        return refuse(text, self.file, line)
 
-    def _open(self, event: Any, mapping: bool) -> None:
-        line = self.source_line(event.start_mark.line)
-        if event.tag is not None and event.tag not in (_STANDARD + "map", _STANDARD + "seq"):
-            raise refuse(f"the tag {event.tag!r} is not allowed in a state file", self.file, line)
-        value: Any = Map(line) if mapping else Seq(line)
+    def invalid(self, context: str, problem: str, line: Optional[int]) -> Refused:
+        told = " ".join(part for part in (context, problem) if part)
+        return refuse(f"not valid YAML: {told}", self.file, line or 0)
+
+    def check(self, event: Any, line: int) -> None:
+        """Refuse tags of mappings and lists but the standard ones; those of scalars are made something of."""
+        tag = None if hasattr(event, "value") else getattr(event, "tag", None)
+        if tag is not None and tag not in (_STANDARD + "map", _STANDARD + "seq"):
+            raise self.refusal(f"the tag {tag!r} is not allowed in a state file", line)
+
+    def scalar(self, event: yaml.ScalarEvent, line: int, key_line: int) -> Any:
+        value = self._resolved(event, line)
         if event.anchor:
             self._anchors[event.anchor] = value
-        self._place(value, line, False)
-        self._stack.append(value)
-        if mapping:
-            self._keys.append((False, None, line))
+        return value
 
-    def _close(self) -> None:
-        closed = self._stack.pop()
-        if type(closed) is Map:
-            self._keys.pop()
-            for source in self._merges.pop(id(closed), ()):
-                for key, merged in source.items():
-                    closed.setdefault(key, merged)
-
-    def _scalar(self, event: Any, line: int) -> Any:
+    def _resolved(self, event: yaml.ScalarEvent, line: int) -> Any:
         if event.tag is None or event.tag == "!":
             return plain(event.value) if event.implicit[0] else event.value
         make = _TAGS.get(event.tag[len(_STANDARD) :]) if event.tag.startswith(_STANDARD) else None
         if make is None:
-            raise refuse(f"the tag {event.tag!r} is not allowed in a state file", self.file, line)
+            raise self.refusal(f"the tag {event.tag!r} is not allowed in a state file", line)
         try:
             return make(event.value)
         except ValueError:
-            raise refuse(f"{event.value!r} is not of the type its tag {event.tag!r} says", self.file, line) from None
+            raise self.refusal(f"{event.value!r} is not of the type its tag {event.tag!r} says", line) from None
 
-    def _place(self, value: Any, line: int, merge: bool) -> None:
-        if not self._stack:
-            self.document = value
-            return
-        holder = self._stack[-1]
-        if type(holder) is Seq:
-            holder.append(value)
-            holder.lines.append(line)
-            return
-        waiting, key, key_line = self._keys[-1]
-        if not waiting:
-            self._keys[-1] = (True, _MERGE if merge else self._key(value, line), line)
-            return
-        self._keys[-1] = (False, None, line)
+    def alias(self, event: yaml.AliasEvent, line: int) -> Any:
+        if event.anchor not in self._anchors:
+            raise self.refusal(f"the alias *{event.anchor} has no anchor &{event.anchor} above it", line)
+        return self._anchors[event.anchor]
+
+    def key(self, event: Any, line: int) -> Any:
+        if hasattr(event, "value"):
+            key = self.scalar(event, line, line)
+            return _MERGE if event.value == "<<" and event.implicit[0] else key
+        key = self.alias(event, line)
+        if isinstance(key, (dict, list)):
+            raise self.refusal(self.words.collection_as_key, line)
+        return key
+
+    def begin(self, event: yaml.CollectionStartEvent, is_mapping: bool, line: int, key_line: int) -> Any:
+        begun: Any = Map(line) if is_mapping else Seq(line)
+        if event.anchor:
+            self._anchors[event.anchor] = begun
+        return begun
+
+    def first_line(self, mapping: Map, key: Any) -> Optional[int]:
+        return mapping.line_of(key) if key in mapping else None
+
+    def put(self, mapping: Map, key: Any, value: Any, key_line: int) -> None:
         if key is _MERGE:
-            self._merge(holder, value, key_line)
-        else:
-            self._put(holder, key, value, key_line)
+            self._merge(mapping, value, key_line)
+            return
+        if mapping:
+            if mapping.lines is None:
+                mapping.lines = {next(iter(mapping)): mapping.line}
+            mapping.lines[key] = key_line
+        mapping[key] = value
 
-    def _key(self, value: Any, line: int) -> Any:
-        if isinstance(value, (dict, list)):
-            raise refuse("a mapping or a list cannot be a key", self.file, line)
-        return value
+    def append(self, sequence: Seq, value: Any, line: int) -> None:
+        sequence.append(value)
+        sequence.lines.append(line)
 
-    def _put(self, holder: Map, key: Any, value: Any, line: int) -> None:
-        if key in holder:
-            raise refuse(f"{key!r} is there twice (first on line {holder.line_of(key)})", self.file, line)
-        if holder:
-            if holder.lines is None:
-                holder.lines = {next(iter(holder)): holder.line}
-            holder.lines[key] = line
-        holder[key] = value
-
-    def _merge(self, holder: Map, value: Any, line: int) -> None:
+    def _merge(self, mapping: Map, value: Any, line: int) -> None:
         for source in value if isinstance(value, list) else [value]:
             if not isinstance(source, dict):
-                raise refuse("<<: takes a mapping or a list of mappings", self.file, line)
-            self._merges.setdefault(id(holder), []).append(source)
+                raise self.refusal("<<: takes a mapping or a list of mappings", line)
+            self._merges.setdefault(id(mapping), []).append(source)
 
-
-_MERGE = object()
+    def end(self, collection: Any) -> None:
+        for source in self._merges.pop(id(collection), ()):
+            for key, merged in source.items():
+                collection.setdefault(key, merged)
