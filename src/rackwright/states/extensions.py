@@ -10,10 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import os
 import re
-import subprocess
-import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +20,7 @@ from typing import Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, 
 from .catalogue import Catalogue
 from .module import StateError, StateFunction
 from .refusal import refuse
+from .ssh_signatures import CannotSign, KeygenMissing, UnknownSigner, WrongSignature, find_signer, make_signature
 
 NAMESPACE = "rackwright-module"
 MANIFEST = ".manifest"
@@ -31,6 +29,7 @@ SEEN = Path("/var/lib/rackwright/module-versions.json")
 FOLDER = "_modules"
 """Where a state tree keeps its own."""
 SIZE_LIMIT = 4 * 1024 * 1024
+NO_KEYGEN = "ssh-keygen is not on this machine; signatures of modules need OpenSSH 8.2 or newer"
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 VERSION = re.compile(r"\d{1,9}(\.\d{1,9}){0,5}")
@@ -205,11 +204,13 @@ def sign(code: bytes, name: str, version: str, key: Path) -> Manifest:
     """The manifest for a module, signed with an OpenSSH key (a private one, or the public half of one in the agent)."""
     check_words(name, version)
     unsigned = Manifest(name, version, hashlib.sha256(code).hexdigest(), "")
-    command = ["ssh-keygen", "-q", "-Y", "sign", "-n", NAMESPACE, "-f", str(key)]
-    done = _ssh_keygen(command, unsigned.signed_text())
-    if done.returncode != 0:
-        raise ExtensionRefused(f"module {name} cannot be signed with {key}: {_said(done)}")
-    return Manifest(unsigned.name, unsigned.version, unsigned.sha256, done.stdout.decode())
+    try:
+        signature = make_signature(unsigned.signed_text(), key, NAMESPACE)
+    except KeygenMissing as error:
+        raise ExtensionRefused(NO_KEYGEN) from error
+    except CannotSign as error:
+        raise ExtensionRefused(f"module {name} cannot be signed with {key}: {error}") from error
+    return Manifest(unsigned.name, unsigned.version, unsigned.sha256, signature)
 
 
 def verify(bundle: Bundle, name: str, signers: Path) -> Tuple[Manifest, str]:
@@ -231,41 +232,19 @@ def verify(bundle: Bundle, name: str, signers: Path) -> Tuple[Manifest, str]:
             f"module {name} ({bundle.origin}): no key is trusted here, there is no {signers}; "
             "put the signers in it, a line each: NAME KEYTYPE KEY"
         )
-    with tempfile.NamedTemporaryFile(prefix="rackwright-") as file:
-        file.write(manifest.signature.encode())
-        file.flush()
-        return manifest, _signer(manifest, bundle, signers, file.name)
+    return manifest, _signer(manifest, bundle, signers)
 
 
-def _signer(manifest: Manifest, bundle: Bundle, signers: Path, signature: str) -> str:
-    find = ["ssh-keygen", "-Y", "find-principals", "-f", str(signers), "-s", signature]
-    found = _ssh_keygen(find, b"")
-    who = found.stdout.decode("utf-8", "replace").split("\n")[0].strip()
-    if found.returncode != 0 or not who:
-        raise ExtensionRefused(
-            f"module {manifest.name} ({bundle.origin}) is not signed by a key that {signers} trusts: {_said(found)}"
-        )
-    check = ["ssh-keygen", "-Y", "verify", "-f", str(signers), "-I", who, "-n", NAMESPACE, "-s", signature]
-    done = _ssh_keygen(check, manifest.signed_text())
-    if done.returncode != 0:
-        raise ExtensionRefused(f"module {manifest.name} ({bundle.origin}): its signature is not good: {_said(done)}")
-    return who
-
-
-def _ssh_keygen(command: List[str], stdin: bytes) -> "subprocess.CompletedProcess[bytes]":
+def _signer(manifest: Manifest, bundle: Bundle, signers: Path) -> str:
+    where = f"module {manifest.name} ({bundle.origin})"
     try:
-        # Without a terminal and without an asker, a key with a passphrase fails at once instead of waiting for one.
-        environment = {**os.environ, "SSH_ASKPASS_REQUIRE": "never", "LC_ALL": "C"}
-        return subprocess.run(command, input=stdin, capture_output=True, timeout=60, env=environment)
-    except FileNotFoundError as error:
-        raise ExtensionRefused(
-            "ssh-keygen is not on this machine; signatures of modules need OpenSSH 8.2 or newer"
-        ) from error
-
-
-def _said(done: "subprocess.CompletedProcess[bytes]") -> str:
-    said = (done.stderr or done.stdout).decode("utf-8", "replace").split("\n")
-    return "; ".join(line.strip() for line in said if line.strip()) or f"ssh-keygen ended with {done.returncode}"
+        return find_signer(manifest.signed_text(), manifest.signature, signers, NAMESPACE)
+    except KeygenMissing as error:
+        raise ExtensionRefused(NO_KEYGEN) from error
+    except UnknownSigner as error:
+        raise ExtensionRefused(f"{where} is not signed by a key that {signers} trusts: {error}") from error
+    except WrongSignature as error:
+        raise ExtensionRefused(f"{where}: its signature is not good: {error}") from error
 
 
 # What was seen before
