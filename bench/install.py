@@ -110,7 +110,7 @@ async def _ours(shelf: Shelf, folder: Path, machines: int) -> dict[str, float]:
         rack = await stack.enter_async_context(running_rack(home, folder, hardware))
         effort = Effort([one.machine for one in rack.machines])
         await stack.enter_async_context(effort.watched())
-        await _call(rack, "POST", "/deployments", {"name": "bench"})
+        await rack.api.post("/deployments", {"name": "bench"})
         began = time.monotonic()
         for one in rack.machines:
             await one.machine.on()
@@ -120,10 +120,10 @@ async def _ours(shelf: Shelf, folder: Path, machines: int) -> dict[str, float]:
         _tell(f"ours: discovered after {discovered:.1f} s")
         for name in names:
             body = {"node": name, "role": "crowbar-installed-node", "deployment": "bench"}
-            await _call(rack, "POST", "/node_roles", body)
-        plan = await _call(rack, "POST", "/deployments/bench/plan")
+            await rack.api.post("/node_roles", body)
+        plan = await rack.api.post("/deployments/bench/plan")
         asked, before = time.monotonic(), effort.seconds()
-        await _call(rack, "POST", "/deployments/bench/commit", {"digest": plan["digest"]})
+        await rack.api.post("/deployments/bench/commit", {"digest": plan["digest"]})
         await _active(rack, names, "crowbar-installed-node")
         installed, computed = time.monotonic() - asked, effort.seconds() - before
         for line in await _stages(rack):
@@ -141,17 +141,11 @@ async def _stages(rack: Rack) -> list[str]:
     return [f"{row.seconds:6.1f} s  node {row.node_id}: {row.kind} {row.data.get('stage', '')}" for row in rows]
 
 
-async def _call(rack: Rack, method: str, path: str, body: Any = None) -> Any:
-    answer = await rack.api.request(method, path, json=body)
-    answer.raise_for_status()
-    return answer.json() if answer.content else None
-
-
 async def _accepted(rack: Rack, machines: int) -> list[str]:
     names: set[str] = set()
     while len(names) < machines:
-        for node in (await _call(rack, "GET", "/nodes?available=false"))["items"]:
-            await _call(rack, "POST", f"/nodes/{node['name']}/accept")
+        for node in await rack.api.pages("/nodes", available=False):
+            await rack.api.post(f"/nodes/{node['name']}/accept")
             names.add(node["name"])
         await asyncio.sleep(0.2)
     return sorted(names)
@@ -159,7 +153,7 @@ async def _accepted(rack: Rack, machines: int) -> list[str]:
 
 async def _active(rack: Rack, names: Sequence[str], role: str) -> None:
     while True:
-        found = (await _call(rack, "GET", f"/node_roles?role={role}"))["items"]
+        found = await rack.api.pages("/node_roles", role=role)
         states = {one["node"]: one["state"] for one in found}
         if any(states.get(name) == "error" for name in names):
             raise SystemExit(f"{role} failed: {found}")

@@ -22,12 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
-
-from rackwright.api.app import PREFIX
+from rackwright.client.access import Access, access_of_home
+from rackwright.client.awaited import AsyncApiClient
 from rackwright.lab.lab import running_lab
-from rackwright.lab.operator import Operator
-from rackwright.server.serve import TOKEN_FILE
+from rackwright.lab.operator import Operator, patient
 from report import at_most, emit
 
 RACKWRIGHT = Path(sys.executable).with_name("rackwright")
@@ -121,11 +119,8 @@ async def _server(home: Path) -> AsyncIterator[tuple[str, Memory]]:
     port = _free_port()
     address = f"http://127.0.0.1:{port}"
     with _process(home, port) as process:
-        async with asyncio.timeout(STARTING_SECONDS), httpx.AsyncClient(trust_env=False) as http:
-            while True:
-                with contextlib.suppress(httpx.TransportError):
-                    if (await http.get(f"{address}/readyz")).status_code == 200:
-                        break
+        async with asyncio.timeout(STARTING_SECONDS), AsyncApiClient(Access(address)) as api:
+            while not await api.is_ready():
                 if process.poll() is not None:
                     raise SystemExit(f"the server ended: {(home / 'server.log').read_text()[-2000:]}")
                 await asyncio.sleep(0.2)
@@ -143,10 +138,7 @@ def _postmaster(home: Path) -> int:
 async def _trial(home: Path, machines: int, patience: float) -> dict[str, float]:
     tell = Progress()
     async with _server(home) as (address, memory), running_lab([address], machines) as lab:
-        headers = {"Authorization": f"Bearer {(home / TOKEN_FILE).read_text().strip()}"}
-        async with httpx.AsyncClient(
-            base_url=f"{address}{PREFIX}", headers=headers, timeout=120, trust_env=False
-        ) as api:
+        async with AsyncApiClient(access_of_home(address, home), timeout=120, patience=patient(tell)) as api:
             watching = asyncio.create_task(memory.watch())
             try:
                 async with asyncio.timeout(patience):

@@ -42,11 +42,6 @@ class Site:
     def say(self, text: str) -> None:
         tell(f"{time.monotonic() - self.began:7.1f} s  {text}")
 
-    async def call(self, method: str, path: str, body: Any = None) -> Any:
-        answer = await self.rack.api.request(method, path, json=body)
-        assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
-        return answer.json() if answer.content else None
-
     async def until(self, what: str, ask: Callable[[], Awaitable[Any]]) -> Any:
         """The first answer that is something; said when it came. Machines boot and are installed meanwhile."""
         answer = await until(ask, what, 8 * PATIENCE, every=0.5)
@@ -54,7 +49,7 @@ class Site:
         return answer
 
     async def node_of(self, one: Racked) -> Any:
-        nodes = (await self.call("GET", "/nodes"))["items"]
+        nodes = await self.rack.api.pages("/nodes")
         return next((node for node in nodes if one.machine.hardware.mac in node["macs"]), None)
 
     async def discovered(self, one: Racked) -> Any:
@@ -62,7 +57,7 @@ class Site:
         name = one.machine.hardware.name
         node = await self.until(f"{name} registered", lambda: self.node_of(one))
         assert not node["available"], "a stranger waits until somebody lets it in"
-        await self.call("POST", f"/nodes/{node['name']}/accept")
+        await self.rack.api.post(f"/nodes/{node['name']}/accept")
         await self.active(node["name"])
         self.say(f"{name} is managed")
         return await self.node_of(one)
@@ -81,8 +76,7 @@ class Site:
         assert [(said["name"], said["port"]) for said in heard.values()] == [("leaf-1", f"Ethernet{number}")]
 
     async def noderoles(self, node: str) -> dict[str, Any]:
-        found = await self.call("GET", f"/node_roles?node={node}")
-        return {one["role"]: one for one in found["items"]}
+        return {one["role"]: one for one in await self.rack.api.pages("/node_roles", node=node)}
 
     async def active(self, node: str, *roles: str) -> None:
         """Wait until all noderoles of a node are ACTIVE, these among them; one that fails ends it."""
@@ -203,11 +197,11 @@ async def install(folder: Path, images: Path, firmware: Firmware = Firmware.BIOS
         node = (await site.discovered(one))["name"]
         before = await site.facts(node)
         await site.until("its BMC is known", lambda: _has_bmc(site, node))
-        await site.call("POST", "/deployments", {"name": "web"})
-        await site.call("POST", "/node_roles", {"node": node, "role": "e2e-look", "deployment": "web"})
-        plan = await site.call("POST", "/deployments/web/plan")
+        await site.rack.api.post("/deployments", {"name": "web"})
+        await site.rack.api.post("/node_roles", {"node": node, "role": "e2e-look", "deployment": "web"})
+        plan = await site.rack.api.post("/deployments/web/plan")
         assert [wiped for wiped in plan["wiped"] if node in str(wiped)], plan
-        await site.call("POST", "/deployments/web/commit", {"digest": plan["digest"]})
+        await site.rack.api.post("/deployments/web/commit", {"digest": plan["digest"]})
         await site.until("its image arrives", lambda: _reached(site, node, "download"))
         await server.kill()
         site.say("the server is killed")

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 from tests.e2e.conftest import ROOT
 from tests.support.waiting import PATIENCE, wait_until
+
+from rackwright.client.access import access_of_home
+from rackwright.client.blocking import ApiClient
 
 pytestmark = pytest.mark.pxe
 
@@ -83,11 +85,8 @@ def test_a_lab_that_is_killed_leaves_no_process_and_no_file(home: Path) -> None:
 def test_a_lab_answers_on_this_host_and_goes_down_when_told(home: Path) -> None:
     with _up(home) as lab:
         wait_until(lambda: _machine_runs(lab), "its machine runs")
-        token = (lab.folder / "home" / "admin-token").read_text().strip()
-        nodes = httpx.get(
-            f"{lab.url}/api/v2/nodes", headers={"Authorization": f"Bearer {token}"}, timeout=PATIENCE, trust_env=False
-        )
-        assert nodes.status_code == 200
+        with ApiClient(access_of_home(lab.url, lab.folder / "home"), PATIENCE) as api:
+            assert "items" in api.get("/nodes")
         again = subprocess.run(
             [*RACKWRIGHT, "lab", "up"],
             env=os.environ | {"RACKWRIGHT_HOME": str(home)},

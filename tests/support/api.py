@@ -12,8 +12,10 @@ from tests.support.rack import ADMIN, Rack
 from tests.support.reach import all_reached
 from tests.support.waiting import PATIENCE
 
-from rackwright.api.app import PREFIX, create_app
+from rackwright.api.app import create_app
 from rackwright.api.context import Server
+from rackwright.client.access import Access
+from rackwright.client.transport import open_async_http
 from rackwright.domain.people import UserRole
 from rackwright.server.serve import TOKEN_FILE, Options, running
 from rackwright.store.db.session import Session
@@ -38,11 +40,9 @@ class Site:
 
     def client(self, token: str | None = None, **headers: str) -> Api:
         """A client with this token; none: the administrator's; empty: without."""
-        given = self.token if token is None else token
-        if given:
-            headers["Authorization"] = f"Bearer {given}"
+        access = Access("http://server", self.token if token is None else token)
         transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=False)
-        return Api(transport=transport, base_url=f"http://server{PREFIX}", headers=headers, timeout=PATIENCE)
+        return open_async_http(access, PATIENCE, headers=headers, transport=transport)
 
     async def token_of(self, role: UserRole, name: str = "") -> str:
         """A new person's."""

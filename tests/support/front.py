@@ -9,6 +9,8 @@ import httpx
 from tests.support.servers import ServerProcess, free_port
 from tests.support.waiting import PATIENCE
 
+from rackwright.client.access import Access
+from rackwright.client.transport import open_http
 from rackwright.server.serve import TOKEN_FILE
 
 
@@ -30,8 +32,7 @@ class Front:
         return (self.server.home / TOKEN_FILE).read_text().strip()
 
     def client(self, listener: str | None = None, *, token: bool = False) -> httpx.Client:
-        headers = {"Authorization": f"Bearer {self.token}"} if token else {}
-        return httpx.Client(base_url=listener or self.people, headers=headers, timeout=PATIENCE, trust_env=False)
+        return open_http(Access(listener or self.people, self.token if token else ""), PATIENCE, base="")
 
 
 @contextmanager

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 from playwright.sync_api import Browser, Locator, Page, expect
 from tests.support.servers import ServerProcess
 from tests.support.waiting import PATIENCE
 
+from rackwright.client.access import Access
+from rackwright.client.transport import open_http
 from rackwright.lab.lab import Lab, running_lab
 from rackwright.lab.machine import Behaviour, Machine
 from rackwright.server.serve import PASSWORD_FILE, TOKEN_FILE
@@ -129,12 +130,7 @@ class Floor:
         self.server = server
         self._lab = lab
         self.password = password
-        self.api = httpx.Client(
-            base_url=f"{server.address}/api/v2",
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=PATIENCE,
-            trust_env=False,
-        )
+        self.api = open_http(Access(server.address, token), PATIENCE)
 
     @property
     def lab(self) -> Machines:

@@ -1,7 +1,6 @@
 """A server without annealer as people of all kinds see it: by token, by browser, over a real connection."""
 
 import contextlib
-import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +8,12 @@ from typing import Any
 
 import httpx
 from fastapi import FastAPI
+from tests.support.waiting import PATIENCE
 
-from rackwright.api.app import PREFIX, create_app
+from rackwright.api.app import create_app
+from rackwright.client.access import Access
+from rackwright.client.events import EventReader
+from rackwright.client.transport import open_async_http
 from rackwright.server.serve import PASSWORD_FILE, TOKEN_FILE, Options, running
 
 HOST = "house.example"
@@ -31,9 +34,7 @@ class House:
     def client(self, token: str | None = None, source: str = "192.0.2.1", **headers: str) -> httpx.AsyncClient:
         """Somebody at this address; cookies are kept, as in a browser."""
         transport = httpx.ASGITransport(app=self.app, client=(source, 40000))
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
-        return httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}{PREFIX}", headers=headers)
+        return open_async_http(Access(f"http://{HOST}", token or ""), PATIENCE, headers=headers, transport=transport)
 
     @property
     def admin(self) -> httpx.AsyncClient:
@@ -97,18 +98,14 @@ class EventStream:
 
     def __init__(self, answer: httpx.Response) -> None:
         self._lines = answer.aiter_lines()
+        self._reader = EventReader()
         self.last_id = ""
 
     async def next(self) -> dict[str, Any] | None:
         """The next event; None: the stream has ended."""
-        data = ""
         async for line in self._lines:
-            field, _, value = line.partition(": ")
-            if field == "id":
-                self.last_id = value
-            elif field == "data":
-                data += value
-            elif not line and data:
-                event: dict[str, Any] = json.loads(data)
-                return event
+            if (event := self._reader.read_line(line)) is not None:
+                self.last_id = event.id
+                content: dict[str, Any] = event.data
+                return content
         return None

@@ -9,22 +9,20 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from rackwright.client.access import TOKEN_FILE, Access
 from rackwright.home import default_home
 from rackwright.private_files import write_private_file
 from rackwright.server.running_servers import RunningServer, servers_of_home, servers_of_user
 from rackwright.shown_urls import shown_url
 
 DEFAULT_URL = "http://127.0.0.1:8090"
-LOCAL_TOKEN = "admin-token"  # noqa: S105  # the name of the file in which a server keeps its first token
 URL, TOKEN, CA, HOME = "RACKWRIGHT_URL", "RACKWRIGHT_TOKEN", "RACKWRIGHT_CA", "RACKWRIGHT_HOME"
 
 
 @dataclass(frozen=True)
-class Profile:
-    url: str
-    token: str
-    ca: str | None = None
-    """The file with the certificates to trust, where the server's own is not known to the system."""
+class Profile(Access):
+    """The access that commands use, and how it was found."""
+
     source: str = ""
     """Where this came from, for people."""
 
@@ -58,7 +56,7 @@ def _named(url: str, token: str | None, kept: Profile | None, environment: Mappi
         return Profile(url, token, ca, "the environment")
     if kept is not None and kept.url == url:
         return replace(kept, source=str(profile_file(environment)))
-    file = default_home(environment) / LOCAL_TOKEN
+    file = default_home(environment) / TOKEN_FILE
     # The token of this host's server is for nobody else: not for whatever server a URL names.
     if (ours or _is_loopback(url)) and (local := _token_in(file)):
         return Profile(url, local, ca, str(file))
@@ -85,7 +83,7 @@ def _running(environment: Mapping[str, str], token: str | None) -> Profile:
     server = servers[0]
     if token:
         return Profile(server.url, token, server.ca, "the environment")
-    file = Path(server.home) / LOCAL_TOKEN
+    file = Path(server.home) / TOKEN_FILE
     if local := _token_in(file):
         return Profile(server.url, local, server.ca, str(file))
     raise NoServer(

@@ -11,6 +11,9 @@ import typer
 from rackwright.cli.client import Client
 from rackwright.cli.output.exits import Exit, fail
 from rackwright.cli.profile import NoServer, current_profile
+from rackwright.client.blocking import ApiClient
+from rackwright.client.calls import ONCE, PAGE
+from rackwright.client.errors import ApiError
 
 Filters = Annotated[
     list[str] | None,
@@ -86,29 +89,12 @@ def names_of(path: str, *fields: str) -> Callable[[str], list[str]]:
     parts = fields or ("name",)
 
     def complete(incomplete: str) -> list[str]:
-        import ssl
-
-        import httpx
-
         try:
-            profile = current_profile()
-        except NoServer:
+            with ApiClient(current_profile(), COMPLETING_SECONDS, ONCE) as api:
+                found = api.pages(path, PAGE, fields=",".join(parts))
+        except (NoServer, ApiError):
             return []
-        headers = {"Authorization": f"Bearer {profile.token}"}
-        try:
-            answer = httpx.get(
-                f"{profile.url}/api/v2{path}",
-                params={"fields": ",".join(parts), "limit": 1000},
-                headers=headers,
-                timeout=COMPLETING_SECONDS,
-                trust_env=False,
-                verify=True if profile.ca is None else ssl.create_default_context(cafile=profile.ca),
-            )
-        except (httpx.TransportError, httpx.InvalidURL, OSError):  # OSError: its CA's file cannot be read
-            return []
-        if not answer.is_success:
-            return []
-        names = [":".join(str(one[part]) for part in parts) for one in answer.json()["items"]]
+        names = [":".join(str(one[part]) for part in parts) for one in found]
         return [name for name in names if name.startswith(incomplete)]
 
     return complete

@@ -1,16 +1,16 @@
 """The person in front of a lab: sees machines come, lets them in, wants a workload on each, commits, and watches.
 
-Speaks the API as any client does, and is patient: on a busy computer an answer may take long or be lost, so it asks
+Speaks the API as any client does, and is `patient`: on a busy computer an answer may take long or be lost, so it asks
 again. What is to be done once is done once, however often it was asked for: each change has an Idempotency-Key. How
 long all of it may take is for whoever calls to say.
 """
 
 import asyncio
-import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import httpx
+from rackwright.client.awaited import AsyncApiClient
+from rackwright.client.calls import Patience
 
 DEPLOYMENT = "demo"
 STORES_EVERY = 4
@@ -24,26 +24,27 @@ Tell = Callable[[str], None]
 
 
 class Refused(Exception):
-    """The server said no, or something failed; the text says what."""
+    """Something failed; the text says what."""
+
+
+def patient(tell: Tell, pause: float = 1.0) -> Patience:
+    """Return the patience of an operator. `pause`: seconds before a question is asked again."""
+    return Patience(attempts=None, pause=pause, later=LATER, tell=tell)
 
 
 class Operator:
     """`api` is a client of the server as an administrator; `tell` is told how far things have come."""
 
-    def __init__(self, api: httpx.AsyncClient, tell: Tell, pause: float = 1.0) -> None:
-        """`pause`: seconds before a question is asked again."""
-        self._api = api
+    def __init__(self, api: AsyncApiClient, tell: Tell) -> None:
+        self.api = api
         self._tell = tell
-        self._pause = pause
-
-    # --- what it does
 
     async def discovered(self, machines: int) -> list[str]:
         """Wait until so many machines wait to be let in."""
         nodes: list[Any] = []
         while len(nodes) < machines:
             await asyncio.sleep(0.2)
-            nodes = await self.all("/nodes?available=false&fields=name")
+            nodes = await self.api.pages("/nodes", available=False, fields="name")
             self._tell(f"{len(nodes)} of {machines} machines discovered")
         return [str(node["name"]) for node in nodes]
 
@@ -53,7 +54,7 @@ class Operator:
         async def some() -> None:
             nonlocal done
             while waiting:
-                await self.call("POST", f"/nodes/{waiting.pop()}/accept")
+                await self.api.post(f"/nodes/{waiting.pop()}/accept")
                 done += 1
                 self._tell(f"{done} of {len(nodes)} machines accepted")
 
@@ -61,21 +62,21 @@ class Operator:
 
     async def want_workload(self, nodes: Sequence[str]) -> dict[str, Any]:
         """Bind a role to each, and look at the plan."""
-        await self.call("POST", "/deployments", {"name": DEPLOYMENT})
+        await self.api.post("/deployments", {"name": DEPLOYMENT})
         stores = set(nodes[::STORES_EVERY][:MOST_STORES])
         bindings = [{"node": node, "role": "lab-storage" if node in stores else "lab-web"} for node in nodes]
-        await self.call("POST", f"/deployments/{DEPLOYMENT}/bind", {"bindings": bindings})
-        plan: dict[str, Any] = await self.call("POST", f"/deployments/{DEPLOYMENT}/plan")
+        await self.api.post(f"/deployments/{DEPLOYMENT}/bind", {"bindings": bindings})
+        plan: dict[str, Any] = await self.api.post(f"/deployments/{DEPLOYMENT}/plan")
         return plan
 
     async def commit(self, plan: dict[str, Any]) -> None:
-        await self.call("POST", f"/deployments/{DEPLOYMENT}/commit", {"digest": plan["digest"]})
+        await self.api.post(f"/deployments/{DEPLOYMENT}/commit", {"digest": plan["digest"]})
 
     async def states(self) -> dict[str, int]:
         """How many noderoles are in which state. One that failed ends the watching."""
-        counts: dict[str, int] = (await self.call("GET", "/anneal"))["noderoles"]
+        counts: dict[str, int] = (await self.api.get("/anneal"))["noderoles"]
         if counts.get("error"):
-            await self.look_for_failed(await self.all("/node_roles?state=error"))
+            await self.look_for_failed(await self.api.pages("/node_roles", state="error"))
         return {state: count for state, count in counts.items() if count}
 
     async def look_for_failed(self, noderoles: Sequence[dict[str, Any]]) -> None:
@@ -83,30 +84,3 @@ class Operator:
         if failed:
             first = failed[0]
             raise Refused(f"{len(failed)} failed, first {first['role']} on {first['node']}: {first['error']}")
-
-    # --- how it asks
-
-    async def all(self, path: str) -> list[Any]:
-        """All of a list, page by page. `path` has a query already."""
-        items: list[Any] = []
-        cursor = ""
-        while True:
-            page = await self.call("GET", f"{path}&limit=1000{cursor}")
-            items += page["items"]
-            if page["next"] is None:
-                return items
-            cursor = f"&cursor={page['next']}"
-
-    async def call(self, method: str, path: str, body: Any = None) -> Any:
-        headers = {"Idempotency-Key": secrets.token_hex(16)} if method == "POST" else {}
-        while True:
-            try:
-                answer = await self._api.request(method, path, json=body, headers=headers)
-            except httpx.TransportError as error:
-                self._tell(f"{method} {path} got no answer yet ({str(error) or type(error).__name__}); asking again")
-            else:
-                if answer.is_success:
-                    return answer.json() if answer.content else None
-                if answer.status_code not in LATER:
-                    raise Refused(f"{method} {path} was refused: {answer.text}")
-            await asyncio.sleep(self._pause)

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
-
-from rackwright.api.app import PREFIX
+from rackwright.client.access import access_of_home
+from rackwright.client.awaited import AsyncApiClient
+from rackwright.client.errors import NoAnswer
 from rackwright.domain.catalogue import JsonObject
 from rackwright.lab.bmc import Login, create_bmc
 from rackwright.lab.network import BRIDGE, SERVER, add_tap, make_bridge
 from rackwright.lab.serving import Serving, in_this_process
 from rackwright.lab.virtual import Hardware, VirtualMachine, check_programs
-from rackwright.server.serve import TOKEN_FILE, Options, listening
+from rackwright.server.serve import Options, listening
 from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Rack:
     store: Store
     """The server's."""
     machines: Sequence[Racked]
-    api: httpx.AsyncClient
+    api: AsyncApiClient
     """As the administrator."""
 
     async def introduce(self) -> None:
@@ -70,15 +70,15 @@ class Rack:
         missing = {one.machine.hardware.mac: one for one in self.machines}
         while missing:
             # Without an answer it asks again: the server may be busy, or just be started anew.
-            with contextlib.suppress(httpx.TransportError):
-                for node in (await self.api.get("/nodes")).raise_for_status().json()["items"]:
+            with contextlib.suppress(NoAnswer):
+                for node in await self.api.pages("/nodes"):
                     for mac in missing.keys() & set(node["macs"]):
                         await self._tell_bmc(node["name"], missing[mac])
                         del missing[mac]
             await asyncio.sleep(0.5)
 
     async def _tell_bmc(self, node: str, one: Racked) -> None:
-        (await self.api.put(f"/nodes/{node}/bmc", json=self.bmc_settings(one))).raise_for_status()
+        await self.api.put(f"/nodes/{node}/bmc", self.bmc_settings(one), tagged=False)
 
     def bmc_settings(self, one: Racked) -> JsonObject:
         """How the BMC of a machine is reached."""
@@ -114,12 +114,9 @@ async def running_rack(
         await make_bridge()
         store = await stack.enter_async_context(serving(options))
         racked = [await _rack_up(stack, one, folder) for one in hardware]
-        headers = {"Authorization": f"Bearer {(home / TOKEN_FILE).read_text().strip()}"}
-        api = await stack.enter_async_context(
-            httpx.AsyncClient(base_url=f"{ADDRESS}{PREFIX}", headers=headers, timeout=60, trust_env=False)
-        )
+        api = await stack.enter_async_context(AsyncApiClient(access_of_home(ADDRESS, home)))
         rack = Rack(store, racked, api)
-        (await api.post("/networks", json=NETWORK)).raise_for_status()
+        await api.post("/networks", NETWORK)
         introducing = asyncio.create_task(rack.introduce())
         try:
             yield rack

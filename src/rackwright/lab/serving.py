@@ -4,14 +4,13 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from functools import partial
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-
-import httpx
 
 from rackwright.api.app import create_app
 from rackwright.child_process import ChildProcess, output_tail
+from rackwright.client.access import Access
+from rackwright.client.awaited import AsyncApiClient
 from rackwright.lab.virtual import LabFailed
 from rackwright.server.serve import Options, listening, running
 from rackwright.server.settings import PREFIX
@@ -57,8 +56,8 @@ class ServerProcess:
             command, self.log, environment=os.environ | _environment(self._options)
         )
         address = f"http://{self._options.host}:{self._options.port}"
-        async with asyncio.timeout(STARTING_SECONDS), httpx.AsyncClient(trust_env=False) as http:
-            if not await self._process.wait_ready(partial(_is_ready, http, address), every=0.1):
+        async with asyncio.timeout(STARTING_SECONDS), AsyncApiClient(Access(address), timeout=30) as api:
+            if not await self._process.wait_ready(api.is_ready, every=0.1):
                 raise LabFailed(f"The server of the lab ended by itself: {output_tail(self.log)}")
 
     async def kill(self) -> None:
@@ -74,12 +73,6 @@ class ServerProcess:
     def log(self) -> Path:
         assert self._options is not None
         return self._options.home / "server.log"
-
-
-async def _is_ready(http: httpx.AsyncClient, address: str) -> bool:
-    with suppress(httpx.TransportError):
-        return (await http.get(f"{address}/readyz", timeout=30)).status_code == 200
-    return False
 
 
 def _environment(options: Options) -> dict[str, str]:

@@ -8,10 +8,12 @@ import httpx
 from tests.support.ssh_node import ssh_node
 
 from rackwright.annealer.silent_machines import Watch
-from rackwright.api.app import PREFIX, create_app
+from rackwright.api.app import create_app
 from rackwright.api.context import Server
+from rackwright.client.access import access_of_home
+from rackwright.client.transport import open_async_http
 from rackwright.domain.machines.install import LOCAL
-from rackwright.server.serve import TOKEN_FILE, Options, running
+from rackwright.server.serve import Options, running
 
 NODE = "db1.rack.example"
 HEARTBEAT = 10.0
@@ -57,11 +59,9 @@ class Person:
 
 async def test_an_added_machine_is_reached_watched_and_pinned_anew(migrated_url: str, tmp_path: Path) -> None:
     async with running(Options(tmp_path, migrated_url, manual=True)) as server:
-        headers = {"Authorization": f"Bearer {(tmp_path / TOKEN_FILE).read_text().strip()}"}
         transport = httpx.ASGITransport(app=create_app(server))
         key = asyncssh.read_private_key(tmp_path / "ssh" / "id_ed25519")
-        base = f"http://test{PREFIX}"
-        async with httpx.AsyncClient(transport=transport, base_url=base, headers=headers, timeout=60) as api:
+        async with open_async_http(access_of_home("http://test", tmp_path), 60, transport=transport) as api:
             with ssh_node(tmp_path / "node", key, port=2222, own_home=True) as machine:
                 person = Person(server, api)
                 [shown] = (await person.call("GET", "/server_keys"))["items"]

@@ -14,8 +14,10 @@ from tests.support.reach import all_reached
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.annealer.hooks import HookPace
-from rackwright.api.app import PREFIX, create_app
-from rackwright.server.serve import TOKEN_FILE, Options, running
+from rackwright.api.app import create_app
+from rackwright.client.access import access_of_home
+from rackwright.client.transport import open_async_http
+from rackwright.server.serve import Options, running
 
 CODE = """
 class Parent(RoleHooks):
@@ -41,9 +43,8 @@ async def _api(url: str, home: Path, *, manual: bool) -> AsyncIterator[tuple[htt
         server = all_reached(running_server)
         hooked = Hooked(Rack(server.store), home, HookPace())
         await hooked.load(ROLES, CODE)
-        headers = {"Authorization": f"Bearer {(home / TOKEN_FILE).read_text().strip()}"}
         transport = httpx.ASGITransport(app=create_app(server))
-        async with httpx.AsyncClient(transport=transport, base_url=f"http://test{PREFIX}", headers=headers) as api:
+        async with open_async_http(access_of_home("http://test", home), PATIENCE, transport=transport) as api:
             yield api, hooked
 
 

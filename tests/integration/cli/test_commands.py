@@ -21,6 +21,7 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.cli.main import NOUNS, is_function, load
 from rackwright.cli.output.exits import Exit
+from rackwright.client import calls
 from rackwright.lab.lldp import in_base64, switch_frame
 
 NODE = "n1.rack.example"
@@ -315,17 +316,15 @@ def test_a_node_is_shown_with_where_its_cables_lead(cli: Cli) -> None:
 
 
 def test_two_at_once_on_one_node_do_not_overwrite_each_other(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rackwright.cli.client import Client
+    read = calls.if_unchanged
 
-    seen = Client._seen
-
-    def someone_is_quicker(self: Client, path: str) -> dict[str, str]:
-        tag = seen(self, path)
-        monkeypatch.setattr(Client, "_seen", seen)
+    def someone_is_quicker(patience: calls.Patience, path: str) -> calls.Steps[dict[str, str]]:
+        headers = yield from read(patience, path)
+        monkeypatch.setattr(calls, "if_unchanged", read)
         cli.ok("node", "update", "n2.rack.example", "--set", "description=quicker")
-        return tag
+        return headers
 
-    monkeypatch.setattr(Client, "_seen", someone_is_quicker)
+    monkeypatch.setattr(calls, "if_unchanged", someone_is_quicker)
     ended = cli("node", "update", "n2.rack.example", "--set", "description=slower")
     assert ended.code == Exit.CONFLICT
     assert cli.json("node", "show", "n2.rack.example")["description"] == "quicker"

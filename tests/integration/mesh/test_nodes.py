@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import asyncssh
-import httpx
 import pytest
 from sqlalchemy import make_url
 from tests.support.netns import fleet, network
@@ -20,6 +19,8 @@ from tests.support.store import UNHURRIED_STORE, datastore, takeover_soon, wait_
 from tests.support.waiting import PATIENCE, wait_until
 
 from rackwright.barclamps.loader import load_folder
+from rackwright.client.access import access_of_home
+from rackwright.client.transport import open_http
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.runs import Answer, Run
 from rackwright.lab.mesh_fleet import Fleet
@@ -43,11 +44,7 @@ class Plane:
 
     def __init__(self, fleet: Fleet, process: ServerProcess) -> None:
         self.fleet, self.process = fleet, process
-        token = (process.home / "admin-token").read_text().strip()
-        headers = {"Authorization": f"Bearer {token}"}
-        self.api = httpx.Client(
-            base_url=f"{process.address}/api/v2", headers=headers, timeout=PATIENCE, trust_env=False
-        )
+        self.api = open_http(access_of_home(process.address, process.home), PATIENCE)
 
     def get(self, path: str, **query: str) -> Any:
         answer = self.api.get(path, params=query)

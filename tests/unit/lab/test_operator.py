@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-import httpx
 import pytest
 from fastapi import FastAPI, Request, Response
 from tests.support.waiting import PATIENCE
 
-from rackwright.lab.operator import Operator, Refused
+from rackwright.client.access import PREFIX, Access
+from rackwright.client.awaited import AsyncApiClient
+from rackwright.client.errors import ApiProblem
+from rackwright.lab.operator import patient
 from rackwright.server.serve import listening
 
 Answer = Callable[[int], Response]
@@ -22,16 +24,17 @@ class House:
         self.keys: list[str | None] = []
         self.app = FastAPI()
 
-        @self.app.api_route("/thing", methods=["GET", "POST"])
+        @self.app.api_route(f"{PREFIX}/thing", methods=["GET", "POST"])
         async def thing(request: Request) -> Response:
             self.keys.append(request.headers.get("Idempotency-Key"))
             return answer(len(self.keys))
 
 
 @asynccontextmanager
-async def _person(address: str) -> AsyncIterator[Operator]:
-    async with httpx.AsyncClient(base_url=address, timeout=PATIENCE, trust_env=False) as api:
-        yield Operator(api, lambda _: None, pause=0.01)
+async def _person(address: str, tell: Callable[[str], None] = lambda _: None) -> AsyncIterator[AsyncApiClient]:
+    patience = patient(tell, pause=0.01)
+    async with AsyncApiClient(Access(address), timeout=PATIENCE, patience=patience) as api:
+        yield api
 
 
 def _ok() -> Response:
@@ -41,7 +44,7 @@ def _ok() -> Response:
 async def test_a_change_that_was_put_off_is_asked_for_again_under_the_same_key() -> None:
     house = House(lambda number: Response(status_code=503) if number < 4 else _ok())
     async with listening(house.app) as address, _person(address) as person:
-        assert await person.call("POST", "/thing", {}) == {"done": True}
+        assert await person.post("/thing", {}) == {"done": True}
     assert len(house.keys) == 4
     assert len(set(house.keys)) == 1
     assert house.keys[0]
@@ -50,8 +53,8 @@ async def test_a_change_that_was_put_off_is_asked_for_again_under_the_same_key()
 async def test_two_changes_have_two_keys() -> None:
     house = House(lambda _: _ok())
     async with listening(house.app) as address, _person(address) as person:
-        await person.call("POST", "/thing", {})
-        await person.call("POST", "/thing", {})
+        await person.post("/thing", {})
+        await person.post("/thing", {})
     assert len(set(house.keys)) == 2
 
 
@@ -68,14 +71,18 @@ async def test_a_connection_that_breaks_before_the_answer_is_tried_again() -> No
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server, _person("http://{}:{}".format(*server.sockets[0].getsockname())) as person:
-        assert await person.call("GET", "/thing") == {}
+    told: list[str] = []
+    async with server, _person("http://{}:{}".format(*server.sockets[0].getsockname()), told.append) as person:
+        assert await person.get("/thing") == {}
     assert asked == 3
+    assert [line.partition(" (")[0] for line in told] == ["GET /thing got no answer yet"] * 2
 
 
 async def test_a_refusal_is_an_answer_and_is_told() -> None:
-    house = House(lambda _: Response("not like this", status_code=422))
+    problem = Response('{"detail": "not like this"}', status_code=422, media_type="application/problem+json")
+    house = House(lambda _: problem)
     async with listening(house.app) as address, _person(address) as person:
-        with pytest.raises(Refused, match="POST /thing was refused: not like this"):
-            await person.call("POST", "/thing", {})
+        with pytest.raises(ApiProblem, match=r"^not like this$") as refused:
+            await person.post("/thing", {})
+    assert (refused.value.call, refused.value.status) == ("POST /thing", 422)
     assert len(house.keys) == 1

@@ -9,14 +9,19 @@ from typing import Annotated
 import typer
 
 from rackwright.cli.apps import make_app
-from rackwright.cli.client import PREFIX, Client, reason, verified_by
+from rackwright.cli.client import Client, failures_end_command
 from rackwright.cli.output.exits import Exit, fail
 from rackwright.cli.output.passwords import PasswordStdin, read_password
 from rackwright.cli.output.terminal import say
 from rackwright.cli.profile import DEFAULT_URL, URL, Profile, forget, keep, kept_profile
+from rackwright.client.blocking import ApiClient
+from rackwright.client.calls import make_token
+from rackwright.client.errors import ApiProblem, NoAnswer
 from rackwright.home import default_home
 from rackwright.server.running_servers import servers_of_home, servers_of_user
 from rackwright.shown_urls import shown_url
+
+LOGIN_SECONDS = 30.0
 
 
 def login_command(argv: list[str]) -> int:
@@ -56,23 +61,16 @@ def _place(url: str, ca: Path | None) -> Profile:
 
 
 def _new_token(place: Profile, name: str, password: str) -> str:
-    import httpx
-
-    url = place.url
-    with httpx.Client(base_url=f"{url}{PREFIX}", trust_env=False, timeout=30, verify=verified_by(place.ca)) as http:
+    """Have the server make a token for this computer."""
+    token_name = f"command line on {socket.gethostname()}"
+    with failures_end_command():
         try:
-            entered = http.post("/sessions", json={"name": name, "password": password})
-            if not entered.is_success:
-                fail(reason(entered), Exit.NOT_ALLOWED)
-            headers = {"X-CSRF-Token": entered.json()["csrf"], "Origin": url}
-            named = {"name": f"command line on {socket.gethostname()}", "scope": "admin"}
-            made = http.post("/tokens", json=named, headers=headers)
-            if not made.is_success:
-                fail(reason(made), Exit.NOT_ALLOWED)
-            http.delete("/sessions/current", headers=headers)
-        except (httpx.TransportError, httpx.InvalidURL) as error:
-            fail(f"The server at {shown_url(url)} does not answer ({error}).", Exit.UNREACHABLE)
-    return str(made.json()["token"])
+            with ApiClient(place, LOGIN_SECONDS) as api:
+                return api.run(make_token(place.url, name, password, token_name))
+        except ApiProblem as problem:
+            fail(str(problem), Exit.NOT_ALLOWED)
+        except NoAnswer as trouble:
+            fail(str(trouble), Exit.UNREACHABLE)
 
 
 def logout() -> None:

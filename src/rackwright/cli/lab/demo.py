@@ -73,14 +73,14 @@ async def _interruptible(work: Awaitable[None]) -> None:
 
 
 async def _demo(home: Path, wanted: Wanted) -> None:
-    import httpx
-
-    from rackwright.api.app import PREFIX, create_app
+    from rackwright.api.app import create_app
     from rackwright.cli.lab.demo_view import View
+    from rackwright.client.access import access_of_home
+    from rackwright.client.awaited import AsyncApiClient
     from rackwright.lab.lab import running_lab
-    from rackwright.lab.operator import Operator
+    from rackwright.lab.operator import Operator, patient
     from rackwright.server.running_servers import announced
-    from rackwright.server.serve import PASSWORD_FILE, TOKEN_FILE, Options, listening, running
+    from rackwright.server.serve import PASSWORD_FILE, Options, listening, running
 
     began = time.monotonic()
     async with contextlib.AsyncExitStack() as stack:
@@ -88,11 +88,11 @@ async def _demo(home: Path, wanted: Wanted) -> None:
         address = await stack.enter_async_context(listening(create_app(server), port=wanted.port))
         stack.enter_context(announced(home, address))
         lab = await stack.enter_async_context(running_lab([address], wanted.machines, seed=wanted.seed))
-        headers = {"Authorization": f"Bearer {(home / TOKEN_FILE).read_text().strip()}"}
+        view = View(wanted.machines)
         api = await stack.enter_async_context(
-            httpx.AsyncClient(base_url=f"{address}{PREFIX}", headers=headers, timeout=60, trust_env=False)
+            AsyncApiClient(access_of_home(address, home), patience=patient(view.count))
         )
-        view = stack.enter_context(View(wanted.machines))
+        stack.enter_context(view)
         password = (home / PASSWORD_FILE).read_text().strip()
         view.say(f"Rackwright on {address}; log in as admin with the password {password}")
         view.say(f"For commands: export RACKWRIGHT_URL={address} RACKWRIGHT_HOME={home}")
@@ -110,12 +110,15 @@ async def _demo(home: Path, wanted: Wanted) -> None:
 
 @contextlib.contextmanager
 def _giving_up(wanted: Wanted) -> Iterator[None]:
+    from rackwright.client.errors import ApiProblem
     from rackwright.lab.operator import Refused
 
     try:
         yield
     except TimeoutError:
         raise DemoFailed(f"Not everything was ACTIVE within {wanted.patience:g} s.") from None
+    except ApiProblem as problem:
+        raise DemoFailed(f"{problem.call} was refused: {problem}") from problem
     except Refused as error:
         raise DemoFailed(str(error)) from error
 
@@ -133,7 +136,7 @@ async def _converge(person: "Operator", view: "View") -> None:
     """Watch until every noderole is ACTIVE; the first that fails ends the watching."""
     while True:
         states = await person.states()
-        view.show(states, await person.all("/node_roles?sort=cohort") if view.wants_rows else [])
+        view.show(states, await person.api.pages("/node_roles", sort="cohort") if view.wants_rows else [])
         if states.keys() == {"active"}:
             return
         await asyncio.sleep(0.3)

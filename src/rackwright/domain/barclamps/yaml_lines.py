@@ -2,7 +2,8 @@
 
 Only what JSON can hold comes out, by the rules of YAML 1.2 (`yes`, `on` and `12:30` are text). Tags, anchors, aliases
 and doubled keys are refused, and so is anything too big or too deep: the text may come from a stranger. What the values
-mean is not known here. How the parser's events become a tree is `states/reading/yaml_lines.py`, which state files share.
+mean is not known here. How the parser's events become a tree is `states/reading/yaml_lines.py`, which state files
+share.
 """
 
 import re

@@ -13,8 +13,9 @@ from tests.support.people import EventStream, House, house, ok, refused
 from tests.support.servers import ManualServer
 from tests.support.waiting import PATIENCE, until
 
-from rackwright.api.app import PREFIX
 from rackwright.api.event_feed import Feed
+from rackwright.client.access import Access
+from rackwright.client.transport import open_async_http
 from rackwright.server.serve import TOKEN_FILE, listening
 from rackwright.store.db.database import open_database
 from rackwright.store.db.session import Session
@@ -38,12 +39,12 @@ async def happen(home: House, *numbers: int, kind: str = "test.happened", **plac
 
 @contextlib.asynccontextmanager
 async def streaming(address: str, token: str, last_id: str = "", **query: Any) -> AsyncIterator[EventStream]:
-    headers = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream"}
+    headers = {"Accept": "text/event-stream"}
     if last_id:
         headers["Last-Event-ID"] = last_id
     async with (
         asyncio.timeout(PATIENCE),
-        httpx.AsyncClient(base_url=f"{address}{PREFIX}", headers=headers, timeout=PATIENCE, trust_env=False) as client,
+        open_async_http(Access(address, token), PATIENCE, headers=headers) as client,
         client.stream("GET", "/events", params=query) as answer,
     ):
         assert answer.status_code == 200
@@ -196,7 +197,7 @@ async def test_a_stream_ends_when_its_token_or_session_does(home: House, way: st
             headers["Cookie"] = f"rackwright_session={browser.cookies['rackwright_session']}"
         async with (
             asyncio.timeout(PATIENCE),
-            httpx.AsyncClient(base_url=f"{address}{PREFIX}", timeout=PATIENCE, trust_env=False) as client,
+            open_async_http(Access(address), PATIENCE) as client,
             client.stream("GET", "/events?since=now&kind=test.*", headers=headers) as answer,
         ):
             stream = EventStream(answer)
@@ -324,9 +325,8 @@ class Reader:
             "wait": 1,
             "limit": self._dice.randint(1, 500),
         }
-        headers = {"Authorization": f"Bearer {self._token}"}
-        async with httpx.AsyncClient(timeout=PATIENCE, trust_env=False, headers=headers) as client:
-            answer = await client.get(f"{self._place['address']}{PREFIX}/events", params=query)
+        async with open_async_http(Access(self._place["address"], self._token), PATIENCE) as client:
+            answer = await client.get("/events", params=query)
         assert answer.status_code == 200, answer.text
         page = answer.json()
         self.seen += [event["subject_id"] for event in page["items"]]
