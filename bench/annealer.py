@@ -27,6 +27,7 @@ from rackwright.store.runs.claims_and_settling import Claimant
 from rackwright.store.settings import write_setting
 from rackwright.store.store import Store
 from report import Goal, at_least, at_most, emit
+from waiting import HOUR, until
 
 HERE = Path(__file__).parent
 
@@ -83,8 +84,7 @@ async def rate(store: Store, cap: int, transitions: int) -> float:
     began = time.perf_counter()
     task = asyncio.create_task(annealer.run())
     await jig.done.wait()
-    while annealer.counters.settled < transitions:  # noqa: ASYNC110  # it has no event for it, and needs none
-        await asyncio.sleep(0.001)
+    await until(lambda: annealer.counters.settled >= transitions, "the last is committed", HOUR, every=0.001)
     seconds = time.perf_counter() - began
     annealer.stop()
     await task
@@ -118,6 +118,10 @@ async def latencies(store: Store, rounds: int) -> list[float]:
     task = asyncio.create_task(annealer.run())
     async with store.read() as session:
         id: int = await session.value("SELECT max(id) FROM node_roles WHERE state = :active", active=int(ACTIVE))
+
+    async def settled() -> bool:  # another process may be the one that settles
+        return await _state(store, id) == int(ACTIVE)
+
     took = []
     for _ in range(rounds):
         await asyncio.sleep(0.05)
@@ -126,8 +130,7 @@ async def latencies(store: Store, rounds: int) -> list[float]:
         committed = time.perf_counter()
         await jig.done.wait()
         took.append(max(0.0, jig.last - committed) * 1000)
-        while (await _state(store, id)) != int(ACTIVE):  # noqa: ASYNC110  # another process may be the one that settles
-            await asyncio.sleep(0.005)
+        await until(settled, "the noderole is ACTIVE again", HOUR, every=0.005)
     annealer.stop()
     await task
     return took

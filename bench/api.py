@@ -35,6 +35,7 @@ from rackwright.store.db.database import open_database
 from rackwright.store.embedded.server import EmbeddedPostgres
 from rackwright.store.store import Store
 from report import at_least, at_most, emit
+from waiting import wait_until
 
 SOURCE = Path(__file__).parents[1] / "src"
 PEERS = Path(__file__).parent / "peers"
@@ -79,15 +80,16 @@ def process(command: list[str], **variables: str) -> Iterator[subprocess.Popen[b
 
 
 def wait_for_answer(started: subprocess.Popen[bytes], address: str, tls: ssl.SSLContext | bool = True) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while True:
+    def answers() -> bool:
         try:
             httpx.get(address, verify=tls, trust_env=False)
-            return
         except httpx.TransportError:
-            if started.poll() is not None or time.monotonic() > deadline:
+            if started.poll() is not None:
                 raise
-            time.sleep(0.1)
+            return False
+        return True
+
+    wait_until(answers, f"{address} answers", PATIENCE, every=0.1)
 
 
 @contextmanager

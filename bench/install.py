@@ -41,6 +41,7 @@ from rackwright.provision.images.shelf import Shelf
 from rackwright.provision.router_advertisement import advertising
 from rackwright.server.serve import listening
 from report import Goal, at_most, emit
+from waiting import until
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMESPACES = ("unshare", "--net", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc")
@@ -143,23 +144,28 @@ async def _stages(rack: Rack) -> list[str]:
 
 async def _accepted(rack: Rack, machines: int) -> list[str]:
     names: set[str] = set()
-    while len(names) < machines:
+
+    async def all_let_in() -> bool:
         for node in await rack.api.pages("/nodes", available=False):
             await rack.api.post(f"/nodes/{node['name']}/accept")
             names.add(node["name"])
-        await asyncio.sleep(0.2)
+        return len(names) >= machines
+
+    await until(all_let_in, lambda: f"{machines} machines came; let in are {sorted(names)}", PATIENCE, every=0.2)
     return sorted(names)
 
 
 async def _active(rack: Rack, names: Sequence[str], role: str) -> None:
-    while True:
+    states: dict[str, str] = {}
+
+    async def all_active() -> bool:
         found = await rack.api.pages("/node_roles", role=role)
-        states = {one["node"]: one["state"] for one in found}
+        states.update({one["node"]: one["state"] for one in found})
         if any(states.get(name) == "error" for name in names):
             raise SystemExit(f"{role} failed: {found}")
-        if all(states.get(name) == "active" for name in names):
-            return
-        await asyncio.sleep(0.2)
+        return all(states.get(name) == "active" for name in names)
+
+    await until(all_active, lambda: f"{role} is ACTIVE everywhere; it is {states}", PATIENCE, every=0.2)
 
 
 # --- without it

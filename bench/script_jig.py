@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,8 +27,10 @@ from rackwright.jigs.script import ScriptJig
 from rackwright.reach.parcel import Places
 from rackwright.reach.ssh_connections import Connections, HostKeyWatch, Target
 from report import at_least, emit
+from waiting import until
 
 PORT = 2222
+STARTING_SECONDS = 60.0
 SCRIPT, LIGHTER = "script", "lighter"
 CONFIG = """
 Port {port}
@@ -108,18 +110,18 @@ def sshd_processes(folder: Path, count: int) -> Iterator[None]:
 
 
 async def all_listen(count: int) -> None:
-    async def listens(number: int) -> None:
-        async with asyncio.timeout(60):
-            while True:
-                try:
-                    _, writer = await asyncio.open_connection(address(number), PORT)
-                except OSError:
-                    await asyncio.sleep(0.05)
-                else:
-                    writer.close()
-                    return
+    async def listens(number: int) -> bool:
+        try:
+            _, writer = await asyncio.open_connection(address(number), PORT)
+        except OSError:
+            return False
+        writer.close()
+        return True
 
-    await asyncio.gather(*(listens(number) for number in range(count)))
+    def listening(number: int) -> Awaitable[bool]:
+        return until(lambda: listens(number), f"{address(number)} listens", STARTING_SECONDS, every=0.05)
+
+    await asyncio.gather(*(listening(number) for number in range(count)))
 
 
 def measure(folder: Path, options: argparse.Namespace, ansible: Path, pyinfra: Path) -> None:

@@ -10,6 +10,7 @@ tenth as many go first, on a server of their own: what a machine costs must not 
 import argparse
 import asyncio
 import contextlib
+import math
 import os
 import re
 import socket
@@ -27,6 +28,7 @@ from rackwright.client.awaited import AsyncApiClient
 from rackwright.lab.lab import running_lab
 from rackwright.lab.operator import Operator, patient
 from report import at_most, emit
+from waiting import until
 
 RACKWRIGHT = Path(sys.executable).with_name("rackwright")
 STARTING_SECONDS = 300.0
@@ -119,11 +121,14 @@ async def _server(home: Path) -> AsyncIterator[tuple[str, Memory]]:
     port = _free_port()
     address = f"http://127.0.0.1:{port}"
     with _process(home, port) as process:
-        async with asyncio.timeout(STARTING_SECONDS), AsyncApiClient(Access(address)) as api:
-            while not await api.is_ready():
+        async with AsyncApiClient(Access(address)) as api:
+
+            async def ready() -> bool:
                 if process.poll() is not None:
                     raise SystemExit(f"the server ended: {(home / 'server.log').read_text()[-2000:]}")
-                await asyncio.sleep(0.2)
+                return await api.is_ready()
+
+            await until(ready, "the server is ready", STARTING_SECONDS, every=0.2)
         yield address, Memory(process.pid, _postmaster(home))
 
 
@@ -169,9 +174,13 @@ async def _converge(person: Operator, power_on: Any, machines: int, tell: Progre
     done("planned")
     await person.commit(plan)
     done("committed")
-    while (states := await person.states()).keys() != {"active"}:
+
+    async def all_active() -> bool:
+        states = await person.states()
         tell(", ".join(f"{count} {state}" for state, count in states.items()))
-        await asyncio.sleep(1)
+        return states.keys() == {"active"}
+
+    await until(all_active, "everything is ACTIVE", math.inf, every=1)
     done("active")
     return seconds
 

@@ -26,6 +26,7 @@ from rackwright.store.db.session import Session
 from rackwright.store.graph.transitions import move
 from rackwright.store.store import Store
 from report import at_least, at_most, emit
+from waiting import HOUR, until
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
@@ -62,8 +63,11 @@ async def site(home: Path, nodes: int) -> AsyncIterator[tuple[Store, str, str]]:
         roles = replace(graph.chain(LENGTH), jigs=())  # the server's own noop jig runs them
         await server.store.change_graph(lambda session: import_barclamps(session, [roles]))
         await graph.fill_nodes(server.store, nodes, LENGTH)
-        while await active(server.store) < nodes * LENGTH:  # noqa: ASYNC110  # the annealer tells nobody here
-            await asyncio.sleep(0.5)
+
+        async def all_active() -> bool:
+            return await active(server.store) >= nodes * LENGTH
+
+        await until(all_active, "every noderole is ACTIVE", HOUR, every=0.5)
         yield server.store, address, (home / PASSWORD_FILE).read_text().strip()
 
 

@@ -227,10 +227,10 @@ class Floor:
                 return await ask()
             return False
 
-        try:
-            await until(holds, what, patience, every=0.2)
-        except AssertionError as problem:
-            raise AssertionError(f"{problem}: {await self.why_not()}") from problem
+        async def told() -> str:
+            return f"{what}: {await self.why_not()}"
+
+        await until(holds, told, patience, every=0.2)
 
     async def why_not(self) -> str:
         stuck = await self.rack.rows(

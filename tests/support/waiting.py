@@ -18,35 +18,44 @@ PATIENCE = 300.0 * float(os.environ.get("RACKWRIGHT_TEST_PATIENCE", "1"))
 Found = TypeVar("Found")
 What = str | Callable[[], str]
 """The condition in words, or what tells how things are instead."""
+AsyncWhat = str | Callable[[], str | Awaitable[str]]
+"""Likewise, for `until`: what tells it may be a coroutine function."""
 
 
 def wait_until(ask: Callable[[], Found], what: What, patience: float = PATIENCE, every: float = 0.02) -> Found:
-    """Ask until the answer is true, and return it."""
+    """Ask until the answer is true, and return it; give up with an error that says what was awaited."""
     end = time.monotonic() + patience
     while not (answer := ask()):
-        assert time.monotonic() < end, _given_up(what, patience)
+        if time.monotonic() >= end:
+            raise AssertionError(_given_up(what if isinstance(what, str) else what(), patience, answer))
         time.sleep(every)
     return answer
 
 
 @overload
 async def until(
-    ask: Callable[[], Awaitable[Found]], what: What, patience: float = PATIENCE, every: float = 0.02
+    ask: Callable[[], Awaitable[Found]], what: AsyncWhat, patience: float = PATIENCE, every: float = 0.02
 ) -> Found: ...
 @overload
-async def until(ask: Callable[[], Found], what: What, patience: float = PATIENCE, every: float = 0.02) -> Found: ...
-async def until(ask: Callable[[], Any], what: What, patience: float = PATIENCE, every: float = 0.02) -> Any:
+async def until(
+    ask: Callable[[], Found], what: AsyncWhat, patience: float = PATIENCE, every: float = 0.02
+) -> Found: ...
+async def until(ask: Callable[[], Any], what: AsyncWhat, patience: float = PATIENCE, every: float = 0.02) -> Any:
     """`wait_until` for what becomes true only while the event loop runs; `ask` may be a coroutine function."""
     end = time.monotonic() + patience
-    while True:
-        answer = ask()
-        if inspect.isawaitable(answer):
-            answer = await answer
-        if answer:
-            return answer
-        assert time.monotonic() < end, _given_up(what, patience)
+    while not (answer := await _answered(ask())):
+        if time.monotonic() >= end:
+            raise AssertionError(
+                _given_up(what if isinstance(what, str) else await _answered(what()), patience, answer)
+            )
         await asyncio.sleep(every)
+    return answer
 
 
-def _given_up(what: What, patience: float) -> str:
-    return f"not within {patience:g} s: {what if isinstance(what, str) else what()}"
+async def _answered(answer: Any) -> Any:
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _given_up(what: str, patience: float, last: object) -> str:
+    seen = "" if last is None or last is False else f" (the last answer was {last!r})"
+    return f"not within {patience:g} s{seen}: {what}"

@@ -1,6 +1,5 @@
 """The transport over real TLS on loopback: what it carries, what it reports, and where its bounds are."""
 
-import asyncio
 import math
 import os
 import socket
@@ -224,14 +223,20 @@ async def test_gossip_for_a_peer_that_does_not_read_is_dropped_and_then_it_is_cu
     lazy = await as_member(house.folder / "m2", first.address)
     lazy.writer.transport.pause_reading()  # type: ignore[attr-defined]
     await until(lambda: first.reports == ["connected m2"], "the connection is reported")
-    async with asyncio.timeout(PATIENCE):
-        # Two kernels take some megabytes before they push back.
-        while not first.count("dropped", "slow"):
+
+    def dropped() -> bool:
+        if not (count := first.count("dropped", "slow")):
             first.send(second, b"x" * 60_000, reliable=False)
-            await asyncio.sleep(0)
-        while first.transport.links:
+        return count > 0
+
+    def cut() -> bool:
+        if links := first.transport.links:
             first.send(second, b"x" * 60_000, reliable=True)
-            await asyncio.sleep(0)
+        return not links
+
+    # Two kernels take some megabytes before they push back.
+    await until(dropped, "what the peer does not read is dropped", every=0)
+    await until(cut, "the connection is cut", every=0)
     lazy.close()
     assert first.count("refused", "slow") >= 1
     assert "closed m2" in first.reports
