@@ -23,7 +23,7 @@ from rackwright.jigs.noop import NoopJig
 from rackwright.store.db.database import open_database
 from rackwright.store.db.session import Session
 from rackwright.store.graph.noderoles import retry
-from rackwright.store.runs.claims_and_settling import Claimant
+from rackwright.store.runs.claims import Claimant
 from rackwright.store.settings import write_setting
 from rackwright.store.store import Store
 from report import Goal, at_least, at_most, emit

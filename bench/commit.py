@@ -28,7 +28,7 @@ from rackwright.store.graph import commits
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import create_deployment, get_deployment
 from rackwright.store.graph.subgraph import bump_graph
-from rackwright.store.runs.claims_and_settling import Finished, settle
+from rackwright.store.runs.settling import Finished, settle
 from rackwright.store.runs.slots import add_slots
 from rackwright.store.store import Store
 from report import at_most, emit

@@ -18,7 +18,7 @@ from rackwright.jigs.noop import NoopJig
 from rackwright.jigs.registry import kinds_that_run_files
 from rackwright.jigs.role_provided import RoleProvidedJig
 from rackwright.store.db.database import open_database
-from rackwright.store.runs.claims_and_settling import Claimant
+from rackwright.store.runs.claims import Claimant
 from rackwright.store.store import Store
 
 

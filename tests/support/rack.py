@@ -29,7 +29,8 @@ from rackwright.store.graph.deployments import DeploymentRecord, create_deployme
 from rackwright.store.graph.noderoles import NodeRoleRecord, parents_of, select_noderoles
 from rackwright.store.graph.run_attribs import stage_noderoles
 from rackwright.store.machines.nodes import NewNode, create_node, get_node
-from rackwright.store.runs.claims_and_settling import Claimant, Finished, Pass, claim, settle
+from rackwright.store.runs.claims import Claimant, Pass, claim
+from rackwright.store.runs.settling import Finished, settle
 from rackwright.store.store import Store
 
 T = TypeVar("T")

@@ -23,8 +23,9 @@ from rackwright.store.db.locks import CAP_LOCK
 from rackwright.store.db.session import DATABASE_TROUBLE, UNREACHABLE, Session, first_line
 from rackwright.store.db.stalled_transactions import STALL_SECONDS, end_stalled
 from rackwright.store.runs import run_lifecycle
-from rackwright.store.runs.claims_and_settling import Claimant, Finished, Pass, claim, settle
+from rackwright.store.runs.claims import Claimant, Pass, claim
 from rackwright.store.runs.instant_runs import AtOnce
+from rackwright.store.runs.settling import Finished, settle
 from rackwright.store.runs.slots import WORK_CHANNEL
 from rackwright.store.runs.upkeep import Upkeep
 from rackwright.store.store import Store

@@ -26,7 +26,8 @@ from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.why import waiting, why
 from rackwright.store.hooks.hook_queue import waiting_calls
 from rackwright.store.runs import run_lifecycle
-from rackwright.store.runs.claims_and_settling import Claimant, Finished, Pass, claim, settle
+from rackwright.store.runs.claims import Claimant, Pass, claim
+from rackwright.store.runs.settling import Finished, settle
 from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)

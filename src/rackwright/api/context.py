@@ -28,7 +28,7 @@ from rackwright.jigs.base import Jig
 from rackwright.provision.images.shelf import Shelf
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.people.sessions import Lifetime
-from rackwright.store.runs.claims_and_settling import Claimant
+from rackwright.store.runs.claims import Claimant
 from rackwright.store.store import Store
 
 __all__ = [

@@ -62,7 +62,7 @@ from rackwright.store.machines.boot import PROVIDER_ROLE
 from rackwright.store.machines.keys import publish_server_key
 from rackwright.store.people.sessions import Lifetime
 from rackwright.store.people.users import ensure_admin
-from rackwright.store.runs.claims_and_settling import Claimant
+from rackwright.store.runs.claims import Claimant
 from rackwright.store.store import Store
 
 __all__ = ["PASSWORD_FILE", "TOKEN_FILE", "Options", "listening", "running", "serve"]

@@ -30,7 +30,7 @@ from rackwright.domain.machines.machine_names import DEFAULT, check_pattern
 from rackwright.domain.networks.call_targets import Network
 from rackwright.home import default_home
 from rackwright.store.db.database import shown_database_url
-from rackwright.store.runs.claims_and_settling import DEFAULT_LEASE
+from rackwright.store.runs.claims import DEFAULT_LEASE
 
 PREFIX = "RACKWRIGHT_"
 FILE = "rackwright.toml"

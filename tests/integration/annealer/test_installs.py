@@ -24,7 +24,7 @@ from rackwright.store.graph.noderoles import retry
 from rackwright.store.machines import install_attempts
 from rackwright.store.machines.nodes import delete_node, update_node
 from rackwright.store.runs import run_lifecycle
-from rackwright.store.runs.claims_and_settling import Claimant, claim
+from rackwright.store.runs.claims import Claimant, claim
 from rackwright.store.settings import write_setting
 
 OPEN_STAGES = [stage for stage in Stage if stage not in ENDED]

@@ -12,8 +12,9 @@ from rackwright.store.db.locks import CAP_LOCK
 from rackwright.store.graph.noderoles import retry
 from rackwright.store.graph.transitions import dirty
 from rackwright.store.runs import instant_runs
-from rackwright.store.runs.claims_and_settling import Claimant, Finished, Pass, claim, settle
+from rackwright.store.runs.claims import Claimant, Pass, claim
 from rackwright.store.runs.instant_runs import AtOnce
+from rackwright.store.runs.settling import Finished, settle
 
 CHAIN = """
 name: chain

@@ -24,7 +24,7 @@ from rackwright.jigs.registry import jig_kinds, kinds_that_run_files, make_jigs
 from rackwright.server.jig_ports import Means
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.retention import forget
-from rackwright.store.runs.claims_and_settling import Claimant
+from rackwright.store.runs.claims import Claimant
 
 WEB = """
 name: web

@@ -25,7 +25,8 @@ from rackwright.domain.sealed import FINGERPRINT, SEAL
 from rackwright.hammers.base import HammerNode, Seen
 from rackwright.jigs.base import Jig, Log
 from rackwright.store.machines.nodes import update_node
-from rackwright.store.runs.claims_and_settling import Finished, claim
+from rackwright.store.runs.claims import claim
+from rackwright.store.runs.settling import Finished
 
 MADE_UP: JsonObject = {SEAL: "1:AAAA", FINGERPRINT: "00"}
 

@@ -15,7 +15,7 @@ from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import get_deployment
 from rackwright.store.graph.snapshots import set_binding_data
-from rackwright.store.runs.claims_and_settling import settle
+from rackwright.store.runs.settling import settle
 
 BARCLAMP = """
 name: safe

@@ -16,7 +16,8 @@ from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import DeploymentRecord, create_deployment, get_deployment
 from rackwright.store.graph.noderoles import NodeRoleRecord, select_noderoles
 from rackwright.store.machines.nodes import NewNode, create_node
-from rackwright.store.runs.claims_and_settling import Claimant, Finished, claim, settle
+from rackwright.store.runs.claims import Claimant, claim
+from rackwright.store.runs.settling import Finished, settle
 from rackwright.store.store import Store
 
 T = TypeVar("T")

@@ -22,8 +22,8 @@ from rackwright.store.machines.boot import INSTALL_CHANNEL, lagging_providers, s
 from rackwright.store.machines.keys import pin_key
 from rackwright.store.machines.nodes import noderoles_of, update_node
 from rackwright.store.networks.allocations import fits_allocation
-from rackwright.store.runs.claims_and_settling import Finished, settle
 from rackwright.store.runs.run_logs import append_logs
+from rackwright.store.runs.settling import Finished, settle
 
 DEFAULT_MAX_INSTALLS = 20
 

@@ -13,7 +13,7 @@ from rackwright.store.db.visibility import Visibility
 from rackwright.store.graph.noderoles import NodeRoleRecord, erase_doomed, get_noderole
 from rackwright.store.graph.transitions import dirty, move
 from rackwright.store.machines.install_attempts import end_attempt
-from rackwright.store.runs.claims_and_settling import Finished, settle
+from rackwright.store.runs.settling import Finished, settle
 from rackwright.store.runs.slots import WORK_CHANNEL
 
 INSTALL_JIG = "os-install"

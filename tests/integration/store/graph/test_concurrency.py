@@ -30,7 +30,7 @@ from rackwright.store.graph.deployments import get_deployment
 from rackwright.store.graph.snapshots import propose
 from rackwright.store.graph.subgraph import lock_parents
 from rackwright.store.machines.nodes import NewNode, create_node
-from rackwright.store.runs.claims_and_settling import Finished, settle
+from rackwright.store.runs.settling import Finished, settle
 from rackwright.store.store import Store
 
 T = TypeVar("T")

@@ -15,7 +15,8 @@ from rackwright.store.graph import commits
 from rackwright.store.graph.deployments import get_deployment
 from rackwright.store.graph.transitions import dirty
 from rackwright.store.machines.nodes import boot_node
-from rackwright.store.runs.claims_and_settling import Claimant, Finished, claim, settle
+from rackwright.store.runs.claims import Claimant, claim
+from rackwright.store.runs.settling import Finished, settle
 
 PAIR = """
 name: pair

@@ -12,7 +12,8 @@ from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import create_deployment, get_deployment
 from rackwright.store.graph.noderoles import counts_by_state
 from rackwright.store.machines.nodes import NewNode, create_node
-from rackwright.store.runs.claims_and_settling import Claimant, Finished, claim, settle
+from rackwright.store.runs.claims import Claimant, claim
+from rackwright.store.runs.settling import Finished, settle
 from rackwright.store.store import Store
 
 

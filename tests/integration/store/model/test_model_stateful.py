@@ -44,7 +44,8 @@ from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import create_deployment, delete_deployment, get_deployment
 from rackwright.store.graph.noderoles import retry
 from rackwright.store.machines.nodes import NewNode, boot_node, create_node, delete_node, move_node, update_node
-from rackwright.store.runs.claims_and_settling import Claimant, Finished, claim, settle
+from rackwright.store.runs.claims import Claimant, claim
+from rackwright.store.runs.settling import Finished, settle
 from rackwright.store.store import Store
 
 T = TypeVar("T")

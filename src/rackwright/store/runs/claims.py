@@ -1,26 +1,25 @@
-"""Runs: claiming what can start, and settling what became of it. Many at once, in the caller's transaction.
+"""Claiming: start what can start, many at once, in the caller's transaction.
 
-The rest of a run's life (leases, deadlines, cancelling, refreshing, logs) is in `run_lifecycle.py`.
+What became of the runs is written by `settling.py`; the rest of a run's life (leases, deadlines, cancelling,
+refreshing) is in `run_lifecycle.py`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from psycopg.types.json import Jsonb
 from sqlalchemy import Row
 
-from rackwright.domain.catalogue import Jig, JsonObject
-from rackwright.domain.runs import DEFAULT_DEADLINE, Answer, Run
-from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, TODO, TRANSITION, TRANSITIONS, NodeRoleState, Trigger
+from rackwright.domain.catalogue import Jig
+from rackwright.domain.runs import DEFAULT_DEADLINE, Run
+from rackwright.domain.states import ACTIVE, TRANSITION, TRANSITIONS, Trigger
 from rackwright.store.db.pipeline import Asked, Rows
 from rackwright.store.db.session import Session
-from rackwright.store.graph.noderoles import erase
 from rackwright.store.graph.run_attribs import StagedNodeRole, stage_glanced, stage_noderoles
-from rackwright.store.graph.transitions import LABELS, TRACE_OF, Move, dirty_takers, move, tell_children
+from rackwright.store.graph.transitions import TRACE_OF, move
 from rackwright.store.runs.claim_candidates import Picking, picked
 from rackwright.store.runs.instant_runs import AtOnce, run_ahead
-from rackwright.store.runs.node_findings import write_findings
 from rackwright.store.runs.slots import refreshing
 from rackwright.store.runs.transaction_end import queue_hooks
 
@@ -43,25 +42,6 @@ class Claimant:
 
 
 @dataclass(frozen=True)
-class Finished:
-    """What became of a run."""
-
-    run_id: int
-    ok: bool = True
-    error: str = ""
-    wall: JsonObject = field(default_factory=dict)
-    accepted: bool = False
-    role: str = ""
-    """Whose secrets, if any, are in the wall."""
-
-    @property
-    def answer(self) -> Answer:
-        if self.accepted:
-            return Answer.ACCEPTED
-        return Answer.SUCCEEDED if self.ok else Answer.FAILED
-
-
-@dataclass(frozen=True)
 class Pass:
     """What one claim did."""
 
@@ -73,8 +53,6 @@ class Pass:
     more: bool = False
     """There may be more that could start now."""
 
-
-# --- claiming
 
 # A pass asks the same over and over: to plan it anew for each set of values takes longer than to do it.
 _SAME_PLANS = "SELECT set_config('plan_cache_mode', 'force_generic_plan', true)"
@@ -235,118 +213,4 @@ def _run(row: Row[Any], noderole: StagedNodeRole, jigs: Mapping[str, Jig], conte
         trace=row.trace,
         barclamp=noderole.role.barclamp,
         content=content,
-    )
-
-
-# --- settling
-
-# A destructive one that succeeded stays so even if its inputs changed in the meantime: it never runs twice by itself.
-_SETTLE = f"""
-WITH given AS (
-    SELECT * FROM jsonb_to_recordset(:given) AS given (id bigint, answer text, error text, wall jsonb)
-), ended AS (
-    UPDATE runs SET state = given.answer, error = given.error, lease_until = NULL,
-        ended_at = CASE WHEN given.answer = 'accepted' THEN NULL ELSE now() END
-    FROM given WHERE runs.id = given.id
-      AND (runs.state = 'running' OR runs.state = 'accepted' AND given.answer <> 'accepted')
-    RETURNING runs.id, runs.node_role_id, runs.node_id, runs.hash, runs.inputs_rev, runs.refresh, runs.state,
-              runs.attempt, given.wall, given.error
-), before AS (
-    SELECT nr.id, nr.state AS was, nr.wall AS old_wall, ended.id AS run_id, ended.hash, ended.wall, ended.error,
-        ended.refresh, ended.state AS run_state, ended.inputs_rev, r.destructive
-    FROM ended JOIN node_roles nr ON nr.id = ended.node_role_id AND (nr.run_id = ended.id OR ended.refresh)
-    JOIN roles r ON r.id = nr.role_id
-    WHERE ended.state <> 'accepted'
-    ORDER BY nr.id FOR UPDATE OF nr
-), moved AS (
-    UPDATE node_roles nr
-    SET state = CASE WHEN before.refresh THEN nr.state WHEN before.run_state = 'failed' THEN {int(ERROR)}
-                     WHEN nr.inputs_rev = before.inputs_rev OR before.destructive
-                     THEN {int(TRANSITIONS[Trigger.SUCCEED].target or 0)}
-                     WHEN nr.unmet > 0 THEN {int(BLOCKED)} ELSE {int(TODO)} END,
-        run_id = CASE WHEN before.refresh THEN nr.run_id END,
-        error = CASE WHEN before.refresh THEN nr.error ELSE before.error END,
-        hash = CASE WHEN before.run_state = 'succeeded' THEN before.hash WHEN before.refresh THEN nr.hash END,
-        wall = CASE WHEN before.run_state = 'succeeded' THEN before.wall ELSE nr.wall END,
-        forced = nr.forced AND before.run_state <> 'succeeded',
-        attempts = CASE WHEN before.run_state = 'succeeded' THEN 0 ELSE nr.attempts END
-    FROM before WHERE nr.id = before.id
-    RETURNING nr.id, before.was, nr.state AS now, nr.node_id, nr.deployment_id, nr.doomed, nr.trace,
-              before.old_wall <> nr.wall AS wall_changed
-), told AS (
-    INSERT INTO events (kind, subject_id, node_id, deployment_id, trace)
-    SELECT {LABELS}[now + 1], id, node_id, deployment_id, trace FROM moved WHERE was <> now
-), told_runs AS (
-    INSERT INTO events (kind, subject_id, node_id)
-    SELECT 'run.' || ended.state, ended.id, ended.node_id FROM ended WHERE ended.refresh OR ended.state = 'accepted'
-)
-SELECT id AS run_id, node_id, state AS run_state, NULL AS id, NULL AS was, NULL AS now, NULL AS doomed,
-       NULL AS wall_changed FROM ended
-UNION ALL SELECT NULL, node_id, NULL, id, was, now, doomed, wall_changed FROM moved
-"""
-
-
-async def settle(session: Session, finished: Sequence[Finished]) -> list[int]:
-    """Write what became of runs, and say which of them took it.
-
-    A result for a run that is over changes nothing: its worker lost the lease, its node rebooted, or it was cancelled.
-    """
-    if not finished:
-        return []
-    walls = await _sealed_walls(session, finished)
-    rows = await session.rows(
-        _SETTLE,
-        given=Jsonb(
-            [
-                {"id": one.run_id, "answer": one.answer, "error": one.error, "wall": wall}
-                for one, wall in zip(finished, walls, strict=True)
-            ]
-        ),
-    )
-    moved = [row for row in rows if row.id is not None]
-    ended = [row for row in rows if row.run_id is not None]
-    session.touch(row.node_id for row in rows)
-    session.moved.extend((row.id, row.now) for row in moved if row.was != row.now)
-    await tell_children(session, [Move(row.id, NodeRoleState(row.was), NodeRoleState(row.now)) for row in moved])
-    await erase(session, [row.id for row in moved if row.doomed])
-    await dirty_takers(session, [row.id for row in moved if row.wall_changed and not row.doomed])
-    succeeded = {row.run_id for row in ended if row.run_state == "succeeded"}
-    given = zip(finished, walls, strict=True)
-    await write_findings(session, {one.run_id: wall for one, wall in given if wall and one.run_id in succeeded})
-    failed = [row.run_id for row in ended if row.run_state == "failed"]
-    if failed:
-        await _retry_later(session, failed)
-    return [row.run_id for row in ended]
-
-
-async def _sealed_walls(session: Session, finished: Sequence[Finished]) -> list[JsonObject]:
-    catalogue = (await session.catalogue()).catalogue
-    vault = session.store.vault
-    return [
-        vault.seal_secrets(catalogue.attribs_of(one.role), one.wall) if one.wall and one.role else one.wall
-        for one in finished
-    ]
-
-
-async def _retry_later(session: Session, run_ids: Sequence[int]) -> None:
-    """A failed refresh is tried again, ever later; a failed noderole only if the settings say how often."""
-    await session.run(
-        """
-        INSERT INTO runs (node_role_id, node_id, slot, jig, state, refresh, attempt, deadline, not_before, trace)
-        SELECT node_role_id, node_id, slot, jig, 'queued', true, attempt + 1, deadline,
-               now() + least(300, power(2, least(attempt, 10))) * interval '1 second', trace
-        FROM runs WHERE id = ANY (:ids) AND refresh ON CONFLICT DO NOTHING
-        """,
-        ids=list(run_ids),
-    )
-    await session.run(
-        """
-        UPDATE node_roles nr SET retry_at = now() + least(3600, power(2, least(nr.attempts, 12))) * interval '1 second'
-        FROM runs r, settings s
-        WHERE r.id = ANY (:ids) AND nr.id = r.node_role_id AND nr.state = :error AND s.name = 'retries'
-          AND nr.attempts <= CAST(s.value AS int)
-          AND NOT EXISTS (SELECT FROM roles WHERE roles.id = nr.role_id AND roles.destructive)
-        """,
-        ids=list(run_ids),
-        error=int(ERROR),
     )
