@@ -42,6 +42,7 @@ class Trigger(Enum):
     CLAIM = "the annealer handed it to its jig"
     SUCCEED = "its run succeeded"
     FAIL = "its run failed"
+    STALE = "its inputs changed while it ran"
     LOST = "the worker that ran it died"
     UNCHANGED = "its inputs are those of the last success"
     DIRTY = "one of its inputs changed"
@@ -78,6 +79,7 @@ TRANSITIONS: dict[Trigger, Transition] = {
     Trigger.CLAIM: Transition(_from(TODO), TRANSITION),
     Trigger.SUCCEED: Transition(_from(TRANSITION), ACTIVE),
     Trigger.FAIL: Transition(_from(TRANSITION), ERROR, forgets=True),
+    Trigger.STALE: Transition(_from(TRANSITION), None),
     Trigger.LOST: Transition(_from(TRANSITION), None, forces=True),
     Trigger.UNCHANGED: Transition(_from(TODO), ACTIVE),
     Trigger.DIRTY: Transition(_from(ACTIVE), None, spares_destructive=_from(ACTIVE)),

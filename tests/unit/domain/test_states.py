@@ -14,6 +14,7 @@ PARENT_LOST  -         -        blocked     -           -            -
 CLAIM        -         -        transition  -           -            -
 SUCCEED      -         -        -           active      -            -
 FAIL         -         -        -           error       -            -
+STALE        -         -        -           by          -            -
 LOST         -         -        -           by          -            -
 UNCHANGED    -         -        active      -           -            -
 DIRTY        -         -        -           -           by/spare     -

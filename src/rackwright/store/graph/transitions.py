@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from rackwright.domain.states import ACTIVE, BLOCKED, PROPOSED, TODO, TRANSITION, TRANSITIONS, NodeRoleState, Trigger
 from rackwright.store.db.session import Session
+from rackwright.store.graph.transition_sql import WAITS, sources_sql, target_sql
 
 LABELS = "(ARRAY[" + ", ".join(f"'noderole.{state.label}'" for state in NodeRoleState) + "])"
 """The kind of event for a state: index it by state + 1."""
@@ -67,7 +68,7 @@ WITH before AS (
     ORDER BY nr.id FOR UPDATE OF nr
 ), moved AS (
     UPDATE node_roles nr
-    SET state = coalesce(CAST(:target AS smallint), CASE WHEN nr.unmet > 0 THEN {int(BLOCKED)} ELSE {int(TODO)} END),
+    SET state = coalesce(CAST(:target AS smallint), {WAITS}),
         forced = nr.forced OR :forces,
         hash = CASE WHEN NOT :forgets THEN nr.hash END,
         run_id = CASE WHEN CAST(:target AS smallint) = {int(TRANSITION)} THEN nr.run_id END,
@@ -81,9 +82,6 @@ WITH before AS (
 SELECT id, was, now, node_id FROM moved
 """
 
-_TODO_TO = int(TRANSITIONS[Trigger.PARENT_LOST].target or 0)
-_BLOCKED_TO = int(TRANSITIONS[Trigger.PARENTS_MET].target or 0)
-
 STEPPED = f"""
 before AS (
     SELECT nr.id, nr.state, steps.step
@@ -93,8 +91,10 @@ before AS (
     UPDATE node_roles nr
     SET unmet = nr.unmet + before.step,
         state = CASE
-            WHEN nr.state = {int(BLOCKED)} AND nr.unmet + before.step = 0 THEN {_BLOCKED_TO}
-            WHEN nr.state = {int(TODO)} AND nr.unmet + before.step > 0 THEN {_TODO_TO}
+            WHEN {sources_sql(Trigger.PARENTS_MET)} AND nr.unmet + before.step = 0
+            THEN {target_sql(Trigger.PARENTS_MET)}
+            WHEN {sources_sql(Trigger.PARENT_LOST)} AND nr.unmet + before.step > 0
+            THEN {target_sql(Trigger.PARENT_LOST)}
             ELSE nr.state END
     FROM before WHERE nr.id = before.id
     RETURNING nr.id, before.state AS was, nr.state AS now, nr.node_id, nr.deployment_id, nr.trace

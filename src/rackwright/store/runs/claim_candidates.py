@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackwright.domain.runs import HOLDS_SLOT
-from rackwright.domain.states import BLOCKED, TODO
+from rackwright.domain.states import Trigger
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
 from rackwright.store.db.pipeline import Asked, Rows, array
 from rackwright.store.graph.run_attribs import GLANCE, SHAPED, Glance
+from rackwright.store.graph.transition_sql import sources_sql
 
 _HOLDS = ", ".join(f"'{state}'" for state in sorted(HOLDS_SLOT))
 
@@ -23,7 +24,8 @@ picked AS (
 # else holds is left for the next pass; waiting for it here, with slots held, could deadlock.
 _LOCK = f"""
 WITH {_PICKED}
-SELECT id FROM node_roles WHERE id = ANY (ARRAY(SELECT candidate_id FROM picked)) AND state = {int(TODO)}
+SELECT id FROM node_roles WHERE id = ANY (ARRAY(SELECT candidate_id FROM picked))
+  AND {sources_sql(Trigger.CLAIM, state="state")}
 ORDER BY cohort, id FOR UPDATE SKIP LOCKED
 """
 
@@ -61,6 +63,9 @@ def picked(locked: Rows, seen: Rows) -> list[Glance]:
 LOCKED = "rackwright.locked"
 """A setting of the transaction: the noderoles that its last statement locked, for the statement after it."""
 
+_FOLLOWS = (Trigger.PARENTS_MET, Trigger.CLAIM)
+"""What has to happen to those of a line before they run: to all of them the second, to some the first before it."""
+
 # What could follow on the same node is taken along. On a phantom node each noderole is a place of its own. A slot that
 # is not free after all is left alone: nobody else starts a run while we hold the cap lock.
 _LOCK_LINES = f"""
@@ -76,9 +81,9 @@ WITH picked AS (
             SELECT nr.id FROM node_roles nr
             WHERE nr.node_id = picked.node_id AND (nr.cohort, nr.id) >= (picked.cohort, picked.candidate_id)
               AND (picked.node_role_id IS NULL OR nr.id = picked.node_role_id)
-              AND nr.state IN ({int(TODO)}, {int(BLOCKED)}) AND NOT nr.doomed
+              AND {sources_sql(*_FOLLOWS)} AND NOT nr.doomed
             ORDER BY nr.cohort, nr.id LIMIT :length) line
-    )) AND state IN ({int(TODO)}, {int(BLOCKED)})
+    )) AND {sources_sql(*_FOLLOWS, state="state")}
     ORDER BY id FOR UPDATE SKIP LOCKED
 )
 SELECT set_config('{LOCKED}', CAST(ARRAY(SELECT id FROM locked) AS text), true)

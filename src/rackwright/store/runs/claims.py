@@ -13,10 +13,11 @@ from sqlalchemy import Row
 
 from rackwright.domain.catalogue import Jig
 from rackwright.domain.runs import DEFAULT_DEADLINE, Run
-from rackwright.domain.states import ACTIVE, TRANSITION, TRANSITIONS, Trigger
+from rackwright.domain.states import ACTIVE, Trigger
 from rackwright.store.db.pipeline import Asked, Rows
 from rackwright.store.db.session import Session
 from rackwright.store.graph.run_attribs import StagedNodeRole, stage_glanced, stage_noderoles
+from rackwright.store.graph.transition_sql import event_kind, fixed_target, target_sql
 from rackwright.store.graph.transitions import TRACE_OF, move
 from rackwright.store.runs.claim_candidates import Picking, picked
 from rackwright.store.runs.instant_runs import AtOnce, run_ahead
@@ -95,14 +96,14 @@ _START = f"""
     ORDER BY nr.cohort, nr.id
     RETURNING id, node_role_id, node_id, slot, attempt, deadline, refresh, trace
 ), marked AS (
-    UPDATE node_roles nr SET run_id = started.id, state = {int(TRANSITIONS[Trigger.CLAIM].target or 0)},
+    UPDATE node_roles nr SET run_id = started.id, state = {target_sql(Trigger.CLAIM)},
         attempts = started.attempt, retry_at = NULL
     FROM started WHERE nr.id = started.node_role_id RETURNING nr.id, nr.node_id, nr.deployment_id, nr.trace
 ), taken AS (
     UPDATE slots s SET candidate_id = NULL, cohort = NULL FROM started WHERE s.slot = started.slot
 ), told AS (
     INSERT INTO events (kind, subject_id, node_id, deployment_id, trace)
-    SELECT 'noderole.{TRANSITION.label}', id, node_id, deployment_id, trace FROM marked
+    SELECT '{event_kind(Trigger.CLAIM)}', id, node_id, deployment_id, trace FROM marked
 )
 {_STARTED}
 """
@@ -155,7 +156,7 @@ async def _claim_ordinary(session: Session, claimant: Claimant, picking: Picking
     await move(session, Trigger.UNCHANGED, same)
     starting = {row.id: staged[row.id] for row in picks if row.id not in same}
     started = await _start(session, _START, claimant, starting)
-    session.moved.extend((id, int(TRANSITION)) for id in starting)
+    session.moved.extend((id, int(fixed_target(Trigger.CLAIM))) for id in starting)
     return Pass(started, sorted(same))
 
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from rackwright.domain.attributes import Staged
 from rackwright.domain.hooks import STATE_HOOKS
 from rackwright.domain.runs import DEFAULT_DEADLINE, Answer, Outcome, Run
-from rackwright.domain.states import ACTIVE, BLOCKED, TODO, TRANSITION
+from rackwright.domain.states import TRANSITIONS, Trigger
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
 from rackwright.store.db.pipeline import Asked, Cursor, array
 from rackwright.store.db.session import Session
 from rackwright.store.graph.run_attribs import stage_plain
+from rackwright.store.graph.transition_sql import event_kind, target_sql
 from rackwright.store.graph.transitions import LABELS, STEPPED, TRACE_OF
 from rackwright.store.runs.claim_candidates import Lines, Waiting, in_lines
 from rackwright.store.runs.slots import TOUCHED, refreshing_touched
@@ -63,6 +64,12 @@ class Ahead:
     """Something can start that has to go the ordinary way."""
 
 
+_PASSED = ", ".join(
+    f"({place}, '{event_kind(trigger)}')"
+    for place, trigger in enumerate((Trigger.PARENTS_MET, Trigger.CLAIM, Trigger.SUCCEED), start=1)
+)
+"""The states that each goes through, as events; the first only if it was BLOCKED."""
+
 # Each row is written once, also of what was BLOCKED by others of this same batch: a second update of a row within one
 # transaction has PostgreSQL check all of its foreign keys again, which costs more than all the rest.
 # The noderoles are locked already, in an earlier statement: so every edge to their children is seen here, or is added
@@ -86,8 +93,8 @@ WITH staged AS MATERIALIZED (
     FROM given JOIN node_roles nr ON nr.id = given.id JOIN nodes n ON n.id = nr.node_id
     JOIN roles r ON r.id = nr.role_id
 ), ended AS (
-    UPDATE node_roles nr SET state = {int(ACTIVE)}, unmet = 0, hash = given.hash, error = '', forced = false,
-        attempts = 0, retry_at = NULL
+    UPDATE node_roles nr SET state = {target_sql(Trigger.SUCCEED)}, unmet = 0, hash = given.hash, error = '',
+        forced = false, attempts = 0, retry_at = NULL
     FROM given WHERE nr.id = given.id
     RETURNING nr.id, nr.node_id, nr.deployment_id, nr.trace, given.turn, given.was_blocked
 ), steps AS (
@@ -98,8 +105,7 @@ WITH staged AS MATERIALIZED (
     INSERT INTO events (kind, subject_id, node_id, deployment_id, trace)
     SELECT kind, id, node_id, deployment_id, trace FROM (
         SELECT turn, place, kind, id, node_id, deployment_id, trace
-        FROM ended CROSS JOIN (VALUES (1, 'noderole.{TODO.label}'), (2, 'noderole.{TRANSITION.label}'),
-                                      (3, 'noderole.{ACTIVE.label}')) AS passed (place, kind)
+        FROM ended CROSS JOIN (VALUES {_PASSED}) AS passed (place, kind)
         WHERE place > 1 OR was_blocked
         UNION ALL SELECT NULL, NULL, {LABELS}[now + 1], id, node_id, deployment_id, trace FROM moved WHERE was <> now
     ) happened ORDER BY turn, place, id
@@ -178,7 +184,7 @@ class _Making:
         outcome = await self.at_once.run(run)
         if outcome.answer is not Answer.SUCCEEDED or outcome.wall:
             return None
-        return Made(run, plain.staged, one.state == BLOCKED)
+        return Made(run, plain.staged, one.state in TRANSITIONS[Trigger.PARENTS_MET].sources)
 
 
 def _ending(made: Sequence[Made], worker: str) -> Asked:

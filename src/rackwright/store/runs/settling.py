@@ -11,9 +11,10 @@ from psycopg.types.json import Jsonb
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.runs import Answer
-from rackwright.domain.states import BLOCKED, ERROR, TODO, TRANSITIONS, NodeRoleState, Trigger
+from rackwright.domain.states import NodeRoleState, Trigger
 from rackwright.store.db.session import Session
 from rackwright.store.graph.noderoles import erase
+from rackwright.store.graph.transition_sql import fixed_target, hash_sql, target_sql
 from rackwright.store.graph.transitions import LABELS, Move, dirty_takers, tell_children
 from rackwright.store.runs.node_findings import write_findings
 
@@ -37,6 +38,7 @@ class Finished:
         return Answer.SUCCEEDED if self.ok else Answer.FAILED
 
 
+# What has this run as its own is in TRANSITION, by a constraint of the table: the source of all three triggers.
 # A destructive one that succeeded stays so even if its inputs changed in the meantime: it never runs twice by itself.
 _SETTLE = f"""
 WITH given AS (
@@ -57,13 +59,14 @@ WITH given AS (
     ORDER BY nr.id FOR UPDATE OF nr
 ), moved AS (
     UPDATE node_roles nr
-    SET state = CASE WHEN before.refresh THEN nr.state WHEN before.run_state = 'failed' THEN {int(ERROR)}
-                     WHEN nr.inputs_rev = before.inputs_rev OR before.destructive
-                     THEN {int(TRANSITIONS[Trigger.SUCCEED].target or 0)}
-                     WHEN nr.unmet > 0 THEN {int(BLOCKED)} ELSE {int(TODO)} END,
+    SET state = CASE WHEN before.refresh THEN nr.state
+                     WHEN before.run_state = 'failed' THEN {target_sql(Trigger.FAIL)}
+                     WHEN nr.inputs_rev = before.inputs_rev OR before.destructive THEN {target_sql(Trigger.SUCCEED)}
+                     ELSE {target_sql(Trigger.STALE)} END,
         run_id = CASE WHEN before.refresh THEN nr.run_id END,
         error = CASE WHEN before.refresh THEN nr.error ELSE before.error END,
-        hash = CASE WHEN before.run_state = 'succeeded' THEN before.hash WHEN before.refresh THEN nr.hash END,
+        hash = CASE WHEN before.run_state = 'succeeded' THEN before.hash WHEN before.refresh THEN nr.hash
+                    ELSE {hash_sql(Trigger.FAIL)} END,
         wall = CASE WHEN before.run_state = 'succeeded' THEN before.wall ELSE nr.wall END,
         forced = nr.forced AND before.run_state <> 'succeeded',
         attempts = CASE WHEN before.run_state = 'succeeded' THEN 0 ELSE nr.attempts END
@@ -145,5 +148,5 @@ async def _retry_later(session: Session, run_ids: Sequence[int]) -> None:
           AND NOT EXISTS (SELECT FROM roles WHERE roles.id = nr.role_id AND roles.destructive)
         """,
         ids=list(run_ids),
-        error=int(ERROR),
+        error=int(fixed_target(Trigger.FAIL)),
     )

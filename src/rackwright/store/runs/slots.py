@@ -8,8 +8,9 @@ from collections.abc import Collection, Mapping
 from functools import cache
 
 from rackwright.domain.runs import HOLDS_SLOT
-from rackwright.domain.states import TODO
+from rackwright.domain.states import Trigger
 from rackwright.store.db.session import GraphSession, Session
+from rackwright.store.graph.transition_sql import sources_sql
 
 WORK_CHANNEL = "rackwright_work"
 """Notified when a slot got something to run."""
@@ -41,7 +42,7 @@ _CANDIDATES = f"""
         JOIN jigs j ON j.name = r.jig AND j.active
         WHERE n.alive AND n.available AND {_NO_HOOK_HERE}
           AND NOT EXISTS (SELECT FROM runs WHERE runs.slot = s.slot AND runs.state IN ({_HOLDS}))
-          AND nr.node_id = s.node_id AND nr.state = {int(TODO)} AND NOT nr.doomed
+          AND nr.node_id = s.node_id AND {sources_sql(Trigger.CLAIM)} AND NOT nr.doomed
           AND (s.node_role_id IS NULL OR nr.id = s.node_role_id) AND {_NO_HOOK_ABOVE}
         ORDER BY nr.cohort, nr.id LIMIT 1
     ) first ON true
