@@ -1,4 +1,4 @@
-"""Compares `tables.py` with a throw-away PostgreSQL that has every revision so far, and writes the next revision."""
+"""Compares the tables with a throw-away PostgreSQL that has every revision so far, and writes the next revision."""
 
 import asyncio
 import subprocess

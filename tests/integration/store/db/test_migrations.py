@@ -1,4 +1,4 @@
-"""The revisions: each start leads to the same schema, which is that of `tables.py`, and several at once do it once."""
+"""The revisions: each start leads to the same schema, which is that of the tables, and several at once do it once."""
 
 import asyncio
 import shutil
@@ -53,7 +53,7 @@ async def engine(postgres_url: str) -> AsyncIterator[AsyncEngine]:
 
 @pytest.fixture
 async def wanted_schema(engine: AsyncEngine) -> Schema:
-    """What `tables.py` makes of an empty database, which is empty again afterwards."""
+    """What the tables make of an empty database, which is empty again afterwards."""
     async with engine.begin() as connection:
         await connection.run_sync(metadata.create_all)
     schema = await schema_of(engine)
@@ -64,7 +64,7 @@ async def wanted_schema(engine: AsyncEngine) -> Schema:
 
 
 @pytest.mark.parametrize("start", [None, *revisions()])
-async def test_every_revision_upgrades_to_the_schema_of_tables_py(
+async def test_every_revision_upgrades_to_the_schema_of_the_tables(
     start: str | None, engine: AsyncEngine, wanted_schema: Schema
 ) -> None:
     if start is not None:

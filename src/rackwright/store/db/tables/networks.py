@@ -1,4 +1,4 @@
-"""The tables of networks, beside those in `tables.py`.
+"""The tables of networks, their addresses, and the names under which nodes are served by DNS.
 
 Subnets of two networks never overlap, by an exclusion constraint; so one unique address column is enough to say that
 no address is given twice. `range_gaps` holds what is free of each range as intervals: the lowest free address is the
@@ -9,20 +9,20 @@ from sqlalchemy import BigInteger, CheckConstraint, Column, Integer, PrimaryKeyC
 from sqlalchemy.dialects.postgresql import CIDR, INET, ExcludeConstraint
 
 from rackwright.domain.networks.networks import Category, Use
-from rackwright.store.db.tables import _id, _line, _now, _quoted, _refers, metadata
+from rackwright.store.db.tables.base import id_column, line_column, metadata, now_column, quoted, refers_to
 
 networks = Table(
     "networks",
     metadata,
-    _id(),
+    id_column(),
     Column("name", Text, nullable=False, unique=True),
-    _line("description"),
+    line_column("description"),
     Column("category", Text, nullable=False),
     Column("vlan", Integer),
     Column("v4_subnet", CIDR),
     Column("v6_subnet", CIDR),
-    _now("created_at"),
-    CheckConstraint(f"category IN ({_quoted(Category)})", name="category"),
+    now_column("created_at"),
+    CheckConstraint(f"category IN ({quoted(Category)})", name="category"),
     CheckConstraint("vlan BETWEEN 1 AND 4094", name="vlan"),
     CheckConstraint("family(v4_subnet) = 4 AND family(v6_subnet) = 6", name="families"),
     CheckConstraint("v4_subnet IS NOT NULL OR v6_subnet IS NOT NULL", name="has_a_subnet"),
@@ -33,21 +33,21 @@ networks = Table(
 ranges = Table(
     "ranges",
     metadata,
-    _id(),
-    _refers("network_id", "networks.id", ondelete="CASCADE"),
+    id_column(),
+    refers_to("network_id", "networks.id", ondelete="CASCADE"),
     Column("name", Text, nullable=False),
     Column("use", Text, nullable=False),
     Column("first", INET, nullable=False),
     Column("last", INET, nullable=False),
     UniqueConstraint("network_id", "name"),
-    CheckConstraint(f"use IN ({_quoted(Use)})", name="use"),
+    CheckConstraint(f"use IN ({quoted(Use)})", name="use"),
     CheckConstraint("family(first) = family(last) AND first <= last", name="in_order"),
 )
 
 range_gaps = Table(
     "range_gaps",
     metadata,
-    _refers("range_id", "ranges.id", ondelete="CASCADE"),
+    refers_to("range_id", "ranges.id", ondelete="CASCADE"),
     Column("first", INET, nullable=False),
     Column("last", INET, nullable=False),
     PrimaryKeyConstraint("range_id", "first"),
@@ -57,8 +57,8 @@ range_gaps = Table(
 routers = Table(
     "routers",
     metadata,
-    _id(),
-    _refers("network_id", "networks.id", ondelete="CASCADE"),
+    id_column(),
+    refers_to("network_id", "networks.id", ondelete="CASCADE"),
     Column("address", INET, nullable=False),
     Column("preference", Integer, nullable=False),
     UniqueConstraint("network_id", "address"),
@@ -68,16 +68,27 @@ routers = Table(
 allocations = Table(
     "allocations",
     metadata,
-    _id(),
-    _refers("network_id", "networks.id"),
-    _refers("node_id", "nodes.id", index=True),
+    id_column(),
+    refers_to("network_id", "networks.id"),
+    refers_to("node_id", "nodes.id", index=True),
     # The noderole it goes with; null if a person made it.
     Column("node_role_id", BigInteger, index=True),
     # Null for an address outside of all ranges that somebody asked for.
-    _refers("range_id", "ranges.id", nullable=True, index=True),
+    refers_to("range_id", "ranges.id", nullable=True, index=True),
     Column("address", INET, nullable=False, unique=True),
     Column("family", Integer, nullable=False),
-    _now("created_at"),
+    now_column("created_at"),
     UniqueConstraint("network_id", "node_id", "family"),
     CheckConstraint("family = family(address)", name="family"),
+)
+
+# Under which names nodes are served by DNS, and whose nodes.
+domains = Table(
+    "domains",
+    metadata,
+    id_column(),
+    Column("name", Text, nullable=False, unique=True),
+    refers_to("deployment_id", "deployments.id", index=True, ondelete="CASCADE"),
+    now_column("created_at"),
+    CheckConstraint("name = lower(name)", name="name_is_lower_case"),
 )
