@@ -197,7 +197,7 @@ INTERNAL = {
     r"api/routes/service/docs.py: \*\*([^*]+)\*\*": "our own documentation",
     "lab/namespaces.py: NAME": "network namespaces that we named",
     "store/embedded/cluster.py: \\b(ERROR|FATAL|PANIC):": "what the PostgreSQL that we start says",
-    r"store/db/pipeline.py: (?<![:\w]):(\w+)": "our own SQL",
+    r"store/db/pipeline.py: %|(?<![:\w]):(\w+)": "our own SQL",
 }
 
 WRITTEN_BY_OPERATORS = {

@@ -18,7 +18,7 @@ Cursor = psycopg.AsyncCursor[tuple[Any, ...]]
 @lru_cache(maxsize=1024)
 def native(query: str) -> bytes:
     """The same statement in the driver's own spelling of its values."""
-    return re.sub(r"(?<![:\w]):(\w+)", r"%(\1)s", query.replace("%", "%%")).encode()
+    return re.sub(r"%|(?<![:\w]):(\w+)", lambda found: f"%({found[1]})s" if found[1] else "%%", query).encode()
 
 
 def array(numbers: Iterable[int]) -> str:

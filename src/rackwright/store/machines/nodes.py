@@ -91,10 +91,12 @@ class NodeRecord:
         return worst(NodeRoleState(state) for state in self.states)
 
 
-_SELECT = """
+def _select(discovery: str) -> str:
+    """Return the query for nodes, with this expression for what they found out about themselves."""
+    return f"""
 SELECT n.id, n.name, n.description, n.admin, n.system, n.alive, n.available, n.bootenv, n.observed_bootenv, n.boot_id,
-       n.deployment_id, d.name AS deployment, n.uuid::text AS uuid, n.discovery, n.hint, n.quirks, n.stay_on,
-       n.waiting_since IS NOT NULL AS waiting, n.identity_confirmed, n.offered_key, n.offered_from,
+       n.deployment_id, d.name AS deployment, n.uuid::text AS uuid, {discovery} AS discovery, n.hint, n.quirks,
+       n.stay_on, n.waiting_since IS NOT NULL AS waiting, n.identity_confirmed, n.offered_key, n.offered_from,
        n.host_key, n.offered_host_key, n.sleep, n.shutdown_at,
        ARRAY(SELECT mac::text FROM node_macs m WHERE m.node_id = n.id ORDER BY mac) AS macs,
        ARRAY(SELECT DISTINCT state FROM node_roles nr WHERE nr.node_id = n.id) AS states,
@@ -104,8 +106,10 @@ FROM nodes n JOIN deployments d ON d.id = n.deployment_id
 """
 
 
+_SELECT = _select("n.discovery")
+
 # In a list nobody reads all that every machine found out about itself, and it is most of a node.
-_SELECT_LISTED = _SELECT.replace("n.discovery,", "CAST('{}' AS jsonb) AS discovery,")
+_SELECT_LISTED = _select("CAST('{}' AS jsonb)")
 
 NODES = Listing(
     "nodes",
