@@ -78,7 +78,8 @@ def _content(source: str, arguments: Arguments, context: Context) -> bytes:
         for folder in missing_parents(kept):
             make_folder(folder, Owner(mode=0o700))
         write_whole(kept, content, Owner(mode=0o600))
-        assert read_bytes(kept) == content
+        if read_bytes(kept) != content:
+            raise StateError(f"{kept} does not hold what was just written to it; is its disk sound?")
     return content
 
 
