@@ -2,6 +2,10 @@
 
 Names that are not defined are an error, the sandbox forbids what reaches outside the template, and each line of the
 result knows the line of the source it came from. A file without a tag of Jinja never comes here.
+
+The child is a fork where this process has one thread, which takes almost no time; else it is a new interpreter, because
+the fork of a process with threads may hang on a lock that one of them held. Threads are counted by the kernel: Python
+does not know of those that a library started, or that were started by other means than `threading`.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import select
 import signal
 import sys
 import time
-from typing import Any, Dict, List, NoReturn, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Tuple
 
 from ..refusal import refuse
 from .tree import Tree
@@ -23,8 +27,37 @@ MEMORY_BYTES = 1 << 30
 WALL_SECONDS = 60.0
 
 
+_THREADS = "/proc/self/task"
+
+
 def has_template(text: str) -> bool:
     return "{{" in text or "{%" in text or "{#" in text
+
+
+class _Work(NamedTuple):
+    """What the child has to know: what it may use, and what it renders with."""
+
+    cpu_seconds: int
+    memory_bytes: int
+    tree: Tree
+    variables: Dict[str, Any]
+    node: Dict[str, Any]
+
+
+class _Child(NamedTuple):
+    """The process that renders, and the pipes to it."""
+
+    pid: int
+    questions: int
+    answers: int
+
+    def end(self) -> int:
+        """Kill it and return its exit status, which says what ended it if that was not us."""
+        os.kill(self.pid, signal.SIGKILL)
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.questions)
+        os.close(self.answers)
+        return status
 
 
 class Renderer:
@@ -34,19 +67,13 @@ class Renderer:
         self._tree = tree
         self._variables = variables
         self._node = node
-        self._child: Optional[Tuple[int, int, int]] = None
+        self._child: Optional[_Child] = None
 
     def __enter__(self) -> Renderer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._child is not None:
-            pid, to_child, from_child = self._child
-            os.close(to_child)
-            os.close(from_child)
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            self._child = None
+        self._stop()
 
     def render(self, path: str, text: str) -> Tuple[str, Optional[List[int]]]:
         """The rendered text, and the source line of each of its lines (None where nothing was rendered)."""
@@ -65,55 +92,70 @@ class Renderer:
         return answer["text"], answer["lines"]
 
     def _ask(self, question: Dict[str, Any]) -> Dict[str, Any]:
-        if self._child is None:
-            self._child = self._start()
-        _, to_child, from_child = self._child
         try:
-            _write(to_child, json.dumps(question).encode())
-            answer = _read(from_child, time.monotonic() + WALL_SECONDS)
+            child = self._child or self._start()
+            _write(child.questions, json.dumps(question).encode())
+            answer = _read(child.answers, time.monotonic() + WALL_SECONDS)
         except (BrokenPipeError, TimeoutError):
             answer = None
         if answer is None:
-            pid = self._child[0]
-            told = _limit_told(pid)
-            os.close(to_child)
-            os.close(from_child)
-            self._child = None
-            raise refuse(f"rendering was stopped: {told}", question["path"])
+            raise refuse(f"rendering was stopped: {_limit_told(self._stop())}", question["path"])
         decoded: Dict[str, Any] = json.loads(answer)
         return decoded
 
-    def _start(self) -> Tuple[int, int, int]:
-        """A fork where this is the only thread; else a new interpreter, because a fork of threads may hang."""
-        down_read, down_write = os.pipe()
-        up_read, up_write = os.pipe()
-        threading = sys.modules.get("threading")
-        if threading is None or threading.active_count() == 1:
-            pid = os.fork()
-            if pid == 0:
-                os.close(down_write)
-                os.close(up_read)
-                _child(down_read, up_write, self._tree, self._variables, self._node)
-        else:
-            import subprocess
+    def _start(self) -> _Child:
+        work = _Work(CPU_SECONDS, MEMORY_BYTES, self._tree, self._variables, self._node)
+        child_reads, questions = os.pipe()
+        answers, child_writes = os.pipe()
+        forks = is_only_thread()
+        pid = os.fork() if forks else _start_interpreter(child_reads, child_writes)
+        if pid == 0:
+            os.close(questions)
+            os.close(answers)
+            _answer_until_end(child_reads, child_writes, work)
+        os.close(child_reads)
+        os.close(child_writes)
+        self._child = _Child(pid, questions, answers)
+        if not forks:
+            import pickle  # JSON would make text of numbers that are keys
 
-            package = __name__.rpartition(".")[0]
-            start = f"from {package}.render import child_main; child_main({down_read}, {up_write})"
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-            process = subprocess.Popen([sys.executable, "-c", start], pass_fds=(down_read, up_write), env=environment)
-            pid = process.pid
-            # Ours to wait for, by pid; without this Popen would warn that it still runs.
-            process.returncode = 0
-            inherited = {"root": str(self._tree.root), "variables": self._variables, "node": self._node}
-            _write(down_write, json.dumps(inherited).encode())
-        os.close(down_read)
-        os.close(up_write)
-        return pid, down_write, up_read
+            _write(questions, pickle.dumps(work))
+        return self._child
+
+    def _stop(self) -> int:
+        """End the child, if there is one, and return its exit status."""
+        child, self._child = self._child, None
+        return 0 if child is None else child.end()
 
 
-def _limit_told(pid: int) -> str:
-    os.kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
+def is_only_thread() -> bool:
+    """Return whether this process has no other thread, as the kernel counts them; False if it does not say."""
+    try:
+        return len(os.listdir(_THREADS)) == 1
+    except OSError:
+        return False
+
+
+def _start_interpreter(reads: int, writes: int) -> int:
+    """Start a Python that renders, with these ends of two pipes, and return its process id.
+
+    It imports from where this process does, a zipapp included, and from nowhere else: not from the working directory.
+    Without `site`, whose work is done once the path is known, it starts in two thirds of the time.
+    """
+    import subprocess
+
+    package = __name__.rpartition(".")[0]
+    start = f"import sys; sys.path[:] = sys.argv[3:]; from {package}.render import child_main; child_main()"
+    paths = [os.path.abspath(path) for path in sys.path if path]
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-c", start, str(reads), str(writes), *paths], pass_fds=(reads, writes)
+    )
+    # Waited for by its id, as a fork is; without this Popen would warn that it still runs.
+    process.returncode = 0
+    return process.pid
+
+
+def _limit_told(status: int) -> str:
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
         return f"it used more than {CPU_SECONDS} s of CPU time"
     return f"it took more than {WALL_SECONDS:.0f} s, or more memory than {MEMORY_BYTES >> 20} MiB"
@@ -144,31 +186,34 @@ def _read_exactly(descriptor: int, size: int, deadline: Optional[float]) -> Opti
     return bytes(parts)
 
 
-def child_main(down: int, up: int) -> NoReturn:
-    """The child as an interpreter of its own: what a fork inherits comes as the first message."""
-    from pathlib import Path
+def child_main() -> NoReturn:
+    """Render in an interpreter that was started for it: what a fork has already comes as the first message."""
+    import pickle
 
-    inherited = json.loads(_read(down) or b"{}")
-    _child(down, up, Tree(Path(inherited["root"])), inherited["variables"], inherited["node"])
+    reads, writes = int(sys.argv[1]), int(sys.argv[2])
+    work = _read(reads)
+    if work is None:  # the parent ended before it said what to render
+        os._exit(0)
+    _answer_until_end(reads, writes, pickle.loads(work))  # noqa: S301 - written by our own parent, into a pipe of ours
 
 
-def _child(down: int, up: int, tree: Tree, variables: Dict[str, Any], node: Dict[str, Any]) -> NoReturn:
-    """Answers one question after the other until its input ends. Never returns into the caller's stack."""
+def _answer_until_end(reads: int, writes: int, work: _Work) -> NoReturn:
+    """Answer one question after the other until the input ends. Never returns into the caller's stack."""
     status = 1
     try:
         import resource
 
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        resource.setrlimit(resource.RLIMIT_CPU, (work.cpu_seconds, work.cpu_seconds + 1))
+        resource.setrlimit(resource.RLIMIT_AS, (work.memory_bytes, work.memory_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        templates = _Templates(tree, variables, node)
+        templates = _Templates(work.tree, work.variables, work.node)
         while True:
-            question = _read(down)
+            question = _read(reads)
             if question is None:
                 status = 0
                 break
-            _write(up, json.dumps(templates.answer(json.loads(question))).encode())
+            _write(writes, json.dumps(templates.answer(json.loads(question))).encode())
     finally:
         os._exit(status)
 
