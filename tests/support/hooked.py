@@ -19,6 +19,8 @@ from rackwright.barclamps.loader import load_folder
 from rackwright.jigs.base import Jig
 from rackwright.jigs.noop import NoopJig
 from rackwright.store.barclamp_import import import_barclamps
+from rackwright.store.db.session import Session
+from rackwright.store.hooks.hook_queue import FAILED, FailingCall, select_calls
 
 PRELUDE = """
 import json, os, time
@@ -33,6 +35,11 @@ def note(hook, view):
     with NOTES.open("a") as file:
         file.write(json.dumps([hook, asdict(view)]) + "\\n")
 """
+
+
+async def failing_calls(session: Session) -> list[FailingCall]:
+    """Return the calls that failed, the newest first, as the API selects them."""
+    return await select_calls(session, f"WHERE {FAILED} ORDER BY id DESC")
 
 
 class Hooked:

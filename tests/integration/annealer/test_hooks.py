@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.support.hooked import Hooked
+from tests.support.hooked import Hooked, failing_calls
 from tests.support.networks import STORAGE
 from tests.support.rack import Rack, refused
 from tests.support.waiting import until
@@ -19,7 +19,7 @@ from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import delete_deployment, get_deployment
 from rackwright.store.graph.snapshots import discard, remove_role
 from rackwright.store.hooks.hook_calls import MOST_RECALLS
-from rackwright.store.hooks.hook_queue import failing_calls, retry_call
+from rackwright.store.hooks.hook_queue import retry_call
 from rackwright.store.machines.nodes import (
     NewNode,
     boot_node,

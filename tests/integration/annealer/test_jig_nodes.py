@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.support.hooked import Hooked
+from tests.support.hooked import Hooked, failing_calls
 from tests.support.rack import Rack
 
 from rackwright.annealer.hooks import HookPace
@@ -11,7 +11,7 @@ from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs import base
 from rackwright.jigs.base import JigNode, Log
 from rackwright.store.barclamp_import import import_barclamps
-from rackwright.store.hooks.hook_queue import failing_calls, set_jig_active
+from rackwright.store.hooks.hook_queue import set_jig_active
 from rackwright.store.machines.nodes import delete_node, update_node
 
 

@@ -179,7 +179,3 @@ class MemberTable:
 
 def is_alive(entry: Entry) -> bool:
     return entry.state is State.ALIVE
-
-
-def is_live(entry: Entry) -> bool:
-    return entry.state in LIVE

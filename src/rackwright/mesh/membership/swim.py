@@ -175,12 +175,6 @@ class Swim:
             self._membership.announce(dataclasses.replace(self.me, metadata=metadata))
         return self._leave_with()
 
-    def set_labels(self, now: float, labels: tuple[tuple[str, str], ...]) -> list[Output]:
-        self._enter(now)
-        if labels != self.me.labels:
-            self._membership.announce(dataclasses.replace(self.me, labels=labels))
-        return self._leave_with()
-
     def remove(self, now: float, name: str) -> list[Output]:
         """Its certificate was revoked: forget it and hear nothing more by it or of it."""
         self._enter(now)

@@ -229,11 +229,6 @@ async def select_calls(session: Session, where: str, **values: object) -> list[F
     return [FailingCall(**row._mapping) for row in await session.rows(f"{_SELECT_CALLS} {where}", **values)]
 
 
-async def failing_calls(session: Session) -> list[FailingCall]:
-    """Calls that failed, the newest first."""
-    return await select_calls(session, f"WHERE {FAILED} ORDER BY id DESC LIMIT 1000")
-
-
 async def waiting_calls(session: Session) -> int:
     """How many calls are still to be made."""
     count: int = await session.value("SELECT count(*) FROM hook_calls WHERE state <> 'failed'")

@@ -432,14 +432,13 @@ def test_new_metadata_is_an_update_and_a_mere_refutation_is_none() -> None:
     assert entry.record.metadata == b"x"
 
 
-def test_own_metadata_and_labels_raise_the_incarnation_and_travel() -> None:
+def test_own_metadata_raises_the_incarnation_and_travels() -> None:
     member = Member("a")
     member.take(member.swim.set_metadata(member.now, b"ok"))
     member.take(member.swim.set_metadata(member.now, b"ok"))
-    member.take(member.swim.set_labels(member.now, (("role", "web"),)))
     member.run(1.0)
-    assert member.swim.me.incarnation == 5
-    assert Alive(replace(ME, incarnation=5, metadata=b"ok", labels=(("role", "web"),))) in member.gossip()
+    assert member.swim.me.incarnation == 4
+    assert Alive(replace(ME, incarnation=4, metadata=b"ok")) in member.gossip()
 
 
 def test_leaving_is_not_dying() -> None:
