@@ -13,8 +13,7 @@ from typing import Any
 from rackwright.annealer.loop import Loop
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.machines.mesh_members import Member, MemberState, MeshView
-from rackwright.mesh.client import MeshClient
-from rackwright.mesh.errors import MeshError
+from rackwright.mesh.client import MeshClient, MeshError
 from rackwright.store.db.locks import MESH_LOCK
 from rackwright.store.db.session import first_line
 from rackwright.store.db.single_server import Alone, alone
@@ -72,7 +71,7 @@ class MeshFollower:
 
     async def _follow(self, held: Alone) -> None:
         """Until the agent ends."""
-        cluster = str((await self._client.ask("status"))["ca"])
+        cluster = await self._client.cluster()
         self._absent.clear()
         seen: Look = ()
         checks: list[dict[str, str]] = []

@@ -1,20 +1,46 @@
 """The agent of this host, asked without waiting in a thread: how the control plane speaks to its mesh.
 
-The carriage is that of `control.py`; what can be asked is the agent's.
+The carriage is that of `control.py`; what can be asked is the agent's. It is the only module of the mesh that the
+control plane imports, so the values and errors of a run that a caller needs have their names here too.
 """
 
 import asyncio
 import json
+import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rackwright.mesh.control import ANSWER_SECONDS, SOCKET, Answer, Failed, no_agent
-from rackwright.mesh.errors import NoAgent
+from rackwright.mesh.errors import MeshError, NoAgent
+from rackwright.mesh.identity.ssh_signatures import BadSignature
+from rackwright.mesh.runs.run_model import FINAL, Request, Targets, TaskState, pack_tree
+from rackwright.mesh.runs.run_request import new_request, sealed, write_package
+
+__all__ = [
+    "BAD_SIGNATURE",
+    "FINAL",
+    "Failed",
+    "MeshClient",
+    "MeshError",
+    "NoAgent",
+    "Request",
+    "Targets",
+    "TaskState",
+    "new_request",
+    "pack_tree",
+]
 
 MAX_ANSWER = 64 * 1024 * 1024
 """Bytes in a line: one may hold a long list of members."""
+AGAIN_SECONDS = 1.0
+"""Between two attempts to follow a run."""
+PASSING = frozenset({"no_datastore", "rejected", "compacted"})
+"""What the agent says while its datastore is away: the run goes on, and so does following it."""
+BAD_SIGNATURE = BadSignature.code
+"""The code of `Failed` when the mesh does not trust the key that signed the run."""
 
 
 class MeshClient:
@@ -47,6 +73,51 @@ class MeshClient:
             return
         finally:
             writer.close()
+
+    async def cluster(self) -> str:
+        """Return the fingerprint of the cluster's CA, by which requests name their cluster."""
+        return str((await self.ask("status"))["ca"])
+
+    # Runs
+
+    async def seal(self, request: Request, hidden: dict[str, Any]) -> Request:
+        """Return the request with its secrets, which nobody but its targets and the agent of this host can read.
+
+        Raises OSError if the cluster's CA cannot be read from the agent's folder.
+        """
+        ca = await asyncio.to_thread((self.folder / "ca.pem").read_bytes)
+        published = (await self.ask("seals", targets=asdict(request.targets)))["seals"]
+        return sealed(request, hidden, published, ca)
+
+    async def run(self, request: Request, packed: bytes, key: Path) -> AsyncGenerator[dict[str, Any], None]:
+        """Sign and begin a run, and yield its events without end; the caller closes it after the last one it waits for.
+
+        Following goes on past a restart of the agent, or a datastore that is away. `packed`: the tree of states. `key`:
+        the private key that signs.
+        """
+        cursor, begun = "", False
+        with tempfile.TemporaryDirectory(prefix="rackwright-run-", dir=self.folder) as scratch:
+            package = await asyncio.to_thread(write_package, Path(scratch), request, packed, key)
+            asked = self.listen("run", package=str(package))
+            while True:
+                try:
+                    async with aclosing(asked) as answers:
+                        async for told in answers:
+                            begun = True
+                            if "event" in told:
+                                cursor = told.get("cursor") or cursor
+                                yield told["event"]
+                except (NoAgent, Failed) as problem:
+                    if not begun or (isinstance(problem, Failed) and problem.code not in PASSING):
+                        raise
+                if not begun:
+                    raise NoAgent(f"the agent of {self.folder} ended while it began the run")
+                await asyncio.sleep(AGAIN_SECONDS)
+                asked = self.listen("follow", run=request.id, cursor=cursor)
+
+    async def cancel(self, request: Request, why: str) -> None:
+        """End a run where it has not ended yet."""
+        await self.ask("cancel", run=request.id, why=why, scope=request.scope, token=request.token)
 
     async def _line(self, reader: asyncio.StreamReader) -> bytes:
         try:

@@ -6,23 +6,26 @@ gives the mesh's its token: a newer run ends an older one, also that of a server
 
 import asyncio
 import contextlib
-import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.machines.mesh_members import LIVE
 from rackwright.domain.runs import Outcome, Run
-from rackwright.mesh.client import MeshClient
-from rackwright.mesh.control import Failed
-from rackwright.mesh.errors import MeshError, NoAgent
-from rackwright.mesh.identity import ssh_signatures
-from rackwright.mesh.runs import run_model
-from rackwright.mesh.runs.run_model import FINAL, Request, Targets, TaskState
-from rackwright.mesh.runs.run_request import new_request, sealed, write_package
+from rackwright.mesh.client import (
+    BAD_SIGNATURE,
+    FINAL,
+    Failed,
+    MeshClient,
+    MeshError,
+    Request,
+    Targets,
+    TaskState,
+    new_request,
+    pack_tree,
+)
 from rackwright.reach.state_events import Heard
 
 Membership = Callable[[int], Awaitable[JsonObject | None]]
@@ -31,7 +34,6 @@ Membership = Callable[[int], Awaitable[JsonObject | None]]
 Scope = Callable[[], Awaitable[str]]
 """What tells the runs of this database from those of another."""
 
-AGAIN_SECONDS = 1.0
 STOPPING_SECONDS = 20.0
 """How long the mesh may take to say that a run is ended."""
 MAX_REQUEST = 1024 * 1024
@@ -85,7 +87,7 @@ class MeshWay:
 
     async def _request(self, run: Run, job: Job, member: str, packed: bytes) -> Request:
         try:
-            cluster = str((await self._client.ask("status"))["ca"])
+            cluster = await self._client.cluster()
         except MeshError as problem:
             raise NotThisWay(str(problem)) from problem
         request = new_request(
@@ -110,15 +112,13 @@ class MeshWay:
     async def _sealed(self, request: Request, hidden: JsonObject) -> Request:
         """The request with its secrets, which nobody but the node and the agent of this host can read."""
         try:
-            content = await asyncio.to_thread((self._client.folder / "ca.pem").read_bytes)
-            published = (await self._client.ask("seals", targets=asdict(request.targets)))["seals"]
-            return sealed(request, hidden, published, content)
+            return await self._client.seal(request, hidden)
         except (MeshError, OSError) as problem:
             raise NotThisWay(f"its secrets cannot be sealed: {problem}") from problem
 
     async def _run(self, run: Run, request: Request, packed: bytes, heard: Heard) -> Outcome:
         try:
-            async with aclosing(self._events(request, packed)) as events:
+            async with aclosing(self._client.run(request, packed, self._key)) as events:
                 async for event in events:
                     await heard.room()
                     if event["kind"] != "task":
@@ -126,34 +126,12 @@ class MeshWay:
                     elif TaskState(event["state"]) in FINAL:
                         return _judge(run, TaskState(event["state"]), str(event["why"]), heard)
         except Failed as problem:
-            if problem.code == ssh_signatures.BadSignature.code:
+            if problem.code == BAD_SIGNATURE:
                 raise NotThisWay(f"{problem}. This server signs with {self._key}") from problem
             return Outcome.failure(f"{run.node}, through the mesh: {problem}")
         except MeshError as problem:
             return Outcome.failure(f"{run.node}, through the mesh: {problem}")
         raise AssertionError("unreachable: a run is followed until it ended")
-
-    async def _events(self, request: Request, packed: bytes) -> AsyncGenerator[dict[str, Any], None]:
-        """Begin the run, and follow it to its end: also past a restart of the agent, or a datastore that is away."""
-        cursor, begun = "", False
-        with tempfile.TemporaryDirectory(prefix="rackwright-run-", dir=self._client.folder) as scratch:
-            package = await asyncio.to_thread(write_package, Path(scratch), request, packed, self._key)
-            asked = self._client.listen("run", package=str(package))
-            while True:
-                try:
-                    async with aclosing(asked) as answers:
-                        async for told in answers:
-                            begun = True
-                            if "event" in told:
-                                cursor = told.get("cursor") or cursor
-                                yield told["event"]
-                except (NoAgent, Failed) as problem:
-                    if not begun or (isinstance(problem, Failed) and problem.code not in PASSING):
-                        raise
-                if not begun:
-                    raise NoAgent(f"the agent of {self._client.folder} ended while it began the run")
-                await asyncio.sleep(AGAIN_SECONDS)
-                asked = self._client.listen("follow", run=request.id, cursor=cursor)
 
     async def _end(self, request: Request, why: str) -> None:
         """Seen through even if whoever waits for it is cancelled once more."""
@@ -166,11 +144,7 @@ class MeshWay:
         # If nobody answers, the next run of this node ends it: it has the higher token.
         with contextlib.suppress(MeshError, TimeoutError):
             async with asyncio.timeout(STOPPING_SECONDS):
-                await self._client.ask("cancel", run=request.id, why=why, scope=request.scope, token=request.token)
-
-
-PASSING = frozenset({"no_datastore", "rejected", "compacted"})
-"""What the agent says while its datastore is away: the run goes on, and so does whoever follows it."""
+                await self._client.cancel(request, why)
 
 
 def _lives(mark: JsonObject | None) -> bool:
@@ -179,7 +153,7 @@ def _lives(mark: JsonObject | None) -> bool:
 
 async def _packed(folder: Path) -> bytes:
     try:
-        return await asyncio.to_thread(run_model.pack_tree, folder)
+        return await asyncio.to_thread(pack_tree, folder)
     except MeshError as problem:
         raise NotThisWay(str(problem)) from problem
 

@@ -15,7 +15,7 @@ from rackwright.states.plan import plan
 from rackwright.states.reading import render
 from rackwright.states.reading.tree import Tree, place
 
-from .conftest import Refusal, Write
+from ..conftest import Refusal, Write
 
 
 @pytest.fixture
