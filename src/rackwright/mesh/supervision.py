@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from rackwright.mesh.log import Log
 from rackwright.mesh.metrics import Metrics
@@ -29,6 +29,16 @@ class Failures:
     count: int
     why: str
     at: float
+
+
+class Spawner(Protocol):
+    """What a part needs to have something done beside it. `Supervisor` is one."""
+
+    def once(self, part: str, work: Coroutine[Any, Any, None]) -> None:
+        """Run something that is done once. If it fails, that is told."""
+
+    def report(self, part: str, problem: BaseException) -> None:
+        """A part has failed, here or wherever it was noticed."""
 
 
 class Supervisor:

@@ -1,99 +1,71 @@
-"""What may be asked of an agent: by strangers and members over HTTP, and by people on the same server.
+"""What people on the same server may ask of an agent, on its control socket. The carriage is `control_server.py`.
 
-Strangers reach the join endpoint and nothing else. Answers are made here; the carriages are
-`mesh/transport/transport.py` and `mesh/control.py`.
+Questions about runs are `mesh/runs/run_handlers.py`; what strangers and members ask over HTTP is
+`admission_handler.py`.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from rackwright.mesh.address import parse_address
+from rackwright.mesh.address import Address
+from rackwright.mesh.agent.admission_handler import AdmissionHandler
+from rackwright.mesh.datastore.conductor import Conductor
 from rackwright.mesh.datastore.datastore_gossip import Part, hint_of
-from rackwright.mesh.errors import BadRequest, MeshError, NoAuthority, TooMany
+from rackwright.mesh.datastore.local_datastore import Datastore
+from rackwright.mesh.errors import BadRequest, TooMany
 from rackwright.mesh.health.software import software_of
-from rackwright.mesh.identity.server_identity import certificate_pem, fingerprint
-from rackwright.mesh.joining.admission import INVITE_SECONDS, TOKEN_SECONDS, Admission, Rate, status_of
+from rackwright.mesh.identity.revocation import RevocationFile
+from rackwright.mesh.identity.server_identity import OwnIdentity, fingerprint
+from rackwright.mesh.joining.admission import INVITE_SECONDS, TOKEN_SECONDS, Admission
 from rackwright.mesh.joining.handover import ensure_key
-from rackwright.mesh.membership.member import LIVE, MemberRecord, State
+from rackwright.mesh.membership.member import MemberRecord, State
+from rackwright.mesh.membership.member_view import MemberView, authorities, live_records
+from rackwright.mesh.membership.protocol_outputs import Event
+from rackwright.mesh.metrics import Metrics
 from rackwright.mesh.runs.run_handlers import RunDesk
-from rackwright.mesh.transport import http
 
-if TYPE_CHECKING:
-    from rackwright.mesh.agent.agent import Agent
-
-AUTHORITY_LABEL = "rackwright/authority"
 MAX_WATCHERS = 64
-MAX_SEEDS = 16
+
+
+class AwareMemberView(MemberView, Protocol):
+    """The members, and how this server doubts itself."""
+
+    @property
+    def awareness(self) -> int:
+        """Zero when healthy; the higher, the more this member doubts itself."""
+
+
+@dataclass(frozen=True)
+class DeskPorts:
+    """What the questions on the control socket use of their agent."""
+
+    name: str
+    advertise: Address
+    ssh_key: Path
+    """The key with which invited servers are visited"""
+    identity: OwnIdentity
+    members: AwareMemberView
+    revocations: RevocationFile
+    admission: AdmissionHandler
+    datastore: Datastore
+    conductor: Conductor
+    runs: RunDesk
+    metrics: Metrics
+    count_links: Callable[[], int]
+    failing_parts: Callable[[], dict[str, str]]
+    end: Callable[[], None]
+    """Ends the agent"""
 
 
 class Desk:
-    def __init__(self, agent: "Agent") -> None:
-        self.agent = agent
-        self.rate = Rate()
-        self.renewals = Rate()
-        """Apart from joins: what strangers ask, at any member, must not keep a member from renewing its certificate."""
-        self.runs = RunDesk(agent)
-        self.ssh_key = agent.folder / "ssh_key"
-        self.admission: Admission | None = None
-        if agent.authority:
-            self.admission = Admission(
-                agent.authority,
-                self._live,
-                lambda signed: agent.take_revocations(signed, agent.name),
-                [self.ssh_key],
-                agent.log,
-            )
-
-    # Over HTTP
-
-    async def answer(self, request: http.Request) -> http.Response:
-        try:
-            return http.Response(200, await self._answer(request))
-        except MeshError as problem:
-            self.agent.refuse(problem.code, source=request.source, path=request.path[:64], why=str(problem))
-            return http.Response(status_of(problem), {"error": problem.code, "message": str(problem)})
-
-    async def _answer(self, request: http.Request) -> dict[str, Any]:
-        if request.path == http.RENEW and request.method == "POST" and request.peer:
-            self.renewals.check(request.peer.name)
-            return await self._admission().renew(request.peer.name, request.json())
-        self.rate.check(f"member {request.peer.name}" if request.peer else request.source)
-        if request.path == http.JOIN and request.method == "GET":
-            return {"ca": certificate_pem(self.agent.identity.ca).decode()}
-        if request.path == http.JOIN and request.method == "POST":
-            return await self._admit(request)
-        raise BadRequest("there is nothing at this path for you")
-
-    async def _admit(self, request: http.Request) -> dict[str, Any]:
-        wish = request.json()
-        if self.admission:
-            # What a member carries here, that member says: where the joiner is we have not seen.
-            answer = await self.admission.admit(wish, "" if request.peer else request.source)
-        elif request.peer is None:
-            answer = await self._relay(wish)
-        else:
-            raise NoAuthority("this member does not hold the CA, and what a member relays is not relayed again")
-        return {**answer, "seeds": [record.address for record in self._alive()][:MAX_SEEDS]}
-
-    async def _relay(self, wish: dict[str, Any]) -> dict[str, Any]:
-        """Carry a joiner's request to a member that holds the CA. It holds proofs and no secret."""
-        problem: MeshError = NoAuthority("no member that holds the CA is alive; bring one back, or ask it directly")
-        for record in self.authorities():
-            try:
-                answer = await http.call(
-                    parse_address(record.address), self.agent.contexts.client, "POST", http.JOIN, wish, record.name
-                )
-            except MeshError as unreachable:
-                problem = unreachable
-                continue
-            if answer.status == 200:
-                return answer.content
-            problem = Relayed(f"{record.name} says: {str(answer.content.get('message'))[:500]}")
-        raise problem
-
-    # On the control socket
+    def __init__(self, ports: DeskPorts) -> None:
+        self._ports, self._name, self._members = ports, ports.name, ports.members
+        self._began = _now()
+        self._watchers: set[asyncio.Queue[dict[str, Any]]] = set()
 
     async def ask(
         self, verb: str, wish: dict[str, Any]
@@ -103,39 +75,39 @@ class Desk:
             return verbs[verb]()
         if verb == "watch":
             return self._watch()
-        answer = await self.runs.ask(verb, wish)
+        answer = await self._ports.runs.ask(verb, wish)
         if answer is not None:
             return answer
         if verb == "datastore":
-            return await self.agent.datastore.describe()
+            return await self._ports.datastore.describe(self._ports.conductor)
         if verb == "snapshot":
-            return {"snapshot": str(await self.agent.datastore.snapshot())}
+            return {"snapshot": str(await self._ports.datastore.snapshot())}
         if verb == "recover":
             named = wish.get("snapshot")
-            return await self.agent.datastore.recover(Path(named) if named else None)
-        admission = self._admission()
+            return await self._ports.datastore.recover(Path(named) if named else None)
+        admission = self._ports.admission.admission()
         if verb == "invite":
             return await self._invite(admission, wish)
         if verb == "token":
-            address, seconds = str(self.agent.settings.advertise), int(wish.get("seconds", TOKEN_SECONDS))
+            address, seconds = str(self._ports.advertise), int(wish.get("seconds", TOKEN_SECONDS))
             return {"token": await admission.token(wish["name"], address, seconds, str(wish.get("address") or ""))}
         if verb == "remove":
             return await self._remove(admission, wish["name"])
         raise BadRequest(f"the agent does not know {verb!r}; is the command newer than the agent? restart the agent")
 
     def members(self) -> dict[str, Any]:
-        entries = sorted(self.agent.swim.members(), key=lambda entry: entry.name)
+        entries = sorted(self._members.members(), key=lambda entry: entry.name)
         return {"members": [self.describe(entry.name, entry.record) for entry in entries]}
 
     def describe(self, name: str, record: MemberRecord) -> dict[str, Any]:
-        entry = self.agent.swim.member(name)
+        entry = self._members.member(name)
         software = software_of(record)
         return {
             "name": name,
             "address": record.address,
             "state": entry.state.name.lower() if entry else "removed",
             # Nobody here has seen anything before this agent started, itself included.
-            "seconds": round(self.agent.now - max(entry.since, self.agent.began), 3) if entry else 0.0,
+            "seconds": round(_now() - max(entry.since, self._began), 3) if entry else 0.0,
             "incarnation": record.incarnation,
             "session": record.session,
             "labels": dict(record.labels),
@@ -143,40 +115,41 @@ class Desk:
             "checks": software.shown(),
             "reasons": software.reasons(),
             "checks_left_out": software.left_out,
-            "self": name == self.agent.name,
+            "self": name == self._name,
         }
 
     def status(self) -> dict[str, Any]:
-        agent = self.agent
-        states = [entry.state for entry in agent.swim.members()]
+        ports = self._ports
+        identity, states = ports.identity.current, [entry.state for entry in self._members.members()]
+        alive, holders = live_records(self._members), authorities(self._members)
         return {
-            "name": agent.name,
-            "address": str(agent.settings.advertise),
-            "ca": fingerprint(agent.identity.ca),
-            "holds_ca": agent.authority is not None,
-            "authorities": [record.name for record in self.authorities()],
-            "certificate_expires": agent.identity.expires.isoformat(),
-            "revocations": agent.revocations.current.version,
-            "awareness": agent.swim.awareness,
-            "links": sum(len(held) for held in agent.transport.links.values()),
+            "name": self._name,
+            "address": str(ports.advertise),
+            "ca": fingerprint(identity.ca),
+            "holds_ca": ports.admission.holds_ca,
+            "authorities": [record.name for record in holders],
+            "certificate_expires": identity.expires.isoformat(),
+            "revocations": ports.revocations.current.version,
+            "awareness": self._members.awareness,
+            "links": ports.count_links(),
             "members": {state.name.lower(): states.count(state) for state in State},
-            "failing_parts": agent.failing_parts(),
-            "datastore": sorted(record.name for record in self._alive() if hint_of(record).part is Part.VOTER),
+            "failing_parts": ports.failing_parts(),
+            "datastore": sorted(record.name for record in alive if hint_of(record).part is Part.VOTER),
         }
 
     def _metrics(self) -> dict[str, Any]:
-        return {"text": self.agent.metrics.text().decode()}
+        return {"text": self._ports.metrics.text().decode()}
 
     def _leave(self) -> dict[str, Any]:
-        self.agent.end()
+        self._ports.end()
         return {}
 
     async def _watch(self) -> AsyncIterator[dict[str, Any]]:
         """The members now, then every event."""
-        if len(self.agent.watchers) >= MAX_WATCHERS:
+        if len(self._watchers) >= MAX_WATCHERS:
             raise TooMany("too many are watching; end one of them first")
         queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(1024)
-        self.agent.watchers.add(queue)
+        self._watchers.add(queue)
         try:
             yield self.members()
             while True:
@@ -188,7 +161,15 @@ class Desk:
                     told = {"event": "still_here"}
                 yield {**told, **self.members()}
         finally:
-            self.agent.watchers.discard(queue)
+            self._watchers.discard(queue)
+
+    def member_changed(self, event: Event) -> None:
+        """Tell an event to all that watch."""
+        told = {"event": event.kind.value, "member": self.describe(event.member.name, event.member)}
+        for watcher in self._watchers:
+            # A watcher that does not read loses events, not the agent its memory.
+            with contextlib.suppress(asyncio.QueueFull):
+                watcher.put_nowait(told)
 
     async def _invite(self, admission: Admission, wish: dict[str, Any]) -> dict[str, Any]:
         await admission.invite(
@@ -200,39 +181,20 @@ class Desk:
             wish["folder"],
             int(wish.get("seconds", INVITE_SECONDS)),
         )
-        line = ensure_key(self.ssh_key)
-        ca = fingerprint(self.agent.identity.ca)
-        return {"authorized_key": line, "address": str(self.agent.settings.advertise), "ca": ca}
+        line = ensure_key(self._ports.ssh_key)
+        ca = fingerprint(self._ports.identity.current.ca)
+        return {"authorized_key": line, "address": str(self._ports.advertise), "ca": ca}
 
     async def _remove(self, admission: Admission, name: str) -> dict[str, Any]:
-        if name == self.agent.name:
+        if name == self._name:
             raise BadRequest(f"{name} holds the CA and cannot remove itself; it can leave with: rackwright mesh leave")
         known = {issued.name for issued in await admission.authority.records.certificates()}
-        if name not in known and self.agent.swim.member(name) is None:
+        if name not in known and self._members.member(name) is None:
             raise BadRequest(f"there is no server {name!r} in this cluster; see: rackwright mesh members")
         await admission.remove(name)
-        return {"revocations": self.agent.revocations.current.version}
-
-    # What is known
-
-    def authorities(self) -> list[MemberRecord]:
-        """Living members that say they hold the CA. Whoever lies about it cannot sign."""
-        return [record for record in self._alive() if dict(record.labels).get(AUTHORITY_LABEL) == "yes"]
-
-    def _admission(self) -> Admission:
-        if self.admission:
-            return self.admission
-        held = " or ".join(record.name for record in self.authorities()) or "none that is alive"
-        raise NoAuthority(f"this server does not hold the cluster's CA; do it on a server that does: {held}")
-
-    def _alive(self) -> list[MemberRecord]:
-        return [entry.record for entry in self.agent.swim.members() if entry.state in LIVE]
-
-    def _live(self) -> set[str]:
-        return {record.name for record in self._alive()}
+        return {"revocations": self._ports.revocations.current.version}
 
 
-class Relayed(MeshError):
-    """The member that holds the CA refused"""
-
-    code = "relayed"
+def _now() -> float:
+    """The clock of the membership machine."""
+    return asyncio.get_running_loop().time()

@@ -5,12 +5,14 @@ sure that it still holds the lock.
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from rackwright.mesh.datastore import cluster_config, etcd_members
 from rackwright.mesh.datastore.cluster_config import overridden
 from rackwright.mesh.datastore.datastore_gossip import Part, hint_of, peer_url
 from rackwright.mesh.datastore.etcd_members import EtcdMember
+from rackwright.mesh.datastore.local_datastore import Datastore
 from rackwright.mesh.datastore.lock import Lock, clock
 from rackwright.mesh.datastore.takeover import (
     Add,
@@ -25,10 +27,12 @@ from rackwright.mesh.datastore.takeover import (
     Wait,
 )
 from rackwright.mesh.errors import Fenced, NoDatastore, Rejected
+from rackwright.mesh.identity.revocation import RevocationFile
+from rackwright.mesh.log import Log
 from rackwright.mesh.membership.member import LIVE, Entry, State
-
-if TYPE_CHECKING:
-    from rackwright.mesh.datastore.local_datastore import Datastore
+from rackwright.mesh.membership.member_view import MemberView
+from rackwright.mesh.runs.run_store import RunStore
+from rackwright.mesh.supervision import Spawner
 
 LOCK_KEY = "/rackwright/datastore/conductor"
 EVERY_SECONDS = 1.0
@@ -40,12 +44,29 @@ ROLE_PREFIX = "role/"
 DOMAIN_LABEL = "domain"
 
 
+@dataclass(frozen=True)
+class ConductorPorts:
+    """What the conductor uses of its agent."""
+
+    name: str
+    datastore: Datastore
+    store: RunStore
+    """Where its changes are told as events of the cluster"""
+    members: MemberView
+    revocations: RevocationFile
+    send_look: Callable[[str], None]
+    """Tells another member that there is news for it in the datastore"""
+    spawner: Spawner
+    log: Log
+
+
 class Conductor:
-    def __init__(self, datastore: "Datastore") -> None:
-        self.datastore, self.agent, self.etcd = datastore, datastore.agent, datastore.etcd
-        config = datastore.config
+    def __init__(self, ports: ConductorPorts) -> None:
+        self._ports, self._members = ports, ports.members
+        self.datastore, self.etcd = ports.datastore, ports.datastore.etcd
+        config = ports.datastore.config
         self.takeover = Takeover(config.count, config.grace, config.learner_seconds)
-        self.lock = Lock(self.etcd, LOCK_KEY, self.agent.name, config.lease_seconds)
+        self.lock = Lock(self.etcd, LOCK_KEY, ports.name, config.lease_seconds)
         self.reason = "not looked yet"
         self._known: dict[str, EtcdMember] = {}
 
@@ -54,7 +75,7 @@ class Conductor:
         try:
             while True:
                 pause = EVERY_SECONDS
-                if self.datastore.part is Part.VOTER:
+                if self.datastore.is_voter():
                     try:
                         pause = await self._turn()
                     except (NoDatastore, Rejected, Fenced) as problem:
@@ -63,6 +84,10 @@ class Conductor:
                 await asyncio.sleep(pause)
         finally:
             await self.lock.release()
+
+    async def owner(self) -> str:
+        """Return the name of the server that conducts; empty if none does."""
+        return await self.lock.owner_now()
 
     async def _turn(self) -> float:
         await self._follow_config()
@@ -106,7 +131,7 @@ class Conductor:
         return View(tuple(voices), candidates, domains)
 
     def _servers(self) -> list[tuple[str, Entry]]:
-        entries = list(self.agent.swim.members())
+        entries = list(self._members.members())
         return [(peer_url(entry.record, hint), entry) for entry in entries if (hint := hint_of(entry.record)).peer_port]
 
     @staticmethod
@@ -116,7 +141,7 @@ class Conductor:
     async def _at_a_glance(self, member: EtcdMember, entry: Entry | None) -> Condition | None:
         """The condition, if that is plain; None if etcd has to be asked as well."""
         if entry is None:
-            removed = member.name in self.agent.revocations.current.names
+            removed = member.name in self._ports.revocations.current.names
             return Condition.REMOVED if removed else None
         hint = hint_of(entry.record)
         if entry.state in LIVE and hint.part is not Part.FAILING:
@@ -155,7 +180,7 @@ class Conductor:
         return self.datastore.state.era
 
     def _domain(self, server: str) -> str:
-        entry = self.agent.swim.member(server)
+        entry = self._members.member(server)
         return dict(entry.record.labels).get(DOMAIN_LABEL, "") if entry else ""
 
     # Acting
@@ -170,12 +195,12 @@ class Conductor:
             await etcd_members.remove(self.etcd, own, decision.voice.member)
             self._tell("member_removed", decision.voice.server, decision.reason)
         elif isinstance(decision, Add):
-            entry = self.agent.swim.member(decision.server)
+            entry = self._members.member(decision.server)
             if entry is None:
                 return
             await etcd_members.add_learner(self.etcd, own, peer_url(entry.record, hint_of(entry.record)))
             self._tell("learner_added", decision.server, decision.reason)
-            self.agent.poke(decision.server)
+            self._poke(decision.server)
         else:
             await self._promote(decision, own)
 
@@ -186,17 +211,23 @@ class Conductor:
         except (Rejected, NoDatastore) as problem:
             # Not in step with the leader yet, or not started: told again that it is wanted.
             self.reason = f"{server} learns: {problem}"
-            self.agent.poke(server)
+            self._poke(server)
             return
         self._tell("learner_promoted", server, "it has caught up")
-        self.agent.poke(server)
+        self._poke(server)
+
+    def _poke(self, server: str) -> None:
+        """Tell a server, which may be this one, that there is news for it in the member list."""
+        if server == self._ports.name:
+            self.datastore.poked()
+        else:
+            self._ports.send_look(server)
 
     def _tell(self, what: str, server: str, reason: str) -> None:
         self.reason = f"{what} {server}: {reason}"
-        self.agent.log.warning(f"datastore_{what}", member=server, why=reason)
-        self.agent.spawn(
-            "events", self.agent.runs.tell(self.agent.name, f"datastore_{what}", member=server, why=reason)
-        )
+        self._ports.log.warning(f"datastore_{what}", member=server, why=reason)
+        told = self._ports.store.tell(self._ports.name, f"datastore_{what}", member=server, why=reason)
+        self._ports.spawner.once("events", told)
 
 
 def _candidate(entry: Entry) -> Candidate:

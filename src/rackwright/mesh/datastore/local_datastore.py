@@ -9,23 +9,28 @@ import contextlib
 import ipaddress
 import secrets
 import time
-from dataclasses import replace
+from collections.abc import Callable, Container
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from ssl import SSLContext
+from typing import Any, Protocol
 
+from rackwright.mesh.address import Address
 from rackwright.mesh.datastore import etcd_members
-from rackwright.mesh.datastore.conductor import Conductor
 from rackwright.mesh.datastore.datastore_gossip import Hint, Part, client_url, hint_of
+from rackwright.mesh.datastore.datastore_settings import DatastoreConfig
 from rackwright.mesh.datastore.datastore_state import KeptState, load, save
 from rackwright.mesh.datastore.etcd_client import Etcd
 from rackwright.mesh.datastore.etcd_members import EtcdMember
 from rackwright.mesh.datastore.etcd_process import EtcdProcess
 from rackwright.mesh.errors import BadRequest, MeshError, NoDatastore, Rejected
 from rackwright.mesh.identity.authority import is_ip
+from rackwright.mesh.identity.revocation import RevocationFile
+from rackwright.mesh.identity.server_identity import OwnIdentity
+from rackwright.mesh.log import Log
 from rackwright.mesh.membership.member import LIVE
-
-if TYPE_CHECKING:
-    from rackwright.mesh.agent.agent import Agent
+from rackwright.mesh.membership.member_view import MemberView
+from rackwright.mesh.supervision import Spawner
 
 FOLDER = "etcd"
 LOOK_SECONDS = 1.0
@@ -42,20 +47,50 @@ CUT_SECONDS = 6.0
 """Between the restarts of two datastore servers: an election and a start take less."""
 
 
+@dataclass(frozen=True)
+class DatastorePorts:
+    """What the datastore uses of its agent."""
+
+    name: str
+    folder: Path
+    config: DatastoreConfig
+    advertise: Address
+    bind: Address
+    tls: SSLContext
+    """For calls to etcd: shows this server's certificate"""
+    identity: OwnIdentity
+    members: MemberView
+    linked: Container[str]
+    """Names of members that have shown us their certificate on a link that is open"""
+    revocations: RevocationFile
+    announce: Callable[[bytes], None]
+    """Lets a hint travel with this member's record"""
+    spawner: Spawner
+    log: Log
+
+
+class ConductorView(Protocol):
+    """What is shown of the conductor."""
+
+    reason: str
+
+    async def owner(self) -> str:
+        """Return the name of the server that conducts; empty if none does."""
+
+
 class Datastore:
-    def __init__(self, agent: "Agent") -> None:
-        self.agent, self.config, self.folder = agent, agent.settings.datastore, agent.folder
-        self.state = load(agent.folder)
-        host = agent.settings.advertise.host
-        self.process = EtcdProcess(agent.name, host, agent.folder / FOLDER, agent.folder, self.config)
-        bind = agent.settings.bind.host
+    def __init__(self, ports: DatastorePorts) -> None:
+        self.config = ports.config
+        self._ports, self._name, self._members, self._log = ports, ports.name, ports.members, ports.log
+        self.state = load(ports.folder)
+        host, bind = ports.advertise.host, ports.bind.host
+        self.process = EtcdProcess(ports.name, host, ports.folder / FOLDER, ports.folder, self.config)
         # etcd compares the address a client comes from with the one in its certificate.
         local = bind if bind == host and is_ip(bind) else None
-        self.etcd = Etcd(self.endpoints, agent.contexts.client, local)
+        self.etcd = Etcd(self.endpoints, ports.tls, local)
         self.why_not = self._why_not(host)
         self.eligible = not self.why_not
         self.part = Part.STARTING if self.state.member and self.eligible else Part.NONE
-        self.conductor = Conductor(self)
         self.problem = ""
         self._poked = asyncio.Event()
         self._since_well = time.monotonic()
@@ -99,22 +134,26 @@ class Datastore:
     def revoked(self) -> None:
         """The list of who is shut out has changed."""
         if self.state.member and self._write_shut_out() and self.process.running:
-            self.agent.spawn("datastore", self._cut_connections())
+            self._ports.spawner.once("datastore", self._cut_connections())
 
     def _write_shut_out(self) -> bool:
-        return self.process.write_shut_out(self.agent.revocations.current.names, self.agent.identity.key)
+        return self.process.write_shut_out(self._ports.revocations.current.names, self._ports.identity.current.key)
 
     async def _cut_connections(self) -> None:
         """etcd heeds the list for new connections; those that are open end with its process. One after another, so
         that a majority stays.
         """
-        voters = sorted(e.name for e in self.agent.swim.members() if hint_of(e.record).part is Part.VOTER)
-        place = voters.index(self.agent.name) if self.agent.name in voters else 0
+        voters = sorted(entry.name for entry in self._members.members() if hint_of(entry.record).part is Part.VOTER)
+        place = voters.index(self._name) if self._name in voters else 0
         await asyncio.sleep(1.0 + place * CUT_SECONDS)
         async with self._lock:
-            self.agent.log.info("datastore_restarted", why="to end the connections of a server that was removed")
+            self._log.info("datastore_restarted", why="to end the connections of a server that was removed")
             await self.process.stop()
         self.poked()
+
+    def is_voter(self) -> bool:
+        """Return whether a healthy etcd with a vote runs here."""
+        return self.part is Part.VOTER
 
     def endpoints(self) -> list[str]:
         """Where the datastore may answer: first here, then who is said to be a voter, then who once was.
@@ -123,11 +162,11 @@ class Datastore:
         those that are only told of come servers that have shown us their certificate, and those that etcd has named.
         """
         told: list[tuple[bool, bool, str]] = []
-        for entry in self.agent.swim.members():
+        for entry in self._members.members():
             hint = hint_of(entry.record)
             if hint.part is Part.VOTER and hint.era == self.state.era:
                 url = client_url(entry.record, hint)
-                unproved = entry.name not in self.agent.transport.links and url not in self.state.endpoints
+                unproved = entry.name not in self._ports.linked and url not in self.state.endpoints
                 told.append((unproved, entry.state not in LIVE, url))
         told.sort()
         own = [self.process.client_url] if self.part is Part.VOTER else []
@@ -137,7 +176,7 @@ class Datastore:
 
     def announce(self) -> None:
         hint = Hint(self.part, self.eligible, self.state.era, self.config.client_port, self.config.peer_port)
-        self.agent.tell_datastore(hint.pack())
+        self._ports.announce(hint.pack())
 
     # Looking
 
@@ -163,7 +202,7 @@ class Datastore:
         newest = self._newest_era()
         if newest > self.state.era:
             if self.state.era and self.state.member:
-                self.agent.log.warning("datastore_superseded", era=newest, was=self.state.era)
+                self._log.warning("datastore_superseded", era=newest, was=self.state.era)
             self._keep(KeptState(newest))
             self.part = Part.NONE
 
@@ -171,7 +210,7 @@ class Datastore:
         """The number of the newest datastore that any member tells of. One that is far ahead is a lie: each recovery
         counts one, and who followed up to the last number there is could never begin another.
         """
-        told = (hint_of(entry.record).era for entry in self.agent.swim.members())
+        told = (hint_of(entry.record).era for entry in self._members.members())
         return max((era for era in told if era <= self.state.era + MAX_ERAS_AHEAD), default=0)
 
     async def _wanted(self) -> None:
@@ -188,10 +227,10 @@ class Datastore:
 
     async def _begin_learning(self, mine: EtcdMember, listed: list[EtcdMember]) -> None:
         known = [member for member in listed if member.name or member is mine]
-        cluster = {member.name or self.agent.name: member.peer_url for member in known}
+        cluster = {member.name or self._name: member.peer_url for member in known}
         self.part = Part.STARTING
         self._keep(replace(self.state, member=True, member_id=mine.id, alone=False))
-        self.agent.log.info("datastore_learning", members=sorted(cluster))
+        self._log.info("datastore_learning", members=sorted(cluster))
         self._write_shut_out()
         await self.process.start(cluster, self.state.token or "rackwright", existing=True)
 
@@ -213,9 +252,9 @@ class Datastore:
 
     async def _restart(self) -> None:
         if self.process.pid is None and self.problem:
-            self.agent.log.error("datastore_ended", why=self.process.last_words())
+            self._log.error("datastore_ended", why=self.process.last_words())
         # With data on disk etcd knows its cluster from there; this is for the first start of a founder only.
-        cluster = {self.agent.name: self.process.peer_url}
+        cluster = {self._name: self.process.peer_url}
         self._write_shut_out()
         await self.process.start(cluster, self.state.token, existing=not self.state.alone)
         self.problem = "etcd is starting"
@@ -231,7 +270,7 @@ class Datastore:
         part = Part.LEARNER if mine.learner else Part.VOTER
         if part is not self.part:
             self.part = part
-            self.agent.log.info("datastore_part", part=part.name.lower())
+            self._log.info("datastore_part", part=part.name.lower())
         self.problem = ""
         # From here on it never begins a datastore by itself again, not even if its data is lost.
         self._keep(replace(self.state, member_id=mine.id, alone=False))
@@ -267,7 +306,7 @@ class Datastore:
         )
         if not self._told_lost:
             self._told_lost = True
-            self.agent.log.error("datastore_quorum_lost", why=self.problem)
+            self._log.error("datastore_quorum_lost", why=self.problem)
 
     async def _replaced(self) -> bool:
         """Whether the others, by a majority, no longer count this server among them."""
@@ -276,7 +315,7 @@ class Datastore:
         others = [url for url in self.endpoints() if url != self.process.client_url]
         if not others or not self.state.member_id:
             return False
-        asked = Etcd(lambda: others, self.agent.contexts.client)
+        asked = Etcd(lambda: others, self._ports.tls)
         try:
             listed = await etcd_members.members(asked, deadline=1.0)
         except (NoDatastore, Rejected):
@@ -287,7 +326,7 @@ class Datastore:
         return all(member.id != self.state.member_id for member in listed)
 
     async def _become_plain(self) -> None:
-        self.agent.log.warning("datastore_replaced", way_on="this server goes on as a plain agent")
+        self._log.warning("datastore_replaced", way_on="this server goes on as a plain agent")
         await self.process.stop()
         self.process.put_aside()
         self.part, self.problem = Part.NONE, ""
@@ -302,11 +341,11 @@ class Datastore:
     def _keep(self, state: KeptState) -> None:
         if state != self.state:
             self.state = state
-            save(self.folder, state)
+            save(self._ports.folder, state)
 
     # For people
 
-    async def describe(self) -> dict[str, Any]:
+    async def describe(self, conductor: ConductorView) -> dict[str, Any]:
         """The datastore as seen from here."""
         told: dict[str, Any] = {
             "here": self.part.name.lower(),
@@ -319,7 +358,7 @@ class Datastore:
             "conductor": "",
             "members": [],
             "quorum": False,
-            "doing": self.conductor.reason if self.part is Part.VOTER else "",
+            "doing": conductor.reason if self.part is Part.VOTER else "",
             "snapshots": [path.name for path in self.process.snapshot_files()],
         }
         try:
@@ -328,7 +367,7 @@ class Datastore:
             if not self.state.member:
                 # What this server could not do a while ago is over: it has just been answered.
                 told["problem"] = self.problem = ""
-            told["conductor"] = await self.conductor.lock.owner_now()
+            told["conductor"] = await conductor.owner()
         except (NoDatastore, Rejected) as problem:
             told["problem"] = self.problem or str(problem)
             listed = await self._stale_members()
@@ -365,9 +404,9 @@ class Datastore:
                 try:
                     path = await self.process.take_snapshot()
                 except MeshError as problem:
-                    self.agent.log.error("snapshot_failed", why=str(problem))
+                    self._log.error("snapshot_failed", why=str(problem))
                 else:
-                    self.agent.log.info("snapshot_taken", path=str(path))
+                    self._log.info("snapshot_taken", path=str(path))
 
     async def snapshot(self) -> Path:
         if self.part is not Part.VOTER:
@@ -393,6 +432,6 @@ class Datastore:
             self._keep(KeptState(max(newest, self.state.era) + 1, token, member=True, alone=True))
             self.part = Part.STARTING
             self.announce()
-            self.agent.log.warning("datastore_recovered", snapshot=str(chosen), era=self.state.era)
+            self._log.warning("datastore_recovered", snapshot=str(chosen), era=self.state.era)
         self.poked()
         return {"snapshot": str(chosen), "era": self.state.era, "aside": str(aside) if aside else ""}

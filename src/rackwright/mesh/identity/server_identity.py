@@ -184,3 +184,16 @@ class IdentityFiles:
         ca = read_certificate(ca_pem, "cluster's CA")
         check_issued(certificate, ca, key.public_key())
         return Identity(key, certificate, ca)
+
+
+class OwnIdentity:
+    """The identity this server shows now: read from disk once, and replaced when its certificate is renewed."""
+
+    def __init__(self, files: IdentityFiles) -> None:
+        self._files = files
+        self.current = files.load()
+
+    def replace(self, fresh: Identity) -> None:
+        """Keep a new identity on disk, then show it: what cannot be kept is not used."""
+        self._files.save(fresh)
+        self.current = fresh

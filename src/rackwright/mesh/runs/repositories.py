@@ -8,27 +8,27 @@ cluster in which nobody has done so starts nothing by itself.
 import asyncio
 import secrets
 import time
-from dataclasses import asdict
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackwright.mesh.bounded_json import read_object
-from rackwright.mesh.datastore.datastore_gossip import Part
+from rackwright.mesh.datastore.datastore_settings import DatastoreConfig
 from rackwright.mesh.datastore.etcd_client import Item
 from rackwright.mesh.datastore.lock import Lock
 from rackwright.mesh.errors import BadRequest, Fenced, MeshError, NoDatastore, Rejected
 from rackwright.mesh.identity import trust
-from rackwright.mesh.identity.server_identity import fingerprint
+from rackwright.mesh.log import Log
+from rackwright.mesh.refusals import Refusals
 from rackwright.mesh.runs import run_model
 from rackwright.mesh.runs.run_model import EXPIRES_SECONDS, Request
-from rackwright.mesh.runs.run_store import Signed
+from rackwright.mesh.runs.run_store import RunStore, Signed
+from rackwright.mesh.runs.run_trust import RunTrust
 from rackwright.mesh.runs.standing_orders import Order, read_order
 from rackwright.states.reading.sources import Repository, SourceRefused, pinned
 from rackwright.states.reading.tree import place
 from rackwright.states.refusal import Refused
-
-if TYPE_CHECKING:
-    from rackwright.mesh.agent.agent import Agent
 
 ORDERS = "/rackwright/repositories/"
 SEEN = "/rackwright/repositories-seen/"
@@ -47,11 +47,27 @@ def _commit(seen: Item | None) -> str:
     return seen.value.decode(errors="replace").partition(" ")[0] if seen else ""
 
 
+@dataclass(frozen=True)
+class RepositoryPorts:
+    """What watching repositories uses of its agent."""
+
+    name: str
+    folder: Path
+    config: DatastoreConfig
+    store: RunStore
+    trust: RunTrust
+    is_voter: Callable[[], bool]
+    """Whether this server is one of the healthy datastore servers, which take turns"""
+    begin: Callable[[Signed, bytes], Awaitable[object]]
+    """Begins a run with a packed tree"""
+    refusals: Refusals
+    log: Log
+
+
 class Repositories:
-    def __init__(self, agent: "Agent") -> None:
-        self.agent, self.etcd = agent, agent.datastore.etcd
-        self.store = agent.runs
-        self.lock = Lock(self.etcd, LOCK_KEY, agent.name, agent.settings.datastore.lease_seconds)
+    def __init__(self, ports: RepositoryPorts) -> None:
+        self._ports, self.store, self.etcd, self._trust = ports, ports.store, ports.store.etcd, ports.trust
+        self.lock = Lock(self.etcd, LOCK_KEY, ports.name, ports.config.lease_seconds)
         self._next: dict[str, float] = {}
         self._told: dict[str, str] = {}
 
@@ -59,7 +75,7 @@ class Repositories:
         try:
             while True:
                 await asyncio.sleep(EVERY_SECONDS)
-                if self.agent.datastore.part is Part.VOTER and self.key.exists():
+                if self._ports.is_voter() and self.key.exists():
                     try:
                         await self._turn()
                     except (NoDatastore, Rejected, Fenced):
@@ -69,7 +85,7 @@ class Repositories:
 
     @property
     def key(self) -> Path:
-        return self.agent.folder / RUN_KEY
+        return self._ports.folder / RUN_KEY
 
     async def add(self, signed: Signed) -> Order:
         order = await self._believed(signed)
@@ -87,18 +103,17 @@ class Repositories:
             try:
                 order = read_order(_signed(item).text)
             except MeshError as problem:
-                self.agent.refuse(problem.code, source="datastore", why=str(problem))
+                self._ports.refusals.refuse_record(problem)
                 continue
             seen = await self.etcd.get(f"{SEEN}{order.name}")
             found.append({**asdict(order), "seen": _commit(seen)})
         return found
 
     async def _believed(self, signed: Signed) -> Order:
-        await self.agent.tasks.refresh_signers()
-        allowed = self.agent.tasks.signers.allowed
-        await asyncio.to_thread(trust.verify, signed.text.encode(), signed.signature, allowed)
+        await self._trust.refresh_signers()
+        await self._trust.verify(signed)
         order = read_order(signed.text)
-        if order.cluster != fingerprint(self.agent.identity.ca):
+        if order.cluster != self._trust.cluster:
             raise BadRequest("the order was signed for another cluster")
         return order
 
@@ -119,7 +134,7 @@ class Repositories:
                     self._next[name] = time.monotonic() + 60.0
                 if self._told.get(name) != str(problem):
                     self._told[name] = str(problem)
-                    self.agent.log.error("repository_failed", repository=name, why=str(problem))
+                    self._ports.log.error("repository_failed", repository=name, why=str(problem))
 
     async def _look(self, order: Order) -> None:
         """Begin a run if the branch has moved since the last one; once a commit, whoever looks."""
@@ -147,12 +162,12 @@ class Repositories:
             pins=pins,
         )
         signature = await asyncio.to_thread(trust.sign, request.dump().encode(), self.key)
-        await self.store.tell(self.agent.name, "repository_changed", repository=order.name, commit=commit, run=run)
-        await self.agent.desk.runs.begin(Signed(request.dump(), signature), packed)
+        await self.store.tell(self._ports.name, "repository_changed", repository=order.name, commit=commit, run=run)
+        await self._ports.begin(Signed(request.dump(), signature), packed)
 
     def _fetch(self, order: Order) -> tuple[str, bytes, list[str] | None]:
-        signers = self.agent.tasks.signers.allowed if order.signed_commits else None
-        cache = self.agent.folder / "sources"
+        signers = self._trust.signers.allowed if order.signed_commits else None
+        cache = self._ports.folder / "sources"
         with pinned([Repository(order.url, signers=signers)], order.branch, cache) as held:
             tree, sls = place(held.path)
             return held.pins[0].commit, run_model.pack_tree(tree.root), sls

@@ -8,20 +8,18 @@ import asyncio
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackwright.mesh.bounded_json import read_object
 from rackwright.mesh.datastore.etcd_client import Item, delete_op, put_op, unchanged
 from rackwright.mesh.errors import Fenced, MeshError, NoDatastore, Unreadable
+from rackwright.mesh.log import Log
 from rackwright.mesh.runs import event_batches
-from rackwright.mesh.runs.engine_pool import Engine
+from rackwright.mesh.runs.engine_pool import Engine, Engines
 from rackwright.mesh.runs.run_model import CLOCK_SECONDS, MODULES, Request, Task, TaskState, gate_prefix, state_key
 from rackwright.mesh.runs.run_store import RunStore
 from rackwright.mesh.runs.run_view import RunView
 from rackwright.states.module import StateError
-
-if TYPE_CHECKING:
-    from rackwright.mesh.agent.agent import Agent
 
 FLUSH_SECONDS = 0.1
 KEEP_SECONDS = 3.0
@@ -32,7 +30,9 @@ ENDED = {0: TaskState.DONE, 1: TaskState.FAILED, 2: TaskState.REFUSED}
 class Performance:
     def __init__(
         self,
-        agent: "Agent",
+        name: str,
+        engines: Engines,
+        log: Log,
         store: RunStore,
         request: Request,
         task: Task,
@@ -40,7 +40,8 @@ class Performance:
         lease: int,
         job: dict[str, Any],
     ) -> None:
-        self.agent, self.store, self.request, self.task, self.held = agent, store, request, task, held
+        self._name, self._engines, self._log, self.store = name, engines, log, store
+        self.request, self.task, self.held = request, task, held
         self.lease, self.job = lease, job
         self.view = RunView(store, request.id, request.created - CLOCK_SECONDS)
         self.summary: dict[str, int] = {}
@@ -57,7 +58,7 @@ class Performance:
 
     async def go(self) -> Task:
         """Run it to its end, and leave word of it."""
-        engine = await self.agent.tasks.engines.take()
+        engine = await self._engines.take()
         self._engine = engine
         work = [asyncio.create_task(part) for part in (self._listen(engine), self._keep_lease(), self._flush_on())]
         try:
@@ -95,7 +96,7 @@ class Performance:
                         raise Fenced
                     return ended
                 except NoDatastore as problem:
-                    self.agent.log.warning("end_waits", run=self.request.id, why=str(problem))
+                    self._log.warning("end_waits", run=self.request.id, why=str(problem))
 
     # The engine
 
@@ -116,7 +117,7 @@ class Performance:
                 event = read_object(line, "what the engine said")
             except Unreadable:
                 # A module that prints; what people read of its states is told in events.
-                self.agent.log.warning("engine_said", run=self.request.id, line=line[:200].decode(errors="replace"))
+                self._log.warning("engine_said", run=self.request.id, line=line[:200].decode(errors="replace"))
                 return
             if event.get("kind") == "ask":
                 answering = asyncio.create_task(self._answer(event["ask"], event["what"], event["about"]))
@@ -150,7 +151,7 @@ class Performance:
         found = []
         for batch in event_batches.batches(lines):
             self._number += 1
-            found.append((state_key(self.request.id, self.agent.name, self._number), event_batches.pack(batch)))
+            found.append((state_key(self.request.id, self._name, self._number), event_batches.pack(batch)))
         return found
 
     async def _publish(self, keyed: list[tuple[str, bytes]]) -> None:
@@ -160,7 +161,7 @@ class Performance:
                 return
             except NoDatastore as problem:
                 # Without a datastore the run goes on, and tells what it did when there is one again.
-                self.agent.log.warning("events_wait", run=self.request.id, why=str(problem))
+                self._log.warning("events_wait", run=self.request.id, why=str(problem))
 
     async def _keep_lease(self) -> None:
         while True:
@@ -195,7 +196,7 @@ class Performance:
     async def _enter(self, gate: str, limit: int) -> bool:
         """Whether one of the places at this gate is ours. The lease gives it back if this server dies."""
         view = await self.view.ready()
-        name = self.agent.name.encode()
+        name = self._name.encode()
         for key in view.free_slots(gate, limit):
             conditions = [unchanged(key, 0), unchanged(self.held.key, self.held.modified)]
             done = await self.store.etcd.transact(conditions, [put_op(key, name, self.lease)])
@@ -210,7 +211,7 @@ class Performance:
         if not sync:
             return True
         view = await self.view.ready()
-        me = self.agent.name
+        me = self._name
         if me not in view.passed.get(gate, set()):
             key = f"{gate_prefix(self.request.id, gate)}done/{me}"
             # Over whatever lies there: it is not ours, and would hold all the others up.

@@ -16,6 +16,7 @@ from rackwright.mesh.address import Address
 from rackwright.mesh.errors import BadIdentity, BadRequest, MeshError, Unreachable
 from rackwright.mesh.log import Log
 from rackwright.mesh.metrics import Metrics
+from rackwright.mesh.refusals import Refusals
 from rackwright.mesh.supervision import Supervisor
 from rackwright.mesh.transport import http
 from rackwright.mesh.transport.link import GOODBYE_SECONDS, MAX_MESSAGE, MAX_STUCK, MAX_UNSENT, Kind, Link
@@ -81,6 +82,7 @@ class Transport:
         self._member_sources: dict[str, None] = {}
         """Addresses at which a member has shown its certificate, the one seen last at the end."""
         self.parts = Supervisor(log, metrics)
+        self._refusals = Refusals(log, metrics)
         self._lookup = Lookup()
         self._socket: socket.socket | None = None
         self._closing = False
@@ -175,7 +177,7 @@ class Transport:
         """Cut every link whose peer has been revoked, now."""
         for link in [link for held in self.links.values() for link in held]:
             if self.listener.is_revoked(link.peer):
-                self._refuse("revoked", peer=link.peer.name)
+                self._refusals.refuse("revoked", peer=link.peer.name)
                 link.cut()
 
     def _send_on(self, link: Link, message: bytes, *, reliable: bool) -> None:
@@ -188,7 +190,7 @@ class Transport:
     def _put(self, link: Link, kind: Kind, payload: bytes) -> bool:
         """Send a frame, or cut the link of a peer that does not read: what it asks for must not pile up here."""
         if link.unsent > MAX_STUCK:
-            self._refuse("slow", peer=link.peer.name)
+            self._refusals.refuse("slow", peer=link.peer.name)
             link.cut()
             return False
         link.send(kind, payload)
@@ -206,7 +208,7 @@ class Transport:
             outcome = "refused"
         except BadIdentity as problem:
             outcome = problem.code
-            self._refuse(problem.code, peer=peer, address=str(address), why=str(problem))
+            self._refusals.refuse(problem.code, peer=peer, address=str(address), why=str(problem))
         except Shut:
             outcome = "shut_out"
         except (OSError, MeshError) as problem:
@@ -259,7 +261,7 @@ class Transport:
         if known is None:
             raise BadIdentity(f"{address} showed no certificate")
         if self.listener.is_revoked(known):
-            self._refuse("revoked", peer=known.name)
+            self._refusals.refuse("revoked", peer=known.name)
             raise Shut(f"{known.name} has been removed from the cluster")
         _tune(writer)
         writer.write(http.upgrade_request(known.name))
@@ -289,7 +291,7 @@ class Transport:
                 continue
             source = str(where[0])
             if self._is_full(source):
-                self._refuse("too_many", source=source)
+                self._refusals.refuse("too_many", source=source)
                 accepted.close()
                 continue
             self._strangers[source] += 1
@@ -315,9 +317,9 @@ class Transport:
                     await _hang_up(writer)
         except ssl.SSLError as problem:
             # An unknown, expired or missing-key certificate ends here, before a byte of HTTP is read.
-            self._refuse("bad_certificate", source=source, why=problem.reason or "handshake failed")
+            self._refusals.refuse("bad_certificate", source=source, why=problem.reason or "handshake failed")
         except MeshError as problem:
-            self._refuse(problem.code, source=source, why=str(problem))
+            self._refusals.refuse(problem.code, source=source, why=str(problem))
         except OSError:
             accepted.close()
         finally:
@@ -345,7 +347,7 @@ class Transport:
             await _reply(writer, http.Response(400, {"error": problem.code, "message": str(problem)}))
             raise
         if peer is not None and self.listener.is_revoked(peer):
-            self._refuse("revoked", peer=peer.name, source=source)
+            self._refusals.refuse("revoked", peer=peer.name, source=source)
             await _reply(writer, http.Response(403, {"error": "revoked", "message": f"{peer.name} has been removed"}))
             return None
         if request.path != http.STREAM or request.upgrade != http.UPGRADE:
@@ -353,7 +355,7 @@ class Transport:
             return None
         if peer is None or peer.name == self.name:
             reason = "no_certificate" if peer is None else "name_conflict"
-            self._refuse(reason, source=source)
+            self._refusals.refuse(reason, source=source)
             await _reply(writer, http.Response(403, {"error": reason, "message": "only members come in here"}))
             return None
         _tune(writer)
@@ -393,7 +395,7 @@ class Transport:
                     break
                 self.listener.received(link.peer.name, kind, payload)
         except MeshError as problem:
-            self._refuse(problem.code, peer=link.peer.name, why=str(problem))
+            self._refusals.refuse(problem.code, peer=link.peer.name, why=str(problem))
         finally:
             self._forget(link)
 
@@ -436,10 +438,6 @@ class Transport:
                     self.log.info("link_outlived_certificate", peer=link.peer.name)
                     self._retire(link)
             self.shut_out()
-
-    def _refuse(self, reason: str, **fields: str) -> None:
-        self.metrics.refused.labels(reason).inc()
-        self.log.refused(reason, **fields)
 
 
 class HangUp(Unreachable):

@@ -15,7 +15,7 @@ import pytest
 from tests.support.programs import make_ssh_key
 from tests.support.waiting import PATIENCE
 
-from rackwright.mesh.runs import run_check, run_handlers
+from rackwright.mesh.runs import run_check, run_start
 from rackwright.states import extensions
 
 
@@ -203,7 +203,7 @@ def test_what_the_datastore_has_is_found_however_the_states_name_it(tmp_path: Pa
     status, events = run(job(tmp_path, WAYS_TO_NAME_IT["function in the list"]), {"greeter": held})
     assert status == 0, events
     files = {"top.sls": {"base64": b64encode(b"greet: {{ who }}.hello").decode()}}
-    assert run_handlers.mentioned_modules(["greeter", "other"], files, {"who": "greeter"}) == ["greeter"]
+    assert run_start.mentioned_modules(["greeter", "other"], files, {"who": "greeter"}) == ["greeter"]
 
 
 @pytest.mark.parametrize("where", ["http://127.0.0.1:1/", "file:///etc"])

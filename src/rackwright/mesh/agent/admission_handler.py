@@ -1,0 +1,103 @@
+"""What may be asked of an agent over HTTP: the cluster's CA, to be let in, and a new certificate.
+
+Strangers reach the join endpoint and nothing else. A member that does not hold the CA carries a joiner's request to one
+that does. The rules of admission are `mesh/joining/admission.py`; the carriage is `mesh/transport/transport.py`.
+"""
+
+from dataclasses import dataclass
+from ssl import SSLContext
+from typing import Any
+
+from rackwright.mesh.address import parse_address
+from rackwright.mesh.errors import BadRequest, MeshError, NoAuthority
+from rackwright.mesh.identity.server_identity import OwnIdentity, certificate_pem
+from rackwright.mesh.joining.admission import Admission, Rate, status_of
+from rackwright.mesh.membership.member_view import MemberView, authorities, authority_names, live_records
+from rackwright.mesh.refusals import Refusals
+from rackwright.mesh.transport import http
+
+MAX_SEEDS = 16
+
+
+class Relayed(MeshError):
+    """The member that holds the CA refused"""
+
+    code = "relayed"
+
+
+@dataclass(frozen=True)
+class AdmissionPorts:
+    """What answering over HTTP uses of its agent."""
+
+    admission: Admission | None
+    """None on a server that does not hold the CA"""
+    identity: OwnIdentity
+    members: MemberView
+    tls: SSLContext
+    """For calls to other members: shows this server's certificate"""
+    refusals: Refusals
+
+
+class AdmissionHandler:
+    def __init__(self, ports: AdmissionPorts) -> None:
+        self._ports, self._members = ports, ports.members
+        self.rate = Rate()
+        self.renewals = Rate()
+        """Apart from joins: what strangers ask, at any member, must not keep a member from renewing its certificate."""
+
+    @property
+    def holds_ca(self) -> bool:
+        return self._ports.admission is not None
+
+    def admission(self) -> Admission:
+        """Return the admission of this server. Raises NoAuthority, which names the servers that hold the CA."""
+        if self._ports.admission:
+            return self._ports.admission
+        held = authority_names(self._members)
+        raise NoAuthority(f"this server does not hold the cluster's CA; do it on a server that does: {held}")
+
+    async def answer(self, request: http.Request) -> http.Response:
+        try:
+            return http.Response(200, await self._answer(request))
+        except MeshError as problem:
+            where = {"source": request.source, "path": request.path[:64]}
+            self._ports.refusals.refuse(problem.code, **where, why=str(problem))
+            return http.Response(status_of(problem), {"error": problem.code, "message": str(problem)})
+
+    async def _answer(self, request: http.Request) -> dict[str, Any]:
+        if request.path == http.RENEW and request.method == "POST" and request.peer:
+            self.renewals.check(request.peer.name)
+            return await self.admission().renew(request.peer.name, request.json())
+        self.rate.check(f"member {request.peer.name}" if request.peer else request.source)
+        if request.path == http.JOIN and request.method == "GET":
+            return {"ca": certificate_pem(self._ports.identity.current.ca).decode()}
+        if request.path == http.JOIN and request.method == "POST":
+            return await self._admit(request)
+        raise BadRequest("there is nothing at this path for you")
+
+    async def _admit(self, request: http.Request) -> dict[str, Any]:
+        wish = request.json()
+        if self._ports.admission:
+            # What a member carries here, that member says: where the joiner is we have not seen.
+            answer = await self._ports.admission.admit(wish, "" if request.peer else request.source)
+        elif request.peer is None:
+            answer = await self._relay(wish)
+        else:
+            raise NoAuthority("this member does not hold the CA, and what a member relays is not relayed again")
+        return {**answer, "seeds": [record.address for record in live_records(self._members)][:MAX_SEEDS]}
+
+    async def _relay(self, wish: dict[str, Any]) -> dict[str, Any]:
+        """Carry a joiner's request to a member that holds the CA. It holds proofs and no secret."""
+        problem: MeshError = NoAuthority("no member that holds the CA is alive; bring one back, or ask it directly")
+        for record in authorities(self._members):
+            try:
+                answer = await http.call(
+                    parse_address(record.address), self._ports.tls, "POST", http.JOIN, wish, record.name
+                )
+            except MeshError as unreachable:
+                problem = unreachable
+                continue
+            if answer.status == 200:
+                return answer.content
+            problem = Relayed(f"{record.name} says: {str(answer.content.get('message'))[:500]}")
+        raise problem

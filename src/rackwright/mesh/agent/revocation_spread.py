@@ -1,0 +1,89 @@
+"""Spreads the list of who is no longer a member, and puts a newer one in force: the members it names are shut out.
+
+The list itself is `mesh/identity/revocation.py`; only the CA can sign a newer one.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rackwright.mesh.errors import BadRecords
+from rackwright.mesh.identity.authority import Authority
+from rackwright.mesh.identity.revocation import RevocationFile
+from rackwright.mesh.identity.server_identity import OwnIdentity, number_of
+from rackwright.mesh.log import Log
+from rackwright.mesh.metrics import Metrics
+from rackwright.mesh.refusals import Refusals
+from rackwright.mesh.transport.link import Kind
+from rackwright.mesh.transport.transport import Transport
+
+OFFER_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class SpreadPorts:
+    """What spreading revocations uses of its agent."""
+
+    name: str
+    identity: OwnIdentity
+    authority: Authority | None
+    revocations: RevocationFile
+    transport: Transport
+    remove: Callable[[str], None]
+    """Makes the members forget one"""
+    changed: Callable[[], None]
+    """Is called when a newer list is in force"""
+    end: Callable[[], None]
+    """Ends the agent"""
+    refusals: Refusals
+    metrics: Metrics
+    log: Log
+
+
+class RevocationSpread:
+    def __init__(self, ports: SpreadPorts) -> None:
+        self._ports, self._revocations = ports, ports.revocations
+
+    async def run(self) -> None:
+        """Members compare versions when they connect and now and then, so that no list is missed for long."""
+        if self._ports.authority:
+            self.take(await self._ports.authority.revocations(), self._ports.name)
+        while True:
+            await asyncio.sleep(OFFER_SECONDS)
+            version = self._revocations.current.version.to_bytes(8, "big")
+            self._ports.transport.broadcast(Kind.REVOCATIONS_VERSION, version)
+
+    def offered(self, peer: str, payload: bytes) -> None:
+        """Send our list to a peer whose version is older."""
+        if int.from_bytes(payload, "big") < self._revocations.current.version:
+            self._ports.transport.send_to(peer, Kind.REVOCATIONS, self._revocations.signed)
+
+    def received(self, peer: str, payload: bytes) -> None:
+        self.take(payload, peer)
+
+    def take_own(self, signed: bytes) -> None:
+        """Take a list that the CA of this very server has signed."""
+        self.take(signed, self._ports.name)
+
+    def take(self, signed: bytes, source: str) -> None:
+        """Put a newer list in force: shut out whom it names, and pass it on."""
+        ports, before = self._ports, self._revocations.current
+        try:
+            fresh = self._revocations.take(signed)
+        except BadRecords as problem:
+            ports.refusals.refuse(problem.code, peer=source, why=str(problem))
+            return
+        if not fresh:
+            return
+        now = self._revocations.current
+        ports.metrics.revocations.set(now.version)
+        ports.transport.broadcast(Kind.REVOCATIONS, signed)
+        for name, entry in now.names.items():
+            if before.names.get(name) != entry:
+                ports.log.warning("member_removed", member=name, version=now.version)
+                ports.remove(name)
+        ports.transport.shut_out()
+        ports.changed()
+        if now.covers(ports.name, number_of(ports.identity.current.certificate.serial_number)):
+            ports.log.error("removed_from_cluster", way_out="ask for a new invite or token, then: mesh join --again")
+            ports.end()
