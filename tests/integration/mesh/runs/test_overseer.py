@@ -1,0 +1,87 @@
+"""The overseer against one real etcd and a view of members that the test sets: every run ends."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.support.etcd import PatientEtcd
+from tests.support.waiting import until
+
+from rackwright.mesh.datastore.datastore_settings import DatastoreConfig
+from rackwright.mesh.identity.authority import AuthorityFiles
+from rackwright.mesh.identity.revocation import RevocationFile
+from rackwright.mesh.log import Log
+from rackwright.mesh.membership.member import Entry, MemberRecord, State
+from rackwright.mesh.runs.believed_records import RunBelief
+from rackwright.mesh.runs.run_end import pass_fence
+from rackwright.mesh.runs.run_model import Request, Targets, TaskState
+from rackwright.mesh.runs.run_overseer import Overseer, OverseerPorts
+from rackwright.mesh.runs.run_store import RunStore, Signed
+
+
+class Alone:
+    """A view of members in which this server knows nobody else."""
+
+    def __init__(self, name: str) -> None:
+        self._entry = Entry(MemberRecord(name, "192.0.2.1:7946", 1, 1), State.ALIVE, 0.0)
+
+    @property
+    def me(self) -> MemberRecord:
+        return self._entry.record
+
+    def members(self) -> list[Entry]:
+        return [self._entry]
+
+    def member(self, name: str) -> Entry | None:
+        return self._entry if name == self._entry.name else None
+
+
+@pytest.fixture
+async def store(etcd_url: str, belief: RunBelief) -> AsyncIterator[RunStore]:
+    etcd = PatientEtcd(lambda: [etcd_url], None)
+    await etcd.get("/ready")
+    yield RunStore(etcd, belief)
+    await etcd.close()
+
+
+def overseer_of(store: RunStore, folder: Path, lines: list[str]) -> Overseer:
+    ca = AuthorityFiles(folder / "overseen").create("overseen").ca
+    ports = OverseerPorts(
+        name="s1",
+        config=DatastoreConfig(),
+        store=store,
+        is_voter=lambda: True,
+        members=Alone("s1"),
+        revocations=RevocationFile(folder / "revocations.json", ca),
+        log=Log("s1", lines.append),
+    )
+    return Overseer(ports)
+
+
+async def begin(store: RunStore, run: str) -> None:
+    wanted = Request(run, "cluster", 0, 1, "digest", Targets(("gone",)))
+    await store.begin(Signed(wanted.dump(), ""), wanted, b"tree", {"gone": 1}, "s1", await pass_fence(store, wanted))
+
+
+async def test_a_task_of_a_server_that_nobody_knows_is_lost_and_its_run_is_closed(
+    store: RunStore, tmp_path: Path
+) -> None:
+    await begin(store, "r1")
+    lines: list[str] = []
+    overseeing = asyncio.create_task(overseer_of(store, tmp_path, lines).run())
+    try:
+        await until(lambda: is_closed(store, "r1"), "the run was not closed")
+    finally:
+        overseeing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await overseeing
+    [task] = await store.tasks("r1")
+    assert task.state is TaskState.LOST
+    assert "nothing was done there" in task.why
+    assert any("task_lost" in line for line in lines)
+
+
+async def is_closed(store: RunStore, run: str) -> bool:
+    return run not in await store.open_runs()
