@@ -3,7 +3,7 @@
 The same code answers a dry run, makes a proposal's noderoles, and works them out again when the proposal is committed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rackwright.domain.catalogue import Catalogue, Flag, Role
@@ -56,6 +56,23 @@ def bind(
     for node_id, role in requests:
         binder.plan.bound.append(binder.bind(node_id, role))
     return binder.finish()
+
+
+def bind_each(
+    graph: Graph, catalogue: Catalogue, deployment_id: int, targets: Iterable[Sequence[tuple[int, str]]]
+) -> list[BindPlan | Conflict]:
+    """Work out for each target what binding it alone would change, or why it is refused; `graph` stays as it is.
+
+    A target is what `bind` takes: (node, role) pairs that are bound together or not at all.
+    """
+    found: list[BindPlan | Conflict] = []
+    for requests in targets:
+        with graph.trial():
+            try:
+                found.append(bind(graph, catalogue, deployment_id, requests))
+            except Conflict as refused:
+                found.append(refused)
+    return found
 
 
 class Binder:

@@ -4,8 +4,10 @@ The view is what binding, planning and `why` look at. It is filled by the store 
 are in `binding.py`, `removal.py` and `snapshots.py`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from rackwright.domain.states import PROPOSED, NodeRoleState
 
@@ -65,6 +67,8 @@ class Graph:
         self._of_role: dict[tuple[int, str], list[int]] = {}
         self._first: dict[tuple[int, str], int | None] = {}
         """Of each of those lists the lowest (cohort, id), once somebody asked for it."""
+        self._undo: list[Callable[[], None]] | None = None
+        """How to take back each change of a trial, in their order; None: this is no trial."""
         for noderole in noderoles:
             self.add(noderole)
         for parent, child in edges:
@@ -131,7 +135,24 @@ class Graph:
 
     # --- changes, to a copy a rule is working on
 
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Take back all changes that are made within the block, so that the next trial begins with the same graph."""
+        assert self._undo is None, "a trial within a trial"
+        self._undo = []
+        try:
+            yield
+        finally:
+            undo, self._undo = self._undo, None
+            for take_back in reversed(undo):
+                take_back()
+
+    def _changed(self, take_back: Callable[[], None]) -> None:
+        if self._undo is not None:
+            self._undo.append(take_back)
+
     def add(self, noderole: NodeRole) -> None:
+        """Add a noderole with an id, and in a place, that none here has."""
         self.noderoles[noderole.id] = noderole
         self._places[noderole.node_id, noderole.role] = noderole.id
         self._on_node.setdefault(noderole.node_id, []).append(noderole.id)
@@ -141,17 +162,38 @@ class Graph:
             first = self._first[key]
             if first is None or noderole.rank < self.noderoles[first].rank:
                 self._first[key] = noderole.id
+        self._changed(partial(self._take_back_add, noderole))
+
+    def _take_back_add(self, noderole: NodeRole) -> None:
+        """Remove the noderole that was added last."""
+        del self.noderoles[noderole.id]
+        del self._places[noderole.node_id, noderole.role]
+        self._on_node[noderole.node_id].pop()
+        self._of_role[noderole.deployment_id, noderole.role].pop()
+        self._first.pop((noderole.deployment_id, noderole.role), None)
 
     def link(self, parent: int, child: int) -> None:
         self._parents.setdefault(child, []).append(parent)
         self._children.setdefault(parent, []).append(child)
+        self._changed(partial(self._take_back_link, parent, child))
+
+    def _take_back_link(self, parent: int, child: int) -> None:
+        """Remove the edge that was added last."""
+        self._parents[child].pop()
+        self._children[parent].pop()
 
     def unlink(self, parent: int, child: int) -> None:
+        assert self._undo is None, "what a trial unlinks is not put back"
         self._parents[child].remove(parent)
         self._children[parent].remove(child)
 
     def set_cohort(self, id: int, cohort: int) -> None:
-        noderole = self.noderoles[id] = replace(self.noderoles[id], cohort=cohort)
+        before = self.noderoles[id]
+        self._replace(replace(before, cohort=cohort))
+        self._changed(partial(self._replace, before))
+
+    def _replace(self, noderole: NodeRole) -> None:
+        self.noderoles[noderole.id] = noderole
         # Looked for when next asked for: a whole role may move, one by one.
         self._first.pop((noderole.deployment_id, noderole.role), None)
 

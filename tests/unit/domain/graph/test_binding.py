@@ -5,7 +5,7 @@ from tests.unit.domain.scene import Scene, catalogue
 
 from rackwright.domain.catalogue import Attrib
 from rackwright.domain.errors import Conflict, NotFound, Rule
-from rackwright.domain.graph.binding import Link
+from rackwright.domain.graph.binding import BindPlan, Link, bind, bind_each
 from rackwright.domain.states import PROPOSED
 
 # --- what a role needs
@@ -398,3 +398,41 @@ def test_a_refused_circle_of_unchecked_roles_names_it() -> None:
 def test_what_binding_makes_is_proposed() -> None:
     scene = Scene("web requires=db", "db")
     assert {one.state for one in scene.bind("web@n1").created} == {PROPOSED}
+
+
+# --- many targets, each by itself
+
+
+def contested() -> Scene:
+    """A cluster with what stands on it, a rival, a provides pair and an admin node, for targets of every kind."""
+    scene = Scene(
+        "db flags=cluster requires=sql", "web requires=db,base", "base flags=implicit", "front requires=web",
+        "rival conflicts=web", "pg provides=sql requires=base", "sql", "shop requires=sql", "abstract flags=abstract",
+        "lost requires=nowhere", "desk jig=off", "wipe flags=destructive", "log flags=service", "watched requires=log",
+        nodes="n1 n2 n3 n4 boss!", deployments="d",
+    )  # fmt: skip
+    scene.bind("db@n1", "web@n2", "front@n2")
+    scene.commit()
+    scene.bind("rival@n3", "pg@n4", "db@n2")
+    return scene
+
+
+def test_each_target_is_answered_as_if_it_were_the_only_one_and_the_graph_stays() -> None:
+    scene = contested()
+    home = scene.deployments["d"]
+    places = [(node, role) for node in scene.nodes.values() for role in scene.catalogue.roles]
+    targets = [[place] for place in places] + [places[first : first + 3] for first in range(0, len(places), 2)]
+
+    def alone(target: list[tuple[int, str]]) -> BindPlan | tuple[Rule, str]:
+        try:
+            return bind(contested().graph, scene.catalogue, home, target)
+        except Conflict as refused:
+            return refused.rule, refused.message
+
+    found = bind_each(scene.graph, scene.catalogue, home, targets)
+    told = [one if isinstance(one, BindPlan) else (one.rule, one.message) for one in found]
+    assert told == [alone(target) for target in targets]
+    refusals = {one.rule for one in found if isinstance(one, Conflict)}
+    assert refusals >= {Rule.CONFLICTS, Rule.ABSTRACT, Rule.UNRESOLVED, Rule.JIG_INACTIVE, Rule.DESTRUCTIVE_ON_ADMIN}
+    assert any(isinstance(one, BindPlan) and one.recohorted for one in found)
+    assert scene.graph.noderoles == contested().graph.noderoles

@@ -1,4 +1,8 @@
-"""The view of the graph that rules look at: which noderole of a role comes first."""
+"""The view of the graph that rules look at: which noderole of a role comes first, and how a trial is taken back."""
+
+from copy import deepcopy
+
+import pytest
 
 from rackwright.domain.graph.noderole_graph import Graph, NodeRole
 from rackwright.domain.states import ACTIVE, PROPOSED
@@ -38,3 +42,58 @@ def test_first_of_role_in_a_deployment_above_passes_over_what_is_only_proposed_t
     proposed = NodeRole(1, node_id=1, role="r", deployment_id=2, state=PROPOSED)
     graph = Graph(noderoles=[proposed, noderole(2, 3, deployment_id=2)])
     assert first(graph, deployment_id=2) == 2
+
+
+# --- trials
+
+
+def seen(graph: Graph) -> tuple[object, ...]:
+    """All that can be asked of a graph."""
+    ids = sorted(graph.noderoles)
+    nodes = sorted({one.node_id for one in graph.noderoles.values()})
+    return (
+        deepcopy(graph.noderoles),
+        [(id, list(graph.parents(id)), list(graph.children(id))) for id in range(10)],
+        [[graph.at(node, role) for role in "rs"] for node in range(10)],
+        [graph.on_node(node) for node in nodes],
+        [[graph.of_role(deployment, role) for role in "rs"] for deployment in (1, 2)],
+        [[graph.first_of_role(deployment, role, 1) for role in "rs"] for deployment in (1, 2)],
+        ids,
+    )
+
+
+def test_a_trial_leaves_the_graph_as_it_was_whether_it_ends_or_breaks_off() -> None:
+    graph = Graph(noderoles=[noderole(1, 0), noderole(2, 1), noderole(3, 4, role="s")], edges=[(1, 2), (2, 3)])
+    before = seen(graph)
+
+    def change(end: float) -> None:
+        graph.add(noderole(4, 0))
+        graph.add(noderole(5, 2, role="s"))
+        graph.link(4, 5)
+        graph.link(4, 2)
+        graph.set_cohort(2, 7)
+        graph.set_cohort(5, 8)
+        graph.set_cohort(2, 9)
+        assert first(graph) == 1
+        graph.set_cohort(1, 12)
+        assert first(graph) == 4
+        assert 1 / end
+
+    with graph.trial():
+        change(1)
+        assert seen(graph) != before
+    assert seen(graph) == before
+    with pytest.raises(ZeroDivisionError), graph.trial():
+        change(0)
+    assert seen(graph) == before
+
+
+def test_changes_outside_a_trial_stay() -> None:
+    graph = Graph(noderoles=[noderole(1, 0)])
+    with graph.trial():
+        graph.add(noderole(2, 0))
+    graph.add(noderole(3, 1))
+    graph.link(1, 3)
+    with graph.trial():
+        graph.set_cohort(3, 5)
+    assert (sorted(graph.noderoles), graph.parents(3), graph.noderoles[3].cohort) == ([1, 3], [1], 1)
