@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from rackwright.domain.errors import Conflict, NotFound, Rule
-from rackwright.domain.graph.binding import PLACEHOLDER, BindPlan, Link, bind
+from rackwright.domain.errors import Conflict, NotFound, RackwrightError, Rule
+from rackwright.domain.graph.binding import PLACEHOLDER, BindPlan, Link, bind, bind_each
 from rackwright.domain.graph.noderole_graph import Graph, NodeRole
 from rackwright.domain.states import BLOCKED, PROPOSED, TODO, NodeRoleState
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
@@ -20,29 +20,63 @@ Request = tuple[int, str]
 """(node id, role name)"""
 
 
-async def require_proposal(session: Session, deployment: DeploymentRecord) -> int:
-    """The open proposal of a deployment, locked for editing."""
+def check_proposed(deployment: DeploymentRecord) -> int:
+    """Return the id of the deployment's open proposal, or refuse what would edit it."""
     if deployment.system:
         raise Conflict(
             Rule.SYSTEM,
             "The system deployment is never proposed: its bindings come from bootstrap and discovery alone. "
             "Create a deployment of your own below it.",
         )
-    found = await session.value(
-        "SELECT id FROM snapshots WHERE deployment_id = :id AND state = 'proposed' FOR UPDATE", id=deployment.id
-    )
-    if found is None:
+    if deployment.proposed_id is None:
         raise Conflict(
             Rule.NOT_PROPOSED, f"Deployment {deployment.name!r} has no open proposal. Propose one, then edit it."
         )
-    return int(found)
+    return deployment.proposed_id
+
+
+async def require_proposal(session: Session, deployment: DeploymentRecord) -> int:
+    """The open proposal of a deployment, locked for editing."""
+    found = await session.value(
+        "SELECT id FROM snapshots WHERE deployment_id = :id AND state = 'proposed' FOR UPDATE", id=deployment.id
+    )
+    return check_proposed(replace(deployment, proposed_id=found))
 
 
 async def plan_binding(session: Session, deployment: DeploymentRecord, requests: Sequence[Request]) -> BindPlan:
-    """What binding would do, without doing it. Ids from `PLACEHOLDER` on stand for new noderoles."""
-    await require_proposal(session, deployment)
+    """What binding would do, without doing it. Ids from `PLACEHOLDER` on stand for new noderoles.
+
+    Only reads, and takes no lock. It needs a transaction that sees one moment throughout (`Store.read`).
+    """
+    check_proposed(deployment)
+    await _read_by_index(session)
     plan, _, _ = await _work_out(session, deployment.id, requests, PROPOSED)
     return plan
+
+
+async def plan_each(
+    session: Session, deployment: DeploymentRecord, targets: Sequence[Sequence[Request]]
+) -> tuple[list[BindPlan | RackwrightError], Graph]:
+    """What binding each target alone would do, or why it is refused, and the graph that this was worked out in.
+
+    Reads once for all targets, whatever their number; as `plan_binding`, it takes no lock.
+    """
+    check_proposed(deployment)
+    await _read_by_index(session)
+    stored = await session.catalogue()
+    unknown = [next((role for _, role in target if role not in stored.role_ids), None) for target in targets]
+    known = [target for target, role in zip(targets, unknown, strict=True) if role is None]
+    places = [place for target in known for place in target]
+    graph = await load_for_binding(
+        session, stored, deployment.id, {node for node, _ in places}, {role for _, role in places}
+    )
+    worked_out = iter(bind_each(graph, stored.catalogue, deployment.id, known))
+    return [next(worked_out) if role is None else NotFound("role", role) for role in unknown], graph
+
+
+async def _read_by_index(session: Session) -> None:
+    """Have PostgreSQL find rows as it does for a change (`_BEGIN` in store.py): a dry run asks the same questions."""
+    await session.run("SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)")
 
 
 async def bind_proposed(session: GraphSession, deployment: DeploymentRecord, requests: Sequence[Request]) -> BindPlan:

@@ -177,6 +177,29 @@ async def get_node(session: Session, name_or_id: str | int, visible: Visibility)
     return found[0]
 
 
+@dataclass(frozen=True)
+class NodePlace:
+    """A node, and the deployment that it is in."""
+
+    id: int
+    deployment_id: int
+
+
+async def find_places(session: Session, names_or_ids: Collection[str], visible: Visibility) -> dict[str, NodePlace]:
+    """Each of these nodes that there is, under the name or id it was asked for by; one query for all of them."""
+    rows = await session.rows(
+        "SELECT n.id, n.name, n.deployment_id FROM nodes n"
+        f" WHERE (n.name = ANY (:names) OR n.id = ANY (:ids)) AND {visible.condition(NODES.seen)}",
+        names=[key.lower() for key in names_or_ids],
+        ids=[key_id(key) for key in names_or_ids],
+        **visible.values,
+    )
+    named = {row.name: NodePlace(row.id, row.deployment_id) for row in rows}
+    numbered = {place.id: place for place in named.values()}
+    found = {key: named.get(key.lower()) or numbered.get(key_id(key)) for key in names_or_ids}
+    return {key: place for key, place in found.items() if place is not None}
+
+
 async def find_node(
     session: Session, macs: Collection[str], uuid: str | None = None, key: str | None = None
 ) -> int | None:

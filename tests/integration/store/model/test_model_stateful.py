@@ -26,6 +26,7 @@ from sqlalchemy.pool import StaticPool
 from tests.integration.store.model import naive
 from tests.integration.store.model.dice import Dice, integers, lists, pairs, sampled_from
 from tests.integration.store.model.model_catalogues import Declared, amended, as_product, declared, importable, layers
+from tests.integration.store.model.model_dry_runs import dry_runs, shape
 from tests.integration.store.model.model_seen import Seen, look
 from tests.integration.store.model.naive_graph import ACTIVE, TRANSITION, Key, Refused, Snapshot
 from tests.integration.store.model.naive_inputs import staged
@@ -125,6 +126,8 @@ class Both(RuleBasedStateMachine):
         self.committed: dict[int, object] = {}
         self.seen = Seen()
         self.said = Declared()
+        self.verdict = "done"
+        """What the store said to the last step: the rule by which it refused, or `done`."""
 
     def teardown(self) -> None:
         self.loop.run_until_complete(self.database.close())
@@ -150,6 +153,7 @@ class Both(RuleBasedStateMachine):
             told()
         except Refused as refused:
             expected = refused.rule
+        self.verdict = verdict
         assert verdict == expected, f"the store says {verdict!r}, the naive model {expected!r}"
         self.seen = self.loop.run_until_complete(look(self.store))
         return answer
@@ -295,11 +299,13 @@ class Both(RuleBasedStateMachine):
         place = pairs(sampled_from(near), sampled_from(list(self.world.roles)))
         asked = dice.draw(lists(place, 1, 3))
         self.open_for_edits(name)
-        self.edited(
-            name,
-            lambda session, home: bind_proposed(session, home, [(self.node_id(n), r) for n, r in asked]),
-            lambda: self.world.bind(name, asked),
+        places = [(self.node_id(n), r) for n, r in asked]
+        # The whole comes last, so that it is told as if nothing had been tried before it.
+        tried = self.loop.run_until_complete(dry_runs(self.store, name, [*([place] for place in places), places]))
+        plan = self.edited(
+            name, lambda session, home: bind_proposed(session, home, places), lambda: self.world.bind(name, asked)
         )
+        assert tried[-1] == (self.verdict if plan is None else shape(plan)), "the dry run said something else"
         return name
 
     def bind_and_commit(self, dice: Dice) -> None:

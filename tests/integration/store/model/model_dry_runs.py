@@ -1,0 +1,30 @@
+"""What a dry run says of targets, for the stateful test to hold against what the bind itself does."""
+
+from collections.abc import Sequence
+
+from rackwright.domain.errors import RackwrightError
+from rackwright.domain.graph.binding import BindPlan
+from rackwright.store.db.visibility import EVERYTHING
+from rackwright.store.graph.binding import Request, plan_each
+from rackwright.store.graph.deployments import get_deployment
+from rackwright.store.store import Store
+
+
+async def dry_runs(store: Store, deployment: str, targets: Sequence[Sequence[Request]]) -> list[object]:
+    """Of each target its rule of refusal, or what would be made."""
+    async with store.read() as session:
+        try:
+            found, _ = await plan_each(session, await get_deployment(session, deployment, EVERYTHING), targets)
+        except RackwrightError as refused:
+            return [refused.type] * len(targets)
+    return [shape(one) if isinstance(one, BindPlan) else one.type for one in found]
+
+
+def shape(plan: BindPlan) -> object:
+    """A plan without the ids that a dry run does not have."""
+    created = {noderole.id: (noderole.node_id, noderole.role, noderole.cohort) for noderole in plan.created}
+    return (
+        list(created.values()),
+        sorted((str(created.get(parent, parent)), str(created.get(child, child))) for parent, child in plan.edges),
+        plan.recohorted,
+    )
