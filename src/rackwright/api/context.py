@@ -120,6 +120,12 @@ class Caller(Permissions):
 
         return checked
 
+    async def try_out(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        """Run a change's dry run, in a transaction that only reads; as a change, it asks `authorize` where it would be
+        made. Hooks are not asked."""
+        async with self.server.store.read() as session:
+            return await self._checked(work)(session)
+
 
 _bearer = HTTPBearer(auto_error=False)
 

@@ -299,6 +299,8 @@ def _intent(client: Client) -> None:
     client.do("moveNode", {"deployment": "shop"}, node=NODE)
     bound = client.do("bindRole", {"node": NODE, "role": "test-parent", "deployment": "shop"})
     client.do("bindRoles", {"bindings": [{"node": NODE, "role": "test-parent"}]}, deployment="shop")
+    each = {"nodes": [NODE, SPARE], "roles": ["test-child"], "each": "node"}
+    client.do("bindRoles", each, query={"dry_run": "true"}, deployment="shop")
     role = client.do("addDeploymentRole", {"deployment": "shop", "role": "test-child"})
     client.do("listDeploymentRoles")
     client.do("getDeploymentRole", id=role["id"])

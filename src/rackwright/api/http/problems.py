@@ -89,6 +89,12 @@ class Broken(RackwrightError):
     type = "internal"
 
 
+def described(error: RackwrightError) -> Problem:
+    """An error as part of an answer about several things, of which it concerns one."""
+    title = error.type.replace("-", " ").capitalize()
+    return Problem(type=URN + error.type, title=title, status=error.status, detail=error.message)
+
+
 def problem(
     type_: str, status: int, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any
 ) -> JSONResponse:

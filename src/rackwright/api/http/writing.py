@@ -121,6 +121,25 @@ def _once(
     return once
 
 
+async def try_out(
+    caller: Caller, terms: Terms, work: Callable[[Session], Awaitable[BaseModel | None]], *, status: int = 200
+) -> Response:
+    """Answer a dry run with what `work` gives, in a transaction that only reads: it waits for no change, and none waits
+    for it. Only for a client that sent a key is something written, by itself: the answer, which is kept."""
+    kept = await replayed(caller, terms)
+    if kept is not None:
+        return kept
+    found = await caller.try_out(work)
+    if terms.key is None:
+        return _rendered(found, status, None)
+
+    async def keep(session: Session) -> BaseModel | None:
+        caller.concerns_caller(session)
+        return found
+
+    return await write(caller, terms, keep, status=status)
+
+
 async def replayed(caller: Caller, terms: Terms) -> Response | None:
     """The answer that this request got before: for what cannot be done in one transaction, asked before it is done."""
     if terms.key is None:

@@ -6,18 +6,21 @@ from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from rackwright.api.context import Caller, ScopedReader, Server, Writer
+from rackwright.api.audit import record_refusal
+from rackwright.api.context import Caller, Forbidden, ScopedReader, Server, Writer
 from rackwright.api.http.answers import Fields, Page, Resource, answer
 from rackwright.api.http.etags import tag
 from rackwright.api.http.paging import Asked, page, parameters
 from rackwright.api.http.patching import patch_body, read_patch
 from rackwright.api.http.types import Key, Line, Name
-from rackwright.api.http.writing import Editing, Posting, Terms, write_graph
-from rackwright.api.routes.node_roles import BindingIn, CreatedOut, bound, created_by, real_id
+from rackwright.api.http.writing import Editing, Posting, Terms, try_out, write_graph
+from rackwright.api.routes.bind_targets import MOST_BINDINGS, TargetsIn, TargetsOut, try_targets
+from rackwright.api.routes.node_roles import BindingIn, CreatedOut, bound, created_by, planned, real_id
 from rackwright.api.routes.target_systems import target_systems
-from rackwright.domain.errors import Conflict, Rule
+from rackwright.domain.errors import Conflict, Invalid, Rule
+from rackwright.domain.graph.binding import BindPlan
 from rackwright.domain.graph.snapshots import CommitPlan, Difference
 from rackwright.domain.machines.planned_installs import missing
 from rackwright.store.db.session import GraphSession, Session
@@ -33,8 +36,6 @@ from rackwright.store.graph.deployments import (
     select_deployments,
 )
 from rackwright.store.graph.planned_installs import planned_installs
-
-MOST_BINDINGS = 10_000
 
 router = APIRouter(prefix="/deployments", tags=["deployments"])
 
@@ -72,6 +73,10 @@ class BindingsOut(BaseModel):
 
     ids: list[int | None] = Field(description="Of the noderoles asked for, in their order; null for what would be new.")
     created: list[CreatedOut]
+
+    @classmethod
+    async def of(cls, session: Session, plan: BindPlan) -> "BindingsOut":
+        return cls(ids=[real_id(id) for id in plan.bound], created=await created_by(session, plan))
 
 
 class DeploymentOut(Resource):
@@ -270,7 +275,11 @@ async def get_deployment_tree(caller: ScopedReader, deployment: Key) -> Response
 
 
 async def _locked(session: Session, caller: Caller, terms: Terms, key: str) -> DeploymentRecord:
-    found = await lock_deployment(session, key)
+    return await _checked(session, caller, terms, await lock_deployment(session, key))
+
+
+async def _checked(session: Session, caller: Caller, terms: Terms, found: DeploymentRecord) -> DeploymentRecord:
+    """The deployment, if the caller may change it and it is what the client saw."""
     await caller.authorize(session, found.id)
     terms.check(DeploymentOut.of(found), f"deployment {found.name}")
     return found
@@ -347,23 +356,68 @@ async def discard_proposal(caller: Writer, terms: Posting, deployment: Key) -> R
     return await _step(caller, terms, deployment, snapshots.discard)
 
 
-@router.post("/{deployment}/bind", status_code=201, response_model=BindingsOut)
+def _form(body: object) -> str:
+    """Which of the two bodies of `bind_roles` was sent."""
+    return "one by one" if isinstance(body, dict) and body.keys() & TargetsIn.model_fields.keys() else "together"
+
+
+BindBody = Annotated[
+    Annotated[BindingsIn, Tag("together")] | Annotated[TargetsIn, Tag("one by one")], Discriminator(_form)
+]
+
+
+@router.post(
+    "/{deployment}/bind",
+    status_code=201,
+    response_model=BindingsOut,
+    responses={200: {"model": TargetsOut, "description": "A dry run with `each`: the answer for each target."}},
+)
 async def bind_roles(
     caller: Writer,
     terms: Posting,
     deployment: Key,
-    body: BindingsIn,
+    body: BindBody,
+    request: Request,
     dry_run: Annotated[bool, Query(description="Only say what it would do.")] = False,
 ) -> Response:
     """Bind roles to many nodes in the open proposal at once, with all that the roles need. A conflict is a 409 that
-    names the rule, and nothing has changed."""
+    names the rule, and nothing has changed. A dry run with `each` says of every target by itself whether it may be
+    bound, what would be made with it, or why it is refused."""
+    if isinstance(body, TargetsIn):
+        if not dry_run:
+            raise Invalid("`each` is for dry runs: add `?dry_run=true`. To bind, send `bindings`.", "/each")
+        return await _try_targets(caller, terms, deployment, body, request)
+
+    if dry_run:
+
+        async def dry_work(session: Session) -> BindingsOut:
+            found = await stored.get_deployment(session, deployment, EVERYTHING)
+            plan = await planned(session, caller, await _checked(session, caller, terms, found), body.bindings)
+            return await BindingsOut.of(session, plan)
+
+        return await try_out(caller, terms, dry_work, status=201)
 
     async def work(session: GraphSession) -> BindingsOut:
         found = await _locked(session, caller, terms, deployment)
-        plan = await bound(session, caller, found, body.bindings, dry_run=dry_run)
-        return BindingsOut(ids=[real_id(id) for id in plan.bound], created=await created_by(session, plan))
+        return await BindingsOut.of(session, await bound(session, caller, found, body.bindings))
 
     return await write_graph(caller, terms, work, status=201)
+
+
+async def _try_targets(caller: Caller, terms: Terms, deployment: str, wanted: TargetsIn, request: Request) -> Response:
+    wanted.check_size()
+    forbidden: list[Forbidden] = []
+
+    async def work(session: Session) -> TargetsOut:
+        found = await _checked(session, caller, terms, await stored.get_deployment(session, deployment, EVERYTHING))
+        answers, refusal = await try_targets(session, caller, found, wanted)
+        forbidden.extend([refusal] if refusal else [])
+        return answers
+
+    answer = await try_out(caller, terms, work)
+    for refusal in forbidden:
+        await record_refusal(request, refusal.message)
+    return answer
 
 
 @router.post("/{deployment}/plan", response_model=PlanOut)

@@ -12,8 +12,9 @@ from rackwright.api.http.etags import tag
 from rackwright.api.http.paging import Asked, page, parameters
 from rackwright.api.http.patching import patch_body, read_patch
 from rackwright.api.http.types import Id, JsonMap, shown
-from rackwright.api.http.writing import Editing, Posting, Terms, write, write_graph
+from rackwright.api.http.writing import Editing, Posting, Terms, try_out, write, write_graph
 from rackwright.api.waiting_reasons import ReasonOut, cap_in_force
+from rackwright.domain.errors import NotFound
 from rackwright.domain.graph.binding import PLACEHOLDER, BindPlan
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING, Visibility
@@ -22,7 +23,7 @@ from rackwright.store.graph.binding import bind_proposed, plan_binding
 from rackwright.store.graph.deployments import DeploymentRecord, get_deployment
 from rackwright.store.graph.noderole_views import NODE_ROLES, Around, NodeRoleView, around, select_views, view_noderole
 from rackwright.store.graph.why import why
-from rackwright.store.machines.nodes import get_node
+from rackwright.store.machines.nodes import find_places
 
 router = APIRouter(prefix="/node_roles", tags=["node_roles"])
 
@@ -123,6 +124,10 @@ class BoundOut(BaseModel):
     id: int | None = Field(description="The noderole asked for; null if it would be new and this is a dry run.")
     created: list[CreatedOut]
 
+    @classmethod
+    async def of(cls, session: Session, plan: BindPlan) -> "BoundOut":
+        return cls(id=real_id(plan.bound[0]), created=await created_by(session, plan))
+
 
 @router.get("", response_model=Page[NodeRoleOut])
 async def list_node_roles(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(NODE_ROLES))]) -> Response:
@@ -141,24 +146,51 @@ async def bind_role(
     """Bind a role to a node in the deployment's open proposal, with all that the role needs. A conflict is a 409 that
     names the rule, and nothing has changed."""
 
+    if dry_run:
+
+        async def dry_work(session: Session) -> BoundOut:
+            deployment = await _deployment_to_bind_in(session, caller, body.deployment)
+            return await BoundOut.of(session, await planned(session, caller, deployment, [body]))
+
+        return await try_out(caller, terms, dry_work, status=201)
+
     async def work(session: GraphSession) -> BoundOut:
-        deployment = await get_deployment(session, body.deployment, EVERYTHING)
-        await caller.authorize(session, deployment.id)
-        plan = await bound(session, caller, deployment, [body], dry_run=dry_run)
-        return BoundOut(id=real_id(plan.bound[0]), created=await created_by(session, plan))
+        deployment = await _deployment_to_bind_in(session, caller, body.deployment)
+        return await BoundOut.of(session, await bound(session, caller, deployment, [body]))
 
     return await write_graph(caller, terms, work, status=201)
 
 
+async def _deployment_to_bind_in(session: Session, caller: Caller, name: str) -> DeploymentRecord:
+    """Return the deployment, if the caller may write there."""
+    deployment = await get_deployment(session, name, EVERYTHING)
+    await caller.authorize(session, deployment.id)
+    return deployment
+
+
 async def bound(
-    session: GraphSession, caller: Caller, deployment: DeploymentRecord, wanted: Sequence[BindingIn], *, dry_run: bool
+    session: GraphSession, caller: Caller, deployment: DeploymentRecord, wanted: Sequence[BindingIn]
 ) -> BindPlan:
-    """All of it, or none. Who may write in the deployment was looked at before."""
-    nodes = {name: await get_node(session, name, EVERYTHING) for name in dict.fromkeys(one.node for one in wanted)}
-    for place in {node.deployment_id for node in nodes.values()}:
-        await caller.authorize(session, place)  # a commit would take them from there
-    do = plan_binding if dry_run else bind_proposed
-    return await do(session, deployment, [(nodes[one.node].id, one.role) for one in wanted])
+    """Bind all of it, or none. Who may write in the deployment was looked at before."""
+    return await bind_proposed(session, deployment, await _requests(session, caller, wanted))
+
+
+async def planned(
+    session: Session, caller: Caller, deployment: DeploymentRecord, wanted: Sequence[BindingIn]
+) -> BindPlan:
+    """Return what `bound` would do. It only reads."""
+    return await plan_binding(session, deployment, await _requests(session, caller, wanted))
+
+
+async def _requests(session: Session, caller: Caller, wanted: Sequence[BindingIn]) -> list[tuple[int, str]]:
+    """Return the (node, role) pairs that are wanted, if the caller may take the nodes from where they are."""
+    nodes = await find_places(session, {binding.node for binding in wanted}, EVERYTHING)
+    for binding in wanted:
+        if binding.node not in nodes:
+            raise NotFound("node", binding.node)
+    for deployment_id in {node.deployment_id for node in nodes.values()}:
+        await caller.authorize(session, deployment_id)  # a commit would take them from there
+    return [(nodes[binding.node].id, binding.role) for binding in wanted]
 
 
 async def created_by(session: Session, plan: BindPlan) -> list[CreatedOut]:
