@@ -1,5 +1,5 @@
-// Dragging by mouse or pen: nodes onto a role, or a role onto a node. What would refuse is asked of the server while
-// the drag goes on. Everything it does can be done by keyboard too: select nodes, then press a role's button.
+// Dragging by mouse or pen: nodes onto a role, or a role onto a node. What would refuse is asked of the server as the
+// drag starts, for all targets on the page at once; again only for targets that come onto it meanwhile. Everything it does can be done by keyboard too: select nodes, then press a role's button.
 import type { Action } from 'svelte/action';
 
 export interface Load {
@@ -13,11 +13,11 @@ export interface Target {
   name: string;
 }
 
-type Judge = (load: Load, target: Target) => Promise<string>;
+/** Says for each target, by its name, why it would refuse what is dragged; an empty text: it would take it. */
+type Judge = (load: Load, targets: string[]) => Promise<Map<string, string>>;
 type Drop = (load: Load, target: Target) => void;
 
 const THRESHOLD = 5;
-const AT_ONCE = 4;
 
 class Drag {
   load = $state.raw<Load | null>(null);
@@ -25,12 +25,11 @@ class Drag {
   x = $state(0);
   y = $state(0);
   /** Why a target would refuse, by its key; an empty text: it would take it. */
-  verdicts = $state<Record<string, string>>({});
-  #judge: Judge = async () => '';
+  verdicts = $state.raw<Record<string, string>>({});
+  #judge: Judge = async () => new Map();
   #drop: Drop = () => undefined;
+  /** Names of the targets that were asked about in this drag. */
   #asked = new Set<string>();
-  #queue: Target[] = [];
-  #busy = 0;
 
   /** The page that knows what a drop means here. */
   serve(judge: Judge, drop: Drop): () => void {
@@ -38,7 +37,7 @@ class Drag {
     this.#drop = drop;
     return () => {
       this.cancel();
-      this.#judge = async () => '';
+      this.#judge = async () => new Map();
       this.#drop = () => undefined;
     };
   }
@@ -56,7 +55,7 @@ class Drag {
     this.verdicts = {};
     this.#asked.clear();
     document.documentElement.classList.add('dragging');
-    for (const element of document.querySelectorAll<HTMLElement>('[data-drop]')) this.#ask(targetOf(element));
+    void this.#ask();
   }
 
   move(x: number, y: number): void {
@@ -65,7 +64,7 @@ class Drag {
     const element = document.elementFromPoint(x, y)?.closest<HTMLElement>('[data-drop], [data-drop-cell]');
     const target = element ? this.#targetAt(element) : null;
     this.over = target && target.kind !== this.load?.kind ? target : null;
-    if (this.over) this.#ask(this.over);
+    if (this.over && !this.#asked.has(this.over.name)) void this.#ask();
   }
 
   finish(): void {
@@ -77,7 +76,6 @@ class Drag {
   cancel(): void {
     this.load = null;
     this.over = null;
-    this.#queue = [];
     document.documentElement.classList.remove('dragging');
   }
 
@@ -88,25 +86,25 @@ class Drag {
     return this.load?.kind === 'node' ? { kind: 'role', name: role ?? '' } : { kind: 'node', name: node ?? '' };
   }
 
-  #ask(target: Target | null): void {
-    if (!target || !this.load || target.kind === this.load.kind || this.#asked.has(key(target))) return;
-    this.#asked.add(key(target));
-    this.#queue.push(target);
-    while (this.#busy < AT_ONCE && this.#queue.length) void this.#next();
-  }
-
-  async #next(): Promise<void> {
-    const target = this.#queue.shift();
+  /** Ask at once about all targets that are on the page and were not asked about yet. */
+  async #ask(): Promise<void> {
     const load = this.load;
-    if (!target || !load) return;
-    this.#busy += 1;
-    try {
-      const verdict = await this.#judge(load, target);
-      if (this.load === load) this.verdicts[key(target)] = verdict;
-    } finally {
-      this.#busy -= 1;
-      if (this.#queue.length) void this.#next();
+    if (!load) return;
+    const targets = [...document.querySelectorAll<HTMLElement>('[data-drop]')].map(targetOf);
+    const fresh = new Map<string, Target>();
+    for (const target of [...targets, this.over]) {
+      if (target && target.kind !== load.kind && !this.#asked.has(target.name)) fresh.set(target.name, target);
     }
+    if (!fresh.size) return;
+    for (const name of fresh.keys()) this.#asked.add(name);
+    const said = await this.#judge(load, [...fresh.keys()]);
+    if (this.load !== load) return;
+    const found: Record<string, string> = { ...this.verdicts };
+    for (const [name, target] of fresh) {
+      const verdict = said.get(name);
+      if (verdict !== undefined) found[key(target)] = verdict;
+    }
+    this.verdicts = found;
   }
 }
 
