@@ -330,6 +330,25 @@ def test_two_at_once_on_one_node_do_not_overwrite_each_other(cli: Cli, monkeypat
     assert cli.json("node", "show", "n2.rack.example")["description"] == "quicker"
 
 
+def test_a_dry_run_for_several_nodes_tells_the_reason_of_each_that_refuses(cli: Cli) -> None:
+    cli.ok("deployment", "create", "tried")
+    nodes = [f"tried{number}.rack.example" for number in (1, 2, 3)]
+    for node in nodes:
+        cli.ok("node", "create", node)
+    for node in nodes[:2]:
+        cli.ok("node", "bind", node, "test-conflict-says", "tried")
+    ended = cli("deployment", "bind", "tried", "test-conflict-silent", *nodes, "nowhere", "--dry-run")
+    assert ended.code == Exit.CONFLICT
+    assert [line.split(":")[1].split()[-1] for line in ended.err.splitlines()[:2]] == nodes[:2]
+    assert "nowhere" in ended.err.splitlines()[2]
+    ended = cli("deployment", "bind", "tried", "no-such-role", *nodes, "--dry-run")
+    assert (ended.code, len(ended.err.splitlines())) == (Exit.NOT_FOUND, 1)
+    # Together: what the first brings, the second finds.
+    created = cli.json("deployment", "bind", "tried", "test-child", *nodes, "--dry-run")
+    assert [one["role"] for one in created].count("test-parent") == 1
+    assert len([one for one in created if one["role"] == "test-child"]) == 3
+
+
 def test_a_deployment_goes_from_proposal_to_commit_and_back(cli: Cli) -> None:
     cli.ok("deployment", "create", "mail")
     assert cli.json("node", "bind", "n2.rack.example", "test-child", "mail", "--dry-run")

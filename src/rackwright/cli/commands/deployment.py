@@ -1,6 +1,7 @@
 """rackwright deployment"""
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,7 @@ from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.commands.deployment_role import app as role_app
 from rackwright.cli.output.answers import prints
-from rackwright.cli.output.exits import Exit, confirm, fail
+from rackwright.cli.output.exits import BY_STATUS, Exit, confirm, fail
 from rackwright.cli.output.terminal import say
 from rackwright.cli.shared import Deployment, Filters, Limit, Role, Settings, Sort, Yes, listed, values
 
@@ -17,6 +18,8 @@ app = make_app("What people want of their machines.")
 app.add_typer(role_app, name="role")
 
 MOST_WARNINGS = 20
+MOST_TARGETS = 1000
+"""Nodes that one dry run asks about."""
 COLUMNS = ("name", "parent", "state", "held", "noderoles")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -160,9 +163,26 @@ def bind(
     dry_run: Annotated[bool, typer.Option(help="Only say what it would take.")] = False,
 ) -> Any:
     """Bind a role to nodes in the deployment's proposal, with all that the role needs: to all of them, or to none."""
+    client = Client()
+    if dry_run and len(nodes) > 1:
+        _check_each(client, deployment, role, nodes)
     bindings = [{"node": node, "role": role} for node in nodes]
-    bound = Client().post(f"/deployments/{deployment}/bind", {"bindings": bindings}, dry_run=dry_run or None)
+    bound = client.post(f"/deployments/{deployment}/bind", {"bindings": bindings}, dry_run=dry_run or None)
     return bound["created"]
+
+
+def _check_each(client: Client, deployment: str, role: str, nodes: Sequence[str]) -> None:
+    """End the command with the reason of every node that refuses the role; binding all of them tells only the first."""
+    refused = []
+    for first in range(0, len(nodes), MOST_TARGETS):
+        body = {"nodes": nodes[first : first + MOST_TARGETS], "roles": [role], "each": "node"}
+        tried = client.post(f"/deployments/{deployment}/bind", body, dry_run=True)
+        refused += [target["refused"] for target in tried["targets"] if target["refused"]]
+    if refused:
+        *others, last = dict.fromkeys(problem["detail"] for problem in refused)
+        for reason in others:
+            say(f"rackwright: {reason}", file=sys.stderr)
+        fail(last, BY_STATUS.get(refused[0]["status"], Exit.FAILED))
 
 
 @app.command()
