@@ -1,7 +1,8 @@
 """Who becomes a member: the rules a join request, a renewal and an operator's invite, token or removal must pass.
 
 Runs where the CA lives. A certificate is signed on the word of an invited SSH host or of a one-time token, never on the
-word of the network. Carrying requests here is `mesh/agent/admission_handler.py`; the signing is `mesh/identity/authority.py`.
+word of the network. Carrying requests here is `mesh/agent/admission_handler.py`; the signing is
+`mesh/identity/authority.py`.
 """
 
 import asyncio

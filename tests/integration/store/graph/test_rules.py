@@ -11,6 +11,7 @@ from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, PROPOSED, TODO
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.database import Database
 from rackwright.store.db.session import Session
+from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits, snapshots
 from rackwright.store.graph.deployments import create_deployment, delete_deployment
 from rackwright.store.graph.noderoles import retry
@@ -251,7 +252,7 @@ async def test_what_a_run_finds_out_about_its_node_reaches_the_node_and_never_th
         "password": "mine",
     }
     await rack.end("finder@n1", disks=["sda"], raid={"level": "one"}, other=1, **enemy)
-    node = await rack.do(get_node, "n1.example")
+    node = await rack.do(get_node, "n1.example", EVERYTHING)
     assert node.discovery == {"disks": ["sda"]}, "and nothing of how it is reached, nor what fits no schema"
     assert await rack.work() == ["beside@n1", "user@n1"], "not the writer, nor what it stands on"
 
