@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from rackwright.barclamps.content import digest_of, folder_digest, pack, read_folder
-from rackwright.domain.barclamps.barclamp_file import Kinds, Reserved, parse_barclamp
-from rackwright.domain.barclamps.fields import nearest
+from rackwright.domain.barclamps.barclamp_file import KnownKinds, Reserved, parse_barclamp
+from rackwright.domain.barclamps.fields import suggest_name
 from rackwright.domain.catalogue import Attrib, Barclamp, Flag, Hammer, Jig, JsonObject, Role
 from rackwright.domain.errors import BarclampInvalid
 from rackwright.domain.networks.networks import BARCLAMP as NETWORKS
@@ -96,9 +96,9 @@ def load_folder(path: Path) -> Barclamp:
     return barclamp
 
 
-def known_kinds() -> Kinds:
+def known_kinds() -> KnownKinds:
     """Return the kinds of jigs and hammers that a barclamp may name."""
-    return Kinds(jig_kinds(), [kind.name for kind in hammer_kinds()])
+    return KnownKinds(jig_kinds(), [kind.name for kind in hammer_kinds()])
 
 
 def _parse(file: Path, reserved: Reserved) -> Barclamp:
@@ -146,7 +146,7 @@ def _check_scripts(folder: Path, barclamp: Barclamp) -> None:
         if not entry.is_dir():
             raise BarclampInvalid(str(entry), 1, "Only folders belong here, one a role; move this into its role's.")
         if entry.name not in roles:
-            hint = nearest(entry.name, roles) or "."
+            hint = suggest_name(entry.name, roles) or "."
             raise BarclampInvalid(
                 str(entry), 1, f"Barclamp {barclamp.name!r} has no role {entry.name!r} for these scripts{hint}"
             )

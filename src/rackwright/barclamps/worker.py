@@ -20,7 +20,7 @@ from typing import IO
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.effects import effects_to_json, outcome_to_json, view_from_json
 from rackwright.domain.errors import Invalid
-from rackwright.domain.hooks import ALIASES, DO_TRANSITION, RoleHooks, fault, implemented
+from rackwright.domain.hooks import ALIASES, DO_TRANSITION, RoleHooks, find_class_fault, implemented_hooks
 from rackwright.parent_death import die_with
 
 ROLES_FILE = "roles.py"
@@ -125,12 +125,12 @@ def describe(folder: Path, roles: list[str]) -> JsonObject:
     """For each role that has a class, the hooks that it implements."""
     found: JsonObject = {}
     for one in classes(load(folder)):
-        wrong = fault(one, roles)
+        wrong = find_class_fault(one, roles)
         if wrong is not None:
             raise Faulty(wrong)
         if one.role in found:
             raise Faulty(f"Class {one.__name__} is the second of role {one.role!r}; a role has one.")
-        found[one.role] = [*sorted(implemented(one))]
+        found[one.role] = [*sorted(implemented_hooks(one))]
     return found
 
 

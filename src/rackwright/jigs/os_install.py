@@ -5,7 +5,7 @@ Nothing waits here: the attempt is a stored state machine that any server advanc
 
 from typing import Self
 
-from rackwright.domain.attributes import MISSING, read
+from rackwright.domain.attributes import MISSING, read_at_path
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import Jig, Log
@@ -39,7 +39,7 @@ class OsInstallJig(Jig):
         return cls(ports.open_attempt)
 
     async def run(self, run: Run, log: Log) -> Outcome:
-        target_os = read(run.input, ("provisioner", "target_os"))
+        target_os = read_at_path(run.input, ("provisioner", "target_os"))
         if target_os is MISSING or not isinstance(target_os, str) or not target_os:
             return Outcome.failure("No operating system is chosen: set provisioner-target-os on the deployment-role.")
         try:

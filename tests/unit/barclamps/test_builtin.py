@@ -28,12 +28,12 @@ def declared(barclamp: Barclamp) -> list[Role | Jig | Hammer | Attrib]:
 
 def closure(known: Catalogue, name: str) -> set[str]:
     found: set[str] = set()
-    waiting = list(known.needed(name))
+    waiting = list(known.needed_roles(name))
     while waiting:
         need = waiting.pop()
         if need not in found:
             found.add(need)
-            waiting.extend(known.needed(need))
+            waiting.extend(known.needed_roles(need))
     return found
 
 
@@ -56,8 +56,8 @@ def test_built_in_barclamps_are_in_folders_of_their_names() -> None:
 
 def test_only_the_admin_node_has_bootstrap_and_only_the_managed_node_discovery() -> None:
     known = catalogue(test=False)
-    assert known.flagged(Flag.BOOTSTRAP) == (ADMIN,)
-    assert known.flagged(Flag.DISCOVERY) == (MANAGED,)
+    assert known.roles_with_flag(Flag.BOOTSTRAP) == (ADMIN,)
+    assert known.roles_with_flag(Flag.DISCOVERY) == (MANAGED,)
 
 
 def test_discovery_brings_ssh_access() -> None:
@@ -77,8 +77,8 @@ def test_joined_node_stands_in_for_managed_and_installed_without_being_their_kin
 
 def test_what_is_said_of_a_node_is_said_on_that_node() -> None:
     known = catalogue(test=False)
-    assert {MANAGED, INSTALLED, JOINED, SSH} <= set(known.flagged(Flag.IMPLICIT))
-    assert ADMIN not in known.flagged(Flag.IMPLICIT)
+    assert {MANAGED, INSTALLED, JOINED, SSH} <= set(known.roles_with_flag(Flag.IMPLICIT))
+    assert ADMIN not in known.roles_with_flag(Flag.IMPLICIT)
 
 
 def test_core_declares_the_script_jig_with_a_client_role_of_another_jig() -> None:
@@ -131,7 +131,7 @@ def test_test_barclamp_does_all_its_work_by_noop() -> None:
 
 @pytest.mark.parametrize("flag", Flag)
 def test_test_barclamp_has_a_role_for_each_flag(flag: Flag) -> None:
-    assert f"test-{flag}" in catalogue(test=True).flagged(flag)
+    assert f"test-{flag}" in catalogue(test=True).roles_with_flag(flag)
 
 
 def test_test_barclamp_has_each_relation_between_roles() -> None:
@@ -139,8 +139,8 @@ def test_test_barclamp_has_each_relation_between_roles() -> None:
     assert known.rivals("test-conflict-silent") == {"test-conflict-says"}
     assert known.providers("test-provided") == ("test-provider",)
     assert known.providers("test-abstract") == ("test-concrete",)
-    assert "test-attached" in known.needed("test-host")
-    assert "test-client" in known.needed("test-remote-worker")
+    assert "test-attached" in known.needed_roles("test-host")
+    assert "test-client" in known.needed_roles("test-remote-worker")
     assert "test-lineage-start" in closure(known, "test-lineage-end") & known.stand_ins("test-lineage-end")
 
 
@@ -156,7 +156,7 @@ def test_test_barclamp_wants_an_attrib_of_each_source() -> None:
         "parent, secret",
         "parent, run",
     }
-    assert "test-parent" in known.needed("test-wanting")
+    assert "test-parent" in known.needed_roles("test-wanting")
     assert "test-provided-value" in [attrib.name for attrib in known.attribs_of("test-provider")]
 
 

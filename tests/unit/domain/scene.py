@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from rackwright.domain.catalogue import Attrib, Catalogue, Flag, Jig, Role
 from rackwright.domain.graph.binding import PLACEHOLDER, BindPlan, bind
-from rackwright.domain.graph.noderole_graph import Deployment, Graph, Node, NodeRole
+from rackwright.domain.graph.noderole_graph import Deployment, Graph, GraphNode, NodeRole
 from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState
 
 JIGS = {
@@ -57,10 +57,14 @@ class Scene:
             Deployment(number, name, number - 1 or None, self._node(f"{name}-phantom"))
             for name, number in self.deployments.items()
         ]
-        places = [Node(self.nodes[f"{one.name}-phantom"], f"{one.name}-phantom", one.id, system=True) for one in listed]
+        places = [
+            GraphNode(self.nodes[f"{one.name}-phantom"], f"{one.name}-phantom", one.id, system=True) for one in listed
+        ]
         for word in nodes.split():
             name, _, home = word.rstrip("!").partition(":")
-            places.append(Node(self._node(name), name, self.deployments[home or "system"], admin=word.endswith("!")))
+            places.append(
+                GraphNode(self._node(name), name, self.deployments[home or "system"], admin=word.endswith("!"))
+            )
         self.graph = Graph(nodes=places, deployments=listed)
         self.serial = 0
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from rackwright.domain.catalogue import Catalogue, Flag, Role
 from rackwright.domain.errors import Conflict, Rule
-from rackwright.domain.graph.noderole_graph import Graph, NodeRole, visible
+from rackwright.domain.graph.noderole_graph import Graph, NodeRole, is_visible
 from rackwright.domain.states import PROPOSED, NodeRoleState
 
 PLACEHOLDER = 1 << 62
@@ -141,7 +141,7 @@ class Binder:
                 f"{self.graph.title(found.id)} is being removed and its last run is not over. "
                 "Wait for it, or cancel it.",
             )
-        if not visible(found, self.deployment.id):
+        if not is_visible(found, self.deployment.id):
             where = self.graph.deployment_name(found.deployment_id)
             raise Conflict(
                 Rule.PROPOSED_ELSEWHERE,
@@ -156,7 +156,7 @@ class Binder:
         """The parents that satisfy each needed role, or the first (node, role) that must be bound before."""
         self._check_place(node_id, role)
         parents: dict[str, list[int]] = {}
-        for need in self.catalogue.needed(role.name):
+        for need in self.catalogue.needed_roles(role.name):
             found = self._find(node_id, need)
             if found is None:
                 return {}, self._missing(node_id, role, need)
@@ -183,10 +183,10 @@ class Binder:
     def _on(self, node_id: int, need: str) -> NodeRole | None:
         """The needed role on the node itself, else what provides it there."""
         own = self.graph.at(node_id, need)
-        if own is not None and visible(own, self.deployment.id):
+        if own is not None and is_visible(own, self.deployment.id):
             return own
         providers = (self.graph.at(node_id, provider) for provider in self.catalogue.providers(need))
-        return self._first(found for found in providers if found and visible(found, self.deployment.id))
+        return self._first(found for found in providers if found and is_visible(found, self.deployment.id))
 
     @staticmethod
     def _first(found: Iterable[NodeRole | None]) -> NodeRole | None:
@@ -220,7 +220,7 @@ class Binder:
         if not self.catalogue.role(found.role).has(Flag.CLUSTER):
             return [found.id]
         peers = self.graph.of_role(found.deployment_id, found.role)
-        return [peer.id for peer in peers if visible(peer, self.deployment.id)]
+        return [peer.id for peer in peers if is_visible(peer, self.deployment.id)]
 
     # --- what forbids it
 

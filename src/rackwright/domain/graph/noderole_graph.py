@@ -13,7 +13,7 @@ from rackwright.domain.states import PROPOSED, NodeRoleState
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class GraphNode:
     id: int
     name: str
     deployment_id: int
@@ -52,7 +52,7 @@ class Graph:
 
     def __init__(
         self,
-        nodes: Iterable[Node] = (),
+        nodes: Iterable[GraphNode] = (),
         deployments: Iterable[Deployment] = (),
         noderoles: Iterable[NodeRole] = (),
         edges: Iterable[tuple[int, int]] = (),
@@ -92,7 +92,7 @@ class Graph:
         """The lowest (cohort, id) of a role in one deployment that deployment `proposal` can see."""
         if deployment_id == proposal:
             return self._first_of((deployment_id, role))
-        return next((found for found in self.of_role(deployment_id, role) if visible(found, proposal)), None)
+        return next((found for found in self.of_role(deployment_id, role) if is_visible(found, proposal)), None)
 
     def _first_of(self, key: tuple[int, str]) -> NodeRole | None:
         if key not in self._first:
@@ -198,7 +198,7 @@ class Graph:
         self._first.pop((noderole.deployment_id, noderole.role), None)
 
 
-def visible(noderole: NodeRole, proposal: int) -> bool:
+def is_visible(noderole: NodeRole, proposal: int) -> bool:
     """Whether a binding in deployment `proposal` may build on it: it is committed to stay, or proposed there."""
     return not noderole.doomed and (noderole.state is not PROPOSED or noderole.deployment_id == proposal)
 

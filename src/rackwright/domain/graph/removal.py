@@ -8,7 +8,7 @@ from rackwright.domain.graph.noderole_graph import Graph
 from rackwright.domain.states import PROPOSED
 
 
-def removal(graph: Graph, catalogue: Catalogue, ids: Iterable[int]) -> set[int]:
+def plan_removal(graph: Graph, catalogue: Catalogue, ids: Iterable[int]) -> set[int]:
     """The noderoles that go when `ids` do, or a conflict that names whom it would orphan.
 
     A noderole may go if each that stands on it is only proposed, or on its own node in its own deployment; they go

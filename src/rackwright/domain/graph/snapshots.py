@@ -12,7 +12,7 @@ from enum import StrEnum
 from rackwright.domain.catalogue import Catalogue, Flag, JsonObject
 from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.graph.noderole_graph import Graph, NodeRole
-from rackwright.domain.graph.removal import removal
+from rackwright.domain.graph.removal import plan_removal
 from rackwright.domain.graph.upgrades import Relinked
 from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState
 
@@ -51,7 +51,7 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedNodeRole:
     """One line of a plan."""
 
     id: int
@@ -65,12 +65,12 @@ class CommitPlan:
     """What a commit would do, in order. The commit itself works from this."""
 
     deployment_id: int
-    created: tuple[Planned, ...]
-    rerun: tuple[Planned, ...]
-    held_back: tuple[Planned, ...]
+    created: tuple[PlannedNodeRole, ...]
+    rerun: tuple[PlannedNodeRole, ...]
+    held_back: tuple[PlannedNodeRole, ...]
     """They wait until a cluster they stand on is whole again, then run if their inputs changed."""
-    removed: tuple[Planned, ...]
-    relinked: tuple[Planned, ...]
+    removed: tuple[PlannedNodeRole, ...]
+    relinked: tuple[PlannedNodeRole, ...]
     """What comes to stand on others because a barclamp changed; but for destructive ones that ran, it runs again."""
     roles_removed: tuple[str, ...]
     """Roles that the deployment no longer has."""
@@ -90,7 +90,7 @@ def plan_commit(catalogue: Catalogue, graph: Graph, proposal: Proposal) -> Commi
 
     `graph` holds the created noderoles, and for what is dropped, changed or in a touched cluster all that stands on it.
     """
-    gone = removal(graph, catalogue, proposal.dropped) if proposal.dropped else set()
+    gone = plan_removal(graph, catalogue, proposal.dropped) if proposal.dropped else set()
     _check_kept(graph, proposal, gone)
     touched = _touched_clusters(catalogue, graph, proposal, gone)
     rerun = _reruns(catalogue, graph, proposal, gone, touched)
@@ -214,17 +214,17 @@ def _never_again(catalogue: Catalogue, noderole: NodeRole) -> bool:
     return noderole.state is ACTIVE and catalogue.role(noderole.role).has(Flag.DESTRUCTIVE)
 
 
-def _planned(graph: Graph, noderole: NodeRole, because: str = "") -> Planned:
-    return Planned(noderole.id, graph.node_name(noderole.node_id), noderole.role, because)
+def _planned(graph: Graph, noderole: NodeRole, because: str = "") -> PlannedNodeRole:
+    return PlannedNodeRole(noderole.id, graph.node_name(noderole.node_id), noderole.role, because)
 
 
-def _listed(graph: Graph, because: Mapping[int, str]) -> tuple[Planned, ...]:
+def _listed(graph: Graph, because: Mapping[int, str]) -> tuple[PlannedNodeRole, ...]:
     ordered = sorted(because, key=lambda id: graph.noderoles[id].rank)
     return tuple(_planned(graph, graph.noderoles[id], because[id]) for id in ordered)
 
 
 def _digest(
-    proposal: Proposal, parts: Mapping[str, tuple[Planned, ...]], moved: Iterable[str], wiped: Iterable[str]
+    proposal: Proposal, parts: Mapping[str, tuple[PlannedNodeRole, ...]], moved: Iterable[str], wiped: Iterable[str]
 ) -> str:
     seen = hashlib.sha256(f"{proposal.deployment_id} {proposal.revision} {[*moved]} {[*wiped]}".encode())
     seen.update(json.dumps(sorted(proposal.dropped_roles)).encode())
@@ -261,7 +261,7 @@ class Difference:
     bindings_changed: tuple[tuple[str, str], ...]
 
 
-def diff(old: Intent, new: Intent) -> Difference:
+def diff_intents(old: Intent, new: Intent) -> Difference:
     return Difference(
         roles_added=tuple(sorted(new.roles.keys() - old.roles.keys())),
         roles_removed=tuple(sorted(old.roles.keys() - new.roles.keys())),

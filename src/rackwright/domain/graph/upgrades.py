@@ -48,7 +48,7 @@ class Upgrade:
 def is_outdated(catalogue: Catalogue, noderole: NodeRole, parents: Collection[NodeRole], links: Links) -> bool:
     """Return whether a noderole lacks a parent that its role needs, has one that it does not need, or takes its
     attribs from others than it should."""
-    needs = catalogue.needed(noderole.role)
+    needs = catalogue.needed_roles(noderole.role)
     if any(not _answering(catalogue, noderole, need, parents) for need in needs):
         return True
     if any(not _is_needed(catalogue, noderole, parent) for parent in parents):
@@ -62,7 +62,7 @@ def is_outdated(catalogue: Catalogue, noderole: NodeRole, parents: Collection[No
 
 def wiring(catalogue: Catalogue, role: str) -> object:
     """Return all that decides which parents a noderole of this role has. If it is the same, none can be outdated."""
-    needs = catalogue.needed(role)
+    needs = catalogue.needed_roles(role)
     return (
         needs,
         [(catalogue.providers(need), catalogue.is_implicit(need)) for need in needs],
@@ -70,7 +70,7 @@ def wiring(catalogue: Catalogue, role: str) -> object:
     )
 
 
-def upgrade(
+def plan_upgrade(
     graph: Graph,
     catalogue: Catalogue,
     deployment_id: int,
@@ -107,7 +107,7 @@ def _answering(catalogue: Catalogue, noderole: NodeRole, need: str, parents: Ite
 
 
 def _is_needed(catalogue: Catalogue, noderole: NodeRole, parent: NodeRole) -> bool:
-    return any(_answering(catalogue, noderole, need, [parent]) for need in catalogue.needed(noderole.role))
+    return any(_answering(catalogue, noderole, need, [parent]) for need in catalogue.needed_roles(noderole.role))
 
 
 def _owners(catalogue: Catalogue, name: str) -> dict[str, str]:
@@ -123,7 +123,7 @@ class _Upgrader(Binder):
         noderole = self.graph.noderoles[id]
         role = self.catalogue.role(noderole.role)
         found: dict[str, NodeRole] = {}
-        for need in self.catalogue.needed(role.name):
+        for need in self.catalogue.needed_roles(role.name):
             if not _answering(self.catalogue, noderole, need, self._parents(id)):
                 there = self._find(noderole.node_id, need)
                 if there is None:

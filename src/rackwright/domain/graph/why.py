@@ -94,11 +94,11 @@ class Reason:
     """The noderole to look at next."""
 
 
-class Because(Protocol):
+class MakeReason(Protocol):
     def __call__(self, cause: Cause, text: str, remedy: str = "", next_id: int | None = None) -> Reason: ...
 
 
-def reason(at: Situation) -> Reason:
+def explain_wait(at: Situation) -> Reason:
     """Why one noderole is where it is."""
 
     def because(cause: Cause, text: str, remedy: str = "", next_id: int | None = None) -> Reason:
@@ -132,7 +132,7 @@ def reason(at: Situation) -> Reason:
     return because(Cause.RUN, f"It runs now: run {at.run_id}.", f"rackwright run log {at.run_id}")
 
 
-def _installing(at: Situation, open: OpenInstall, because: Because) -> Reason:
+def _installing(at: Situation, open: OpenInstall, because: MakeReason) -> Reason:
     """TRANSITION, and no worker: it waits for something outside, which the stage names."""
     if open.stage is Stage.PUBLISHING and open.lagging:
         return because(
@@ -155,7 +155,7 @@ def _installing(at: Situation, open: OpenInstall, because: Because) -> Reason:
     return because(Cause.INSTALL, f"Its install is {open.stage}: {waits_for.get(open.stage, 'it is over')}.", remedy)
 
 
-def _todo(at: Situation, because: Because) -> Reason:
+def _todo(at: Situation, because: MakeReason) -> Reason:
     """TODO: all parents are ACTIVE, so it is something around it."""
     if at.held:
         return because(

@@ -2,7 +2,7 @@
 
 Nothing recurses, so that depth is bounded before anything can fail of it. What a scalar stands for, which tags, anchors
 and aliases are let in, what the tree is made of and the words of a refusal are a subclass's: `sls.py` reads state files
-as Salt does, `domain/barclamps/yaml_lines.py` reads barclamps by the rules of YAML 1.2. It lies here, and the domain
+as Salt does, `domain/barclamps/marked_values.py` reads barclamps by the rules of YAML 1.2. It lies here, and the domain
 imports it from here, because the state engine travels alone and can import nothing from outside. Nothing but PyYAML is
 imported, and that only when something is read: most state files are read without it.
 """

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from rackwright.domain.attributes import Staged
+from rackwright.domain.attributes import StagedInput
 from rackwright.domain.catalogue import Attrib, Catalogue, Flag, Jig, Role
 from rackwright.store.db.session import Session
 
@@ -28,7 +28,7 @@ class StoredCatalogue:
     hammer_priorities: Mapping[str, int]
     """By kind: the lowest that a barclamp gives a hammer of it."""
 
-    bare: dict[int, Staged] = field(default_factory=dict, compare=False, repr=False)
+    bare: dict[int, StagedInput] = field(default_factory=dict, compare=False, repr=False)
     """What a noderole of each role is handed that has nothing but its role's defaults; filled when first needed."""
 
     def name_of(self, role_id: int) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rackwright.domain.attributes import MISSING, merge, nest, read, without
+from rackwright.domain.attributes import MISSING, merge, nest_at_path, read_at_path, without_path
 from rackwright.domain.catalogue import Attrib, Json, JsonObject
 from rackwright.domain.errors import NotFound
 from rackwright.store.db.session import Session
@@ -33,8 +33,8 @@ class AttribValue:
 
 def value_of(attrib: Attrib, role: str | None, layers: Sequence[Layer]) -> AttribValue:
     """Later layers win, maps merge; nothing found: the default."""
-    merged = read(merge(*(values for _, values in layers)), attrib.map)
-    shown = [(name, found) for name, values in layers if (found := read(values, attrib.map)) is not MISSING]
+    merged = read_at_path(merge(*(values for _, values in layers)), attrib.map)
+    shown = [(name, found) for name, values in layers if (found := read_at_path(values, attrib.map)) is not MISSING]
     if attrib.has_default:
         shown.insert(0, (DEFAULT, attrib.default))
     if merged is MISSING:
@@ -45,11 +45,11 @@ def value_of(attrib: Attrib, role: str | None, layers: Sequence[Layer]) -> Attri
 
 def with_value(values: JsonObject, attrib: Attrib, value: Json) -> JsonObject:
     """The values with just this in the attrib's place."""
-    return merge(without(values, attrib.map), nest(attrib.map, value))
+    return merge(without_path(values, attrib.map), nest_at_path(attrib.map, value))
 
 
 def without_value(values: JsonObject, attrib: Attrib) -> JsonObject:
-    return without(values, attrib.map)
+    return without_path(values, attrib.map)
 
 
 # --- nodes

@@ -12,7 +12,7 @@ from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.graph.binding import BindPlan
 from rackwright.domain.graph.noderole_graph import Graph, NodeRole
 from rackwright.domain.graph.snapshots import CommitPlan, Proposal, plan_commit
-from rackwright.domain.graph.upgrades import Relinked, upgrade
+from rackwright.domain.graph.upgrades import Relinked, plan_upgrade
 from rackwright.domain.states import PROPOSED, Trigger
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
 from rackwright.store.db.session import GraphSession, Session
@@ -93,7 +93,7 @@ async def _work_out_again(
     known = {(row.node_id, stored.role_names[row.role_id]): row.id for row in proposed}
     graph = await load_for_upgrade(session, stored, deployment.id, known, outdated)
     without = _without(graph, set(known.values()))
-    upgraded = upgrade(without, stored.catalogue, deployment.id, list(known), outdated, known=known)
+    upgraded = plan_upgrade(without, stored.catalogue, deployment.id, list(known), outdated, known=known)
     worked_out, relinked = upgraded.bound, list(upgraded.relinked)
     if not _same(graph, worked_out, set(known.values())):
         planned = worked_out.created

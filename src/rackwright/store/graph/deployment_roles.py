@@ -6,7 +6,7 @@ from psycopg.types.json import Jsonb
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import NotFound
-from rackwright.domain.graph.snapshots import Planned, Proposal, plan_commit
+from rackwright.domain.graph.snapshots import PlannedNodeRole, Proposal, plan_commit
 from rackwright.domain.states import PROPOSED, Trigger
 from rackwright.store.catalogue.submitted_data import checked_edit
 from rackwright.store.db.listing import Column, Filter, Listing
@@ -98,7 +98,7 @@ async def edit_data(session: Session, record: DeploymentRoleRecord, data: JsonOb
     return await get_deployment_role(session, record.id, EVERYTHING)
 
 
-async def runs_again(session: Session, record: DeploymentRoleRecord) -> tuple[Planned, ...]:
+async def runs_again(session: Session, record: DeploymentRoleRecord) -> tuple[PlannedNodeRole, ...]:
     """What would run again if other data of this role came in force, by the code that plans commits."""
     own = await _own(session, record)
     taking = await takers(session, own)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rackwright.domain.attributes import read
+from rackwright.domain.attributes import read_at_path
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.states import PROPOSED
 from rackwright.store.db.session import Session
@@ -65,4 +65,4 @@ async def _suppliers(session: Session, id: int, visible: Visibility) -> dict[str
 
 
 def _overridden(value: AttribValue, handed: JsonObject | None) -> bool:
-    return handed is not None and value.found and read(handed, value.attrib.map) != value.value
+    return handed is not None and value.found and read_at_path(handed, value.attrib.map) != value.value

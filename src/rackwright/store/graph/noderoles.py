@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
-from rackwright.domain.graph.removal import removal
+from rackwright.domain.graph.removal import plan_removal
 from rackwright.domain.states import ACTIVE, ERROR, TRANSITION, NodeRoleState, Trigger
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import Visibility
@@ -90,7 +90,7 @@ async def deletable(session: Session, ids: Collection[int]) -> set[int]:
     """All noderoles that go when `ids` do; a conflict if that would orphan any."""
     stored = await session.catalogue()
     graph = await load_with_descendants(session, stored, ids)
-    return removal(graph, stored.catalogue, ids)
+    return plan_removal(graph, stored.catalogue, ids)
 
 
 async def remove(session: GraphSession, ids: Collection[int]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from rackwright.domain.attributes import MISSING, merge, read
+from rackwright.domain.attributes import MISSING, merge, read_at_path
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.machines.planned_installs import PlannedInstall, disk_names
 from rackwright.domain.machines.power import has_bmc_login
@@ -54,5 +54,5 @@ def _planned(row: Row[Any], default_os: Json) -> PlannedInstall:
 
 
 def _text(wanted: JsonObject, name: str) -> str | None:
-    found = read(wanted, ("provisioner", name))
+    found = read_at_path(wanted, ("provisioner", name))
     return found if found is not MISSING and isinstance(found, str) and found else None

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Row
 
-from rackwright.domain.attributes import Layers, Source, Staged, Surroundings, stage
+from rackwright.domain.attributes import Layers, Source, StagedInput, Surroundings, stage_input
 from rackwright.domain.catalogue import Flag, JsonObject, Role
 from rackwright.domain.states import PROPOSED
 from rackwright.store.catalogue.stored_catalogue import CatalogueMoved, StoredCatalogue
@@ -96,7 +96,7 @@ class StagedNodeRole:
     node_id: int
     node: str
     role: Role
-    staged: Staged
+    staged: StagedInput
 
 
 async def stage_glanced(session: Session, rows: Sequence[Glance]) -> dict[int, StagedNodeRole]:
@@ -121,7 +121,7 @@ def stage_plain(stored: StoredCatalogue, row: Glance) -> StagedNodeRole | None:
         return None
     bare = stored.bare.get(row.role_id)
     if bare is None:
-        bare = stage(stored.catalogue, role.name, Layers(template=role.template), Surroundings())
+        bare = stage_input(stored.catalogue, role.name, Layers(template=role.template), Surroundings())
         stored.bare[row.role_id] = bare
     return StagedNodeRole(row.node_id, row.node, role, bare)
 
@@ -145,7 +145,7 @@ async def _stage(session: Session, stored: StoredCatalogue, ids: Collection[int]
     sources = await _sources(session, stored, links, ancestors)
     members = await _members(session, stored, rows)
     staged: dict[int, StagedNodeRole] = {}
-    bare: dict[int, Staged] = {}
+    bare: dict[int, StagedInput] = {}
     for row in rows:
         role = stored.catalogue.role(stored.name_of(row.role_id))
         plain = not (role.wants or row.above or _has_own(row) or role.has(Flag.CLUSTER))
@@ -160,7 +160,7 @@ async def _stage(session: Session, stored: StoredCatalogue, ids: Collection[int]
             ancestors=tuple(sources[ancestor] for ancestor in ancestors.get(row.id, ())),
             members=members.get((row.deployment_id, row.role_id), ()),
         )
-        found = stage(stored.catalogue, role.name, _layers(stored, row), around)
+        found = stage_input(stored.catalogue, role.name, _layers(stored, row), around)
         staged[row.id] = StagedNodeRole(row.node_id, row.node, role, found)
         if plain:
             bare[row.role_id] = found

@@ -6,10 +6,10 @@ from datetime import datetime
 
 from psycopg.types.json import Jsonb
 
-from rackwright.domain.attributes import check_data
+from rackwright.domain.attributes import check_role_data
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
-from rackwright.domain.graph.snapshots import Difference, Intent, SnapshotState, diff
+from rackwright.domain.graph.snapshots import Difference, Intent, SnapshotState, diff_intents
 from rackwright.domain.states import PROPOSED, TODO
 from rackwright.store.catalogue.submitted_data import checked_edit
 from rackwright.store.db.listing import Column, Filter, Listing
@@ -264,7 +264,7 @@ async def remove_role(session: GraphSession, deployment: DeploymentRecord, role:
 async def _checked(session: Session, role: str, data: JsonObject) -> JsonObject:
     """What a person says of a role: fit for its attribs, and its secrets sealed before they are stored."""
     catalogue = (await session.catalogue()).catalogue
-    check_data(catalogue, role, data)
+    check_role_data(catalogue, role, data)
     return session.store.vault.seal_secrets(catalogue.attribs_of(role), data)
 
 
@@ -371,7 +371,7 @@ async def check_own(session: Session, deployment: DeploymentRecord, snapshot_id:
 async def diff_snapshots(session: Session, old: int, new: int, visible: Visibility) -> Difference:
     await get_snapshot(session, old, visible)
     await get_snapshot(session, new, visible)
-    return diff(await intent(session, old), await intent(session, new))
+    return diff_intents(await intent(session, old), await intent(session, new))
 
 
 @dataclass(frozen=True)

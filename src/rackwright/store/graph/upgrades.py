@@ -12,7 +12,7 @@ from sqlalchemy import Row
 from rackwright.domain.errors import Conflict
 from rackwright.domain.graph.binding import Link
 from rackwright.domain.graph.noderole_graph import Graph, NodeRole
-from rackwright.domain.graph.upgrades import Links, Relinked, Upgrade, is_outdated, upgrade, wiring
+from rackwright.domain.graph.upgrades import Links, Relinked, Upgrade, is_outdated, plan_upgrade, wiring
 from rackwright.domain.states import PROPOSED, TODO, NodeRoleState, Trigger
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
 from rackwright.store.db.session import GraphSession, Session
@@ -129,7 +129,7 @@ async def _upgrade_system(
 ) -> None:
     graph = await load_for_upgrade(session, stored, deployment_id, (), outdated.keys())
     try:
-        worked_out = upgrade(graph, stored.catalogue, deployment_id, (), outdated, state=TODO)
+        worked_out = plan_upgrade(graph, stored.catalogue, deployment_id, (), outdated, state=TODO)
     except Conflict as conflict:
         raise Conflict(
             conflict.rule,

@@ -1,7 +1,7 @@
 """Why is this waiting? The facts for `domain/graph/why.py`, and the walk from one noderole to the next."""
 
 from rackwright.domain.errors import NotFound
-from rackwright.domain.graph.why import OpenInstall, Parent, Reason, Situation, reason
+from rackwright.domain.graph.why import OpenInstall, Parent, Reason, Situation, explain_wait
 from rackwright.domain.machines.install import Stage
 from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState
 from rackwright.store.db.session import Session
@@ -41,7 +41,7 @@ async def why(session: Session, node_role_id: int, visible: Visibility, cap: int
     at: int | None = node_role_id
     while at is not None and at not in seen and len(chain) < LONGEST:
         seen.add(at)
-        chain.append(reason(await _situation(session, at, visible, cap)))
+        chain.append(explain_wait(await _situation(session, at, visible, cap)))
         at = chain[-1].next_id
     return chain
 

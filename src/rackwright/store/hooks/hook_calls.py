@@ -43,7 +43,7 @@ async def queue_moves(session: Session, moved: Sequence[tuple[int, int]]) -> Non
     """Tell the roles of these noderoles of the states they came to, each in its order."""
     if not moved:
         return
-    hooked = (await session.catalogue()).catalogue.hooked
+    hooked = (await session.catalogue()).catalogue.roles_with_hook
     hooks = {int(state): hook for state, hook in STATE_HOOKS.items() if hooked(hook)}
     told = [(id, state, hooks[state]) for id, state in moved if state in hooks]
     if not told:
@@ -92,7 +92,7 @@ async def queue_node_deleted(session: Session, id: int) -> None:
 
 def _handlers(stored: StoredCatalogue, what: str) -> list[tuple[str, str, str]]:
     """(kind, handler, hook) of all that want to know: every role that implements it, and every active jig."""
-    roles = stored.catalogue.hooked(f"on_node_{what}")
+    roles = stored.catalogue.roles_with_hook(f"on_node_{what}")
     jigs = sorted(jig.name for jig in stored.catalogue.jigs.values() if jig.active)
     return [*(("role", role, f"on_node_{what}") for role in roles), *(("jig", jig, f"node_{what}") for jig in jigs)]
 
@@ -197,7 +197,7 @@ async def queue_network(session: Session, what: str, subject_id: int, view: Json
         session,
         [
             Call(role, hook, subject, subject_id, node_id if isinstance(node_id, int) else None, view)
-            for role in (await session.catalogue()).catalogue.hooked(hook)
+            for role in (await session.catalogue()).catalogue.roles_with_hook(hook)
         ],
     )
 
@@ -207,7 +207,7 @@ async def queue_network(session: Session, what: str, subject_id: int, view: Json
 
 async def ask_noderoles(session: Session, hook: str, ids: Collection[int], *, new: bool = False) -> None:
     """Ask `on_node_bind` or `on_commit` of the roles of these noderoles. `new`: they are not there before this."""
-    if not ids or not (await session.catalogue()).catalogue.hooked(hook):
+    if not ids or not (await session.catalogue()).catalogue.roles_with_hook(hook):
         return
     rows = await session.rows(
         f"SELECT r.name AS role, nr.id, nr.node_id, {NODEROLE_VIEW} AS view FROM {NODEROLES}"
@@ -224,7 +224,7 @@ async def ask_noderoles(session: Session, hook: str, ids: Collection[int], *, ne
 
 async def ask_deployment_roles(session: Session, hook: str, ids: Collection[int]) -> None:
     """Ask `on_deployment_create` or `on_deployment_delete` of the roles of these deployment-roles."""
-    if not ids or not (await session.catalogue()).catalogue.hooked(hook):
+    if not ids or not (await session.catalogue()).catalogue.roles_with_hook(hook):
         return
     rows = await session.rows(
         f"SELECT r.name AS role, d.id, {DEPLOYMENT_VIEW} AS view FROM deployment_roles dr"

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from rackwright.domain.attributes import read
+from rackwright.domain.attributes import read_at_path
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, Invalid, NotFound, Rule
 from rackwright.domain.networks.networks import (
@@ -181,7 +181,7 @@ async def allocate(session: Session, network: str, node_id: int, address: Addres
 
 
 def _hinted(network: Network, hint: JsonObject, family: int) -> Address | None:
-    wish = read(hint, hint_map(network.name, family))
+    wish = read_at_path(hint, hint_map(network.name, family))
     if not isinstance(wish, str) or not wish:
         return None
     name = hint_name(network.name, family)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from rackwright.domain.attributes import Staged
+from rackwright.domain.attributes import StagedInput
 from rackwright.domain.hooks import STATE_HOOKS
 from rackwright.domain.runs import DEFAULT_DEADLINE, Answer, Outcome, Run
 from rackwright.domain.states import TRANSITIONS, Trigger
@@ -41,7 +41,7 @@ class AtOnce:
 
     def jigs(self, stored: StoredCatalogue) -> list[str]:
         """Those of these kinds. None while roles want to be told of states: children then wait until they were."""
-        if any(stored.catalogue.hooked(hook) for hook in STATE_HOOKS.values()):
+        if any(stored.catalogue.roles_with_hook(hook) for hook in STATE_HOOKS.values()):
             return []
         return [name for name, jig in stored.catalogue.jigs.items() if jig.kind in self.kinds]
 
@@ -51,7 +51,7 @@ class Made:
     """A run that was made, and is to be written."""
 
     run: Run
-    staged: Staged
+    staged: StagedInput
     was_blocked: bool
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from psycopg.types.json import Jsonb
 
-from rackwright.domain.attributes import MISSING, check_value, merge, nest, read
+from rackwright.domain.attributes import MISSING, check_value, merge, nest_at_path, read_at_path
 from rackwright.domain.catalogue import Attrib, Catalogue, Json, JsonObject
 from rackwright.domain.errors import Invalid
 from rackwright.domain.machines.mesh_members import MARK
@@ -50,7 +50,9 @@ async def write_findings(session: Session, walls: Mapping[int, JsonObject]) -> N
     """
     catalogue = (await session.catalogue()).catalogue
     attribs = writable(catalogue)
-    telling = {id: wall for id, wall in walls.items() if any(read(wall, one.map) is not MISSING for one in attribs)}
+    telling = {
+        id: wall for id, wall in walls.items() if any(read_at_path(wall, one.map) is not MISSING for one in attribs)
+    }
     if not telling:
         return
     rows = await session.rows(
@@ -65,9 +67,9 @@ async def write_findings(session: Session, walls: Mapping[int, JsonObject]) -> N
 
 async def _write(session: Session, node_id: int, writer: int, catalogue: Catalogue, wall: JsonObject) -> None:
     before: JsonObject = await session.value("SELECT discovery FROM nodes WHERE id = :id", id=node_id)
-    said = [(one, value) for one in writable(catalogue) if (value := read(wall, one.map)) is not MISSING]
+    said = [(one, value) for one in writable(catalogue) if (value := read_at_path(wall, one.map)) is not MISSING]
     fitting = [(one, value) for one, value in said if _fits(one, value)]
-    after = merge(before, *(nest(one.map, value) for one, value in fitting))
+    after = merge(before, *(nest_at_path(one.map, value) for one, value in fitting))
     if len(json.dumps(after)) > LARGEST_DISCOVERY:
         after, fitting = before, []
     refused = sorted({one.name for one, _ in said} - {one.name for one, _ in fitting})
@@ -79,7 +81,7 @@ async def _write(session: Session, node_id: int, writer: int, catalogue: Catalog
     await emit(session, "node.updated", node_id, node_id=node_id, data={"changed": ["discovery"]})
     await queue_node_updated(session, {node_id: {"discovery": before}})
     of_nodes = [one for one in catalogue.attribs.values() if one.role is None]
-    changed = [one.name for one in of_nodes if read(before, one.map) != read(after, one.map)]
+    changed = [one.name for one in of_nodes if read_at_path(before, one.map) != read_at_path(after, one.map)]
     # Neither the writer nor what it stands on: else a run that finds something new each time would run for ever.
     # And two beside each other that find different things are stopped as any two are that chase each other.
     rows = await session.rows(

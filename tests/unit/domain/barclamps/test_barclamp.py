@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from rackwright.domain.barclamps.barclamp_file import Kinds, parse_barclamp
-from rackwright.domain.barclamps.yaml_lines import MAX_CHARACTERS
+from rackwright.domain.barclamps.barclamp_file import KnownKinds, parse_barclamp
+from rackwright.domain.barclamps.marked_values import MAX_CHARACTERS
 from rackwright.domain.catalogue import Attrib, Barclamp, Catalogue, Flag, Hammer, Jig, Json, Role
 from rackwright.domain.errors import BarclampInvalid, Conflict, Rule
 
 BAD = sorted((Path(__file__).parent / "bad").glob("*.yml"))
-KINDS = Kinds(jigs=("noop", "script", "state"), hammers=("redfish", "ipmi", "ssh", "qemu"))
+KINDS = KnownKinds(jigs=("noop", "script", "state"), hammers=("redfish", "ipmi", "ssh", "qemu"))
 EXPECTED = re.compile(r"# line (?P<line>\d+): (?P<part>.+)")
 
 

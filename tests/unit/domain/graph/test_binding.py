@@ -20,7 +20,7 @@ def test_a_role_needs_its_client_requires_attached_roles_and_owners_of_wanted_at
         "client flags=implicit",
         attribs=[Attrib("size", "test", ("size",), role="disk")],
     )
-    assert known.needed("web") == ("client", "db", "monitor", "disk")
+    assert known.needed_roles("web") == ("client", "db", "monitor", "disk")
 
 
 def test_a_role_needs_nobody_for_attribs_of_itself_or_of_what_it_provides() -> None:
@@ -29,7 +29,7 @@ def test_a_role_needs_nobody_for_attribs_of_itself_or_of_what_it_provides() -> N
         "db",
         attribs=[Attrib("own", "test", ("own",), role="pg"), Attrib("size", "test", ("size",), role="db")],
     )
-    assert known.needed("pg") == ()
+    assert known.needed_roles("pg") == ()
 
 
 def test_a_circle_of_needs_is_refused_with_its_path() -> None:

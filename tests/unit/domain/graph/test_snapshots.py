@@ -9,10 +9,10 @@ from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.graph.snapshots import (
     CommitPlan,
     Intent,
-    Planned,
+    PlannedNodeRole,
     Proposal,
     ShownState,
-    diff,
+    diff_intents,
     plan_commit,
     shown_state,
 )
@@ -38,7 +38,7 @@ def planned(scene: Scene, into: str = "d", revision: int = 1, takes: str = "", *
     return plan_commit(scene.catalogue, scene.graph, proposal)
 
 
-def names(lines: tuple[Planned, ...]) -> list[str]:
+def names(lines: tuple[PlannedNodeRole, ...]) -> list[str]:
     return [f"{line.role}@{line.node}" for line in lines]
 
 
@@ -208,9 +208,9 @@ def test_the_digest_changes_when_a_node_would_be_wiped() -> None:
 def test_a_difference_names_all_that_was_added_removed_and_changed() -> None:
     old = Intent({"web": {}, "db": {"a": 1}}, {("n1", "web"): {}, ("n1", "db"): {}})
     new = Intent({"web": {}, "db": {"a": 2}, "dns": {}}, {("n1", "db"): {"x": 1}, ("n2", "dns"): {}})
-    there = diff(old, new)
+    there = diff_intents(old, new)
     assert dataclasses.astuple(there) == (("dns",), (), ("db",), (("n2", "dns"),), (("n1", "web"),), (("n1", "db"),))
-    back = diff(new, old)
+    back = diff_intents(new, old)
     assert (back.roles_removed, back.bindings_removed, back.bindings_added) == (
         there.roles_added,
         there.bindings_added,

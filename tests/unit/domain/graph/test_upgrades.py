@@ -5,7 +5,7 @@ from tests.unit.domain.scene import Scene, catalogue
 
 from rackwright.domain.catalogue import Attrib
 from rackwright.domain.errors import Conflict, Rule
-from rackwright.domain.graph.upgrades import Upgrade, is_outdated, upgrade, wiring
+from rackwright.domain.graph.upgrades import Upgrade, is_outdated, plan_upgrade, wiring
 
 
 def upgraded(scene: Scene, *roles: str, attribs: tuple[Attrib, ...] = ()) -> Upgrade:
@@ -18,7 +18,7 @@ def upgraded(scene: Scene, *roles: str, attribs: tuple[Attrib, ...] = ()) -> Upg
         for id, noderole in graph.noderoles.items()
         if is_outdated(new, noderole, [graph.noderoles[parent] for parent in graph.parents(id)], {})
     }
-    return upgrade(graph, new, scene.deployments["d"], (), outdated)
+    return plan_upgrade(graph, new, scene.deployments["d"], (), outdated)
 
 
 def test_parent_that_still_answers_a_need_is_kept_though_binding_would_choose_another() -> None:
