@@ -114,7 +114,7 @@ class Scene:
 
     def id(self, name: str) -> int:
         node, role = self._place(name)
-        found = self.graph.at(node, role)
+        found = self.graph.noderole_at(node, role)
         assert found is not None, f"{name} is not bound"
         return found.id
 

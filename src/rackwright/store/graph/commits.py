@@ -94,7 +94,7 @@ async def _work_out_again(
     graph = await load_for_upgrade(session, stored, deployment.id, known, outdated)
     without = _without(graph, set(known.values()))
     upgraded = plan_upgrade(without, stored.catalogue, deployment.id, list(known), outdated, known=known)
-    worked_out, relinked = upgraded.bound, list(upgraded.relinked)
+    worked_out, relinked = upgraded.bind_plan, list(upgraded.relinked)
     if not _same(graph, worked_out, set(known.values())):
         planned = worked_out.created
         worked_out = await rebind_proposed(session, deployment, snapshot_id, worked_out, without)

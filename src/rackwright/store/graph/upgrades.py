@@ -10,9 +10,9 @@ from typing import Any
 from sqlalchemy import Row
 
 from rackwright.domain.errors import Conflict
-from rackwright.domain.graph.binding import Link
+from rackwright.domain.graph.binding import AttribLink
 from rackwright.domain.graph.noderole_graph import Graph, NodeRole
-from rackwright.domain.graph.upgrades import Links, Relinked, Upgrade, is_outdated, plan_upgrade, wiring
+from rackwright.domain.graph.upgrades import AttribSources, Relinked, UpgradePlan, is_outdated, plan_upgrade, wiring
 from rackwright.domain.states import PROPOSED, TODO, NodeRoleState, Trigger
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
 from rackwright.store.db.session import GraphSession, Session
@@ -22,13 +22,13 @@ from rackwright.store.graph.noderoles import lower_cohorts
 from rackwright.store.graph.subgraph import load_for_binding, load_with_descendants, lock_parents
 from rackwright.store.graph.transitions import dirty, step_children
 
-Outdated = dict[int, dict[int, Links]]
+Outdated = dict[int, dict[int, AttribSources]]
 """By the deployment, the noderoles that do not stand as their roles say, and the attribs they take from others now."""
 
 
 async def outdated_in(
     session: Session, stored: StoredCatalogue, deployment: DeploymentRecord, snapshot_id: int
-) -> Mapping[int, Links]:
+) -> Mapping[int, AttribSources]:
     """Return the outdated noderoles of a deployment that its proposal keeps."""
     found = await _outdated(
         session,
@@ -79,7 +79,7 @@ async def relink(session: GraphSession, stored: StoredCatalogue, relinked: Seque
     await step_children(session, steps)
     ids = [one.id for one in relinked]
     await session.run("DELETE FROM node_role_links WHERE child_id = ANY (:ids)", ids=ids)
-    links: list[Link] = [link for one in relinked for link in one.links]
+    links: list[AttribLink] = [link for one in relinked for link in one.links]
     await write_links(session, stored, links)
     await lower_cohorts(session, ids)
 
@@ -125,7 +125,7 @@ async def upgrade_after_import(session: GraphSession, before: StoredCatalogue, a
 
 
 async def _upgrade_system(
-    session: GraphSession, stored: StoredCatalogue, deployment_id: int, outdated: Mapping[int, Links]
+    session: GraphSession, stored: StoredCatalogue, deployment_id: int, outdated: Mapping[int, AttribSources]
 ) -> None:
     graph = await load_for_upgrade(session, stored, deployment_id, (), outdated.keys())
     try:
@@ -143,10 +143,10 @@ async def _upgrade_system(
 
 
 async def _write(
-    session: GraphSession, stored: StoredCatalogue, deployment_id: int, graph: Graph, worked_out: Upgrade
+    session: GraphSession, stored: StoredCatalogue, deployment_id: int, graph: Graph, worked_out: UpgradePlan
 ) -> list[Relinked]:
-    written = await commit_at_once(session, stored, deployment_id, graph, worked_out.bound)
-    pairs = zip(worked_out.bound.created, written.created, strict=True)
+    written = await commit_at_once(session, stored, deployment_id, graph, worked_out.bind_plan)
+    pairs = zip(worked_out.bind_plan.created, written.created, strict=True)
     ids = {planned.id: noderole.id for planned, noderole in pairs}
     relinked = [one.with_ids(ids) for one in worked_out.relinked]
     await relink(session, stored, relinked)

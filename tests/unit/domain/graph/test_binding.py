@@ -5,7 +5,7 @@ from tests.unit.domain.scene import Scene, catalogue
 
 from rackwright.domain.catalogue import Attrib
 from rackwright.domain.errors import Conflict, NotFound, Rule
-from rackwright.domain.graph.binding import BindPlan, Link, bind, bind_each
+from rackwright.domain.graph.binding import AttribLink, BindPlan, bind, bind_each
 from rackwright.domain.states import PROPOSED
 
 # --- what a role needs
@@ -215,7 +215,7 @@ def test_a_wanted_attrib_is_linked_to_the_parent_that_supplies_it() -> None:
 
 def test_an_attrib_of_the_node_needs_no_link() -> None:
     scene = Scene("web wants=fact", attribs=[Attrib("fact", "test", ("fact",))])
-    assert scene.bind("web@n1").links == list[Link]()
+    assert scene.bind("web@n1").links == list[AttribLink]()
 
 
 # --- refused

@@ -54,7 +54,7 @@ def seen(graph: Graph) -> tuple[object, ...]:
     return (
         deepcopy(graph.noderoles),
         [(id, list(graph.parents(id)), list(graph.children(id))) for id in range(10)],
-        [[graph.at(node, role) for role in "rs"] for node in range(10)],
+        [[graph.noderole_at(node, role) for role in "rs"] for node in range(10)],
         [graph.on_node(node) for node in nodes],
         [[graph.of_role(deployment, role) for role in "rs"] for deployment in (1, 2)],
         [[graph.first_of_role(deployment, role, 1) for role in "rs"] for deployment in (1, 2)],

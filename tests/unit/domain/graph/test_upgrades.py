@@ -5,10 +5,10 @@ from tests.unit.domain.scene import Scene, catalogue
 
 from rackwright.domain.catalogue import Attrib
 from rackwright.domain.errors import Conflict, Rule
-from rackwright.domain.graph.upgrades import Upgrade, is_outdated, plan_upgrade, wiring
+from rackwright.domain.graph.upgrades import UpgradePlan, is_outdated, plan_upgrade, wiring
 
 
-def upgraded(scene: Scene, *roles: str, attribs: tuple[Attrib, ...] = ()) -> Upgrade:
+def upgraded(scene: Scene, *roles: str, attribs: tuple[Attrib, ...] = ()) -> UpgradePlan:
     """What the roles of a new barclamp change in a scene in which all is committed."""
     scene.commit()
     new = catalogue(*roles, attribs=attribs)
