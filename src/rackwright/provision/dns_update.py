@@ -18,7 +18,7 @@ import dns.tsig
 import dns.update
 import dns.zone
 
-from rackwright.domain.networks.dns import TTL, Record, Type
+from rackwright.domain.networks.dns import TTL, Record, RecordType
 from rackwright.provision.daemon import DaemonFailed
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class DnsClient:
                 await dns.asyncquery.inbound_xfr(self._address, content, query, port=self._port)
         except (dns.exception.DNSException, OSError, TimeoutError, EOFError) as error:
             raise DaemonFailed(f"Zone {zone} cannot be read from {self._where}: {_reason(error)}") from None
-        known = {dns.rdatatype.from_text(one.value): one for one in Type}
+        known = {dns.rdatatype.from_text(one.value): one for one in RecordType}
         return frozenset(
             Record(
                 name.derelativize(dns.name.from_text(zone)).to_text(omit_final_dot=True).lower(),
@@ -69,7 +69,7 @@ class DnsClient:
         for some in _chunks(changes, CHANGES):
             message = dns.update.UpdateMessage(zone, keyring=self._ring, keyname=self._key.name)
             for adding, one in some:
-                value = f"{one.value}." if one.type is Type.PTR else one.value
+                value = f"{one.value}." if one.type is RecordType.PTR else one.value
                 if adding:
                     message.add(f"{one.name}.", TTL, one.type.value, value)
                 else:

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
-from rackwright.domain.networks.dhcp import DhcpState, KeaPlace, check_interface, parse, render
+from rackwright.domain.networks.dhcp import DhcpState, KeaHost, check_interface, parse_kea_config, render_kea_config
 from rackwright.jigs.network import own_addresses
 from rackwright.private_files import make_private_folder, write_private_file
 from rackwright.provision.daemon import Daemon, DaemonFailed, socket_path
@@ -40,7 +40,7 @@ class Kea:
         self._launcher = tuple(launcher)
         self._socket = socket_path(self.folder, "control")
         self._config = self.folder / "kea-dhcp4.json"
-        self._place = KeaPlace(
+        self._place = KeaHost(
             str(self._socket), str(self.folder / "leases4.csv"), self._interfaces, http_port=http_port, dns=dns
         )
         self._held = DhcpState()
@@ -79,7 +79,7 @@ class Kea:
         await self.start()
         own = await own_addresses(self._launcher)
         here = tuple(address for name, address in own if name in self._interfaces and isinstance(address, IPv4Address))
-        config = render(state, replace(self._place, addresses=here))
+        config = render_kea_config(state, replace(self._place, addresses=here))
         await self._command("config-test", config)
         await self._command("config-set", config)
         self._write(config)
@@ -89,7 +89,7 @@ class Kea:
         if not self.serves:
             return self._held
         answer = await self._command("config-get")
-        return parse(answer["arguments"])
+        return parse_kea_config(answer["arguments"])
 
     async def stop(self) -> None:
         await self.daemon.stop()
@@ -104,7 +104,7 @@ class Kea:
 
     def _forget(self) -> None:
         """Start with nothing: what it was last given may no longer fit this host."""
-        self._write(render(DhcpState(), replace(self._place, interfaces=())))
+        self._write(render_kea_config(DhcpState(), replace(self._place, interfaces=())))
 
     def _write(self, config: dict[str, Any]) -> None:
         write_private_file(self._config, json.dumps(config).encode())

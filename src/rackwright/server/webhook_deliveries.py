@@ -22,7 +22,7 @@ from rackwright import __version__
 from rackwright.annealer.loop import Loop
 from rackwright.api.routes.events import EventOut
 from rackwright.domain.errors import Invalid
-from rackwright.domain.networks.call_targets import Address, Network, Target, parse_target, refusal
+from rackwright.domain.networks.call_targets import Address, Network, Target, call_refusal, parse_target
 from rackwright.store.db.session import DATABASE_TROUBLE, first_line
 from rackwright.store.events import webhooks
 from rackwright.store.events.outbox import Cursor, Event
@@ -121,7 +121,7 @@ class Courier:
             raise Refused(f"The name {target.host} cannot be resolved: {error.strerror}.") from None
         addresses = [ip_address(entry[4][0]) for entry in found]
         for address in addresses:
-            why = refusal(address, self.allowed)
+            why = call_refusal(address, self.allowed)
             if why is not None:
                 raise Refused(why)
         return addresses[0]

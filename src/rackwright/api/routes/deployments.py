@@ -22,7 +22,7 @@ from rackwright.api.routes.target_systems import target_systems
 from rackwright.domain.errors import Conflict, Invalid, Rule
 from rackwright.domain.graph.binding import BindPlan
 from rackwright.domain.graph.snapshots import CommitPlan, Difference
-from rackwright.domain.machines.planned_installs import missing
+from rackwright.domain.machines.planned_installs import missing_for_install
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits, snapshots
@@ -174,7 +174,10 @@ async def _installs(session: Session, server: Server, plan: CommitPlan) -> list[
         return []
     systems = [] if server.simulates else await asyncio.to_thread(target_systems, server)
     built = None if server.simulates else {system.name for system in systems if system.built}
-    return [InstallOut(node=one.node, os=one.os, disk=one.disk, missing=list(missing(one, built))) for one in found]
+    return [
+        InstallOut(node=one.node, os=one.os, disk=one.disk, missing=list(missing_for_install(one, built)))
+        for one in found
+    ]
 
 
 class CommitIn(BaseModel):

@@ -16,7 +16,7 @@ from rackwright.api.http.types import Key, Name
 from rackwright.api.http.writing import Editing, Terms, write
 from rackwright.api.routes.events import KIND
 from rackwright.domain.errors import Invalid
-from rackwright.domain.networks.call_targets import parse_target, refusal
+from rackwright.domain.networks.call_targets import call_refusal, parse_target
 from rackwright.server.webhook_deliveries import Courier
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
@@ -111,7 +111,7 @@ def _check(caller: Caller, url: str) -> None:
     """An address can be judged at once; what a name resolves to is looked at anew for each call."""
     target = parse_target(url)
     with contextlib.suppress(ValueError):
-        why = refusal(ip_address(target.host), caller.server.policy.webhook_allow)
+        why = call_refusal(ip_address(target.host), caller.server.policy.webhook_allow)
         if why is not None:
             raise Invalid(why, "/url")
 

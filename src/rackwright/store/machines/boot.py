@@ -4,7 +4,7 @@ from ipaddress import IPv4Address
 
 from rackwright.domain.errors import NotFound
 from rackwright.domain.machines.install import SLEDGEHAMMER
-from rackwright.domain.networks.dhcp import DhcpHost, DhcpState, DhcpSubnet, ordered, share
+from rackwright.domain.networks.dhcp import DhcpHost, DhcpState, DhcpSubnet, pool_share, sorted_state
 from rackwright.domain.networks.networks import Category, Network, Use
 from rackwright.domain.states import PROPOSED
 from rackwright.store.db.session import Session
@@ -60,7 +60,7 @@ async def dhcp_state(session: Session, node_role_id: int) -> DhcpState:
         )
         for row in rows
     ]
-    return ordered(DhcpState(generation or 0, tuple(subnets), tuple(hosts)))
+    return sorted_state(DhcpState(generation or 0, tuple(subnets), tuple(hosts)))
 
 
 def _is_served(network: Network) -> bool:
@@ -79,7 +79,7 @@ def _subnet(record: NetworkRecord, place: int, of: int) -> DhcpSubnet:
         if one.use is Use.DYNAMIC and isinstance(one.first, IPv4Address) and isinstance(one.last, IPv4Address)
     ]
     routers = tuple(one.address for one in network.routers if isinstance(one.address, IPv4Address))
-    return DhcpSubnet(record.id, network.name, network.v4_subnet, share(pools, place, of), routers)
+    return DhcpSubnet(record.id, network.name, network.v4_subnet, pool_share(pools, place, of), routers)
 
 
 async def _place(session: Session, node_role_id: int) -> tuple[int, int]:

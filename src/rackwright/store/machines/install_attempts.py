@@ -61,11 +61,11 @@ async def open_attempt(session: Session, run: Run, target_os: str, frozen: JsonO
         raise Conflict(Rule.BUSY, f"Run {run.id} of {run.role} on {run.node} is over: somebody else has it.")
     earlier = await _locked(session, "node_id = :id AND ended_at IS NULL", id=run.node_id)
     if earlier is not None:
-        await take(session, earlier, install.expired(earlier.state, "A newer install took its place"))
+        await take(session, earlier, install.on_expired(earlier.state, "A newer install took its place"))
     node = await session.row(f"SELECT boot_id, {_NOW} AS now FROM nodes WHERE id = :id", id=run.node_id)
     if node is None:
         raise NotFound("node", run.node_id)
-    log, lines = install_log.begin(target_os, node.now)
+    log, lines = install_log.begin_log(target_os, node.now)
     await session.run(
         "INSERT INTO install_attempts (node_id, node_role_id, run_id, stage, target_os, frozen, boot_id, progress)"
         " VALUES (:node_id, :node_role_id, :run_id, :stage, :target_os, :frozen, :boot_id, :progress)",
@@ -86,7 +86,7 @@ async def end_attempt(session: Session, run_id: int, why: str) -> None:
     """End the attempt of a run, if it has one, together with it: no boot after this one may be the installer."""
     attempt = await _locked(session, "run_id = :id AND ended_at IS NULL", id=run_id)
     if attempt is not None:
-        await take(session, attempt, install.expired(attempt.state, why))
+        await take(session, attempt, install.on_expired(attempt.state, why))
 
 
 async def _wake(session: Session) -> None:
@@ -159,7 +159,7 @@ async def take(session: Session, attempt: AttemptRecord, step: Step) -> Step:
     )
     if after.stage is not attempt.state.stage:
         await emit(session, f"install.{after.stage}", attempt.id, node_id=attempt.node_id, data={"error": after.error})
-        moved = install_log.moved(attempt.log, attempt.state.stage, after, attempt.target_os, attempt.now)
+        moved = install_log.log_stage_change(attempt.log, attempt.state.stage, after, attempt.target_os, attempt.now)
         await _tell(session, attempt, attempt.progress, *moved)
     for act in step.acts:
         await _do(session, attempt, after, act)
@@ -231,12 +231,12 @@ async def advance(session: Session, max_installs: int = DEFAULT_MAX_INSTALLS) ->
     for row in rows:
         attempt = _record(row)
         if attempt.id in over:
-            await take(session, attempt, install.expired(attempt.state, over[attempt.id]))
+            await take(session, attempt, install.on_expired(attempt.state, over[attempt.id]))
         elif attempt.state.stage is Stage.WAITING and under_way < max_installs:
             await take(session, attempt, install.begin(attempt.state))
             under_way += 1
         elif attempt.state.stage is Stage.PUBLISHING and not await _lagging(session, attempt):
-            await take(session, attempt, install.published(attempt.state))
+            await take(session, attempt, install.on_published(attempt.state))
 
 
 async def _lagging(session: Session, attempt: AttemptRecord) -> list[str]:
@@ -312,7 +312,7 @@ async def look_again(session: Session, attempt_id: int) -> None:
 async def probed(session: Session, attempt_id: int, *, ok: bool, error: str = "") -> None:
     attempt = await _locked(session, "id = :id", id=attempt_id)
     if attempt is not None:
-        await take(session, attempt, install.probed(attempt.state, ok=ok, error=error))
+        await take(session, attempt, install.on_probed(attempt.state, ok=ok, error=error))
 
 
 # --- what machines say
@@ -333,7 +333,7 @@ async def fetch_secret(session: Session, node_id: int, source: str, *, has_netwo
         raise Conflict(Rule.BUSY, "The machine that is to be installed has another address than you.")
     if attempt.resetting and attempt.state.stage is Stage.REBOOTING:
         raise Conflict(Rule.BUSY, "This machine is being reset just now. Boot it once more.")
-    step = install.fetched(attempt.state, source)
+    step = install.on_secret_fetched(attempt.state, source)
     if step.refused:
         return None  # and not noted: anybody may ask for it, as often as he likes
     await take(session, attempt, step)
@@ -348,7 +348,7 @@ async def fetch_secret(session: Session, node_id: int, source: str, *, has_netwo
 
 async def install_config(session: Session, secret: str, source: str) -> JsonObject:
     attempt = await _by_secret(session, secret)
-    step = await take(session, attempt, install.progressing(attempt.state, source))
+    step = await take(session, attempt, install.on_installer_progress(attempt.state, source))
     _check_taken(step)
     return {"os": attempt.target_os, **attempt.frozen}
 
@@ -356,8 +356,8 @@ async def install_config(session: Session, secret: str, source: str) -> JsonObje
 async def install_progress(session: Session, secret: str, source: str, report: Report) -> None:
     """Show how far an installer is. A report that was sent twice, or comes too late, changes nothing."""
     attempt = await _by_secret(session, secret)
-    _check_taken(await take(session, attempt, install.progressing(attempt.state, source)))
-    after = install_log.reported(attempt.log, report, attempt.now)
+    _check_taken(await take(session, attempt, install.on_installer_progress(attempt.state, source)))
+    after = install_log.log_report(attempt.log, report, attempt.now)
     if after is None:
         return
     shown = {name: value for name, value in asdict(report).items() if value is not None}
@@ -372,7 +372,7 @@ async def install_result(
     """The installer's last word. `key` is that of the system it installed, or its own if it failed and stays to be
     looked at. Nobody but the holder of the secret changes the key of a node without a person."""
     attempt = await _by_secret(session, secret)
-    _check_taken(await take(session, attempt, install.reported(attempt.state, source, ok=ok, error=error)))
+    _check_taken(await take(session, attempt, install.on_installer_end(attempt.state, source, ok=ok, error=error)))
     if key is not None:
         await pin_key(session, attempt.node_id, key)
 
@@ -398,5 +398,5 @@ async def boot_during_install(session: Session, node_id: int, boot_id: str, boot
     attempt = await _locked(session, "node_id = :id AND ended_at IS NULL", id=node_id)
     if attempt is None:
         return False
-    await take(session, attempt, install.booted(attempt.state, boot_id, bootenv))
+    await take(session, attempt, install.on_boot(attempt.state, boot_id, bootenv))
     return True

@@ -18,9 +18,9 @@ from rackwright.domain.networks.networks import (
     Address,
     Category,
     Network,
-    check_wish,
-    hint_map,
+    check_requested_address,
     hint_name,
+    hint_path,
     parse_address,
     role_name,
     same_host_part,
@@ -181,7 +181,7 @@ async def allocate(session: Session, network: str, node_id: int, address: Addres
 
 
 def _hinted(network: Network, hint: JsonObject, family: int) -> Address | None:
-    wish = read_at_path(hint, hint_map(network.name, family))
+    wish = read_at_path(hint, hint_path(network.name, family))
     if not isinstance(wish, str) or not wish:
         return None
     name = hint_name(network.name, family)
@@ -255,7 +255,7 @@ async def _give(
     router: bool = False,
 ) -> AllocationRecord:
     """Give just this address, or say who has it."""
-    check_wish(record.network, address, router=router)
+    check_requested_address(record.network, address, router=router)
     holder = await select_allocations(session, "WHERE a.address = CAST(:address AS inet)", address=str(address))
     if holder:
         raise Conflict(

@@ -15,11 +15,11 @@ from rackwright.domain.networks.networks import (
     Range,
     Router,
     Use,
-    changed,
     check_network,
     check_overlap,
     networks_barclamp,
     role_name,
+    with_changes,
 )
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.session import GraphSession, Session
@@ -75,7 +75,7 @@ async def create_network(session: GraphSession, network: Network) -> NetworkReco
 async def update_network(session: GraphSession, name: str, changes: Mapping[str, object]) -> NetworkRecord:
     """Set the description, the VLAN or the subnets. Addresses that nodes have must still be in it."""
     before = await lock_network(session, name)
-    after = changed(before.network, changes)
+    after = with_changes(before.network, changes)
     if after == before.network:
         return before
     await _check_others(session, after)
@@ -176,7 +176,7 @@ async def add_router(session: GraphSession, network: str, router: Router) -> Net
     before = await lock_network(session, network)
     if any(one.address == router.address for one in before.network.routers):
         raise Conflict(Rule.EXISTS, f"Network {network!r} has the router {router.address} already.")
-    _pointed(lambda: changed(before.network, {"routers": (*before.network.routers, router)}))
+    _pointed(lambda: with_changes(before.network, {"routers": (*before.network.routers, router)}))
     taken = await select_allocations(session, "WHERE a.address = CAST(:address AS inet)", address=str(router.address))
     admins = await _admins(session)
     if any(one.node_id not in admins for one in taken):
@@ -207,7 +207,7 @@ def find_range(record: NetworkRecord, name: str) -> Range:
 def _with_range(network: Network, new: Range) -> None:
     """Check the network as it would be with a new range, or with this one in place of the old of its name."""
     others = tuple(one for one in network.ranges if one.name != new.name)
-    _pointed(lambda: changed(network, {"ranges": (*others, new)}))
+    _pointed(lambda: with_changes(network, {"ranges": (*others, new)}))
 
 
 def _pointed(check: Callable[[], object]) -> None:

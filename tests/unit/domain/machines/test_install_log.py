@@ -10,10 +10,10 @@ from rackwright.domain.machines.install_log import (
     InstallLog,
     Lines,
     Report,
-    begin,
-    moved,
+    begin_log,
+    log_report,
+    log_stage_change,
     one_line,
-    reported,
 )
 
 MB = 10**6
@@ -23,7 +23,7 @@ def _hear(log: InstallLog, *reports: tuple[float, Report]) -> tuple[InstallLog, 
     """The log after reports, (when, what), and all lines that they made."""
     said: Lines = []
     for now, report in reports:
-        after = reported(log, report, now)
+        after = log_report(log, report, now)
         if after is not None:
             log, lines = after
             said += lines
@@ -35,10 +35,10 @@ def _image(done: int, total: int = 1000 * MB, round: int = 1) -> Report:
 
 
 def test_each_stage_of_the_server_has_a_begin_and_an_end_with_how_long_it_took() -> None:
-    log, lines = begin("debian-12", 100.0)
+    log, lines = begin_log("debian-12", 100.0)
     stages = [Stage.WAITING, Stage.PUBLISHING, Stage.REBOOTING, Stage.INSTALLING, Stage.BOOTING, Stage.PROBING]
     for number, (before, after) in enumerate(zip(stages, [*stages[1:], Stage.DONE], strict=True)):
-        log, more = moved(log, before, Attempt(after), "debian-12", 100.0 + 20 * (number + 1))
+        log, more = log_stage_change(log, before, Attempt(after), "debian-12", 100.0 + 20 * (number + 1))
         lines += more
     assert lines == [
         "install of debian-12 begun",
@@ -80,7 +80,7 @@ def test_the_image_is_told_by_share_bytes_and_rate() -> None:
         "writing the image: done after 20 s (1.0 GB, 50 MB/s)",
         "configuring the system",
     ]
-    _, failed = moved(log, Stage.INSTALLING, Attempt(Stage.FAILED, error="no room"), "debian-12", 40.0)
+    _, failed = log_stage_change(log, Stage.INSTALLING, Attempt(Stage.FAILED, error="no room"), "debian-12", 40.0)
     assert failed == ["configuring the system: failed after 7.5 s", "running the installer: failed after 40 s: no room"]
 
 
@@ -95,10 +95,10 @@ def test_a_slow_download_is_told_every_thirty_seconds() -> None:
 def test_a_report_that_comes_twice_or_late_changes_nothing() -> None:
     told = [(1.0, Report("partition", 5)), (2.0, _image(500 * MB)), (3.0, Report("configure", 80))]
     log, lines = _hear(InstallLog(0.0, 0.0), *told)
-    assert all(reported(log, report, 100.0) is None for _, report in told)
+    assert all(log_report(log, report, 100.0) is None for _, report in told)
     middle, _ = _hear(InstallLog(0.0, 0.0), *told[:2])
     for late in (_image(500 * MB), _image(100 * MB), Report("download", 15), Report("partition", 5)):
-        assert reported(middle, late, 100.0) is None
+        assert log_report(middle, late, 100.0) is None
     assert len(lines) == len(set(lines))
 
 
@@ -154,7 +154,7 @@ def test_a_clock_that_does_not_go_on_gives_no_rate(clock: float) -> None:
 
 
 def test_an_attempt_from_before_logs_were_kept_has_no_durations() -> None:
-    _, lines = moved(InstallLog(), Stage.BOOTING, Attempt(Stage.PROBING), "debian-12", 10.0)
+    _, lines = log_stage_change(InstallLog(), Stage.BOOTING, Attempt(Stage.PROBING), "debian-12", 10.0)
     assert lines == ["booting from its own disk: done", "checking the installed system"]
 
 

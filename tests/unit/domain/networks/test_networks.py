@@ -19,7 +19,7 @@ from rackwright.domain.networks.networks import (
     check_network,
     check_network_name,
     check_overlap,
-    check_wish,
+    check_requested_address,
     networks_barclamp,
     parse_address,
     parse_subnet,
@@ -147,11 +147,11 @@ def test_networks_share_no_address() -> None:
 @pytest.mark.parametrize("address", ["10.0.1.5", "10.0.0.1", "10.0.0.150", "10.0.0.255"])
 def test_nobody_may_wish_for_what_is_not_for_nodes(address: str) -> None:
     with pytest.raises(Invalid):
-        check_wish(GOOD, ip_address(address))
+        check_requested_address(GOOD, ip_address(address))
 
 
 def test_an_address_outside_of_all_ranges_may_be_wished_for() -> None:
-    check_wish(GOOD, ip_address("10.0.0.5"))
+    check_requested_address(GOOD, ip_address("10.0.0.5"))
 
 
 def test_admin_nodes_share_where_no_range_is_for_them() -> None:
