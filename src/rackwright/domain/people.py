@@ -9,10 +9,7 @@ from enum import StrEnum
 
 
 class UserRole(StrEnum):
-    """What a person may do; each role includes what the later ones may.
-
-    `none` allows only what grants in deployments give.
-    """
+    """What a person may do: each includes what the later ones may. `none`: only what grants in deployments give."""
 
     ADMIN = "admin"
     OPERATOR = "operator"
@@ -21,7 +18,7 @@ class UserRole(StrEnum):
 
 
 class Permission(StrEnum):
-    """What a route requires of its caller."""
+    """What a route asks of whoever calls it."""
 
     READ = "read"
     WRITE = "write"
@@ -29,7 +26,7 @@ class Permission(StrEnum):
 
 
 class Scope(StrEnum):
-    """The most that a token allows, whatever its owner may do."""
+    """The most that a token may do, whatever its owner may."""
 
     READ = "read"
     WRITE = "write"

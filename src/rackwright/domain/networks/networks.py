@@ -38,7 +38,7 @@ class Category(StrEnum):
 
 
 class Use(StrEnum):
-    """What the addresses of a range are used for."""
+    """Who gets the addresses of a range."""
 
     HOST = "host"
     """Nodes."""
