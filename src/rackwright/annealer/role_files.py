@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from rackwright.barclamps.content import ContentBroken, folder_digest, unpack, write_out
+from rackwright.barclamps.content import ContentBroken, folder_digest, unpack, write_entries
 from rackwright.domain.errors import BarclampInvalid, RackwrightError
 from rackwright.private_files import make_private_folder
 from rackwright.store.catalogue.barclamp_files import read_content
@@ -102,7 +102,7 @@ def _put(archive: bytes, digest: str, parent: Path) -> None:
     aside = parent / f".{digest}.{os.getpid()}.{secrets.token_hex(4)}"
     broken = aside.with_suffix(".broken")
     try:
-        write_out(entries, aside)
+        write_entries(entries, aside)
         place = parent / digest
         if place.exists():
             place.rename(broken)

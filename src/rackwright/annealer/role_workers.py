@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from rackwright.barclamps.worker import END_OF_OUTPUT
 from rackwright.domain.catalogue import Json, JsonObject
-from rackwright.jigs.base import is_full, room_or
+from rackwright.jigs.base import is_full, wait_for_room_or
 
 log = logging.getLogger(__name__)
 
@@ -284,7 +284,7 @@ async def _pump(worker: _Worker) -> None:
         if END_OF_OUTPUT in chunk:
             worker.drained.set()
         if worker.output is not None and is_full(worker.output) and not worker.unpaced.is_set():
-            await room_or(worker.output, worker.unpaced)
+            await wait_for_room_or(worker.output, worker.unpaced)
         while worker.limit is not None and worker.printed >= worker.limit:
             worker.more.clear()
             await worker.more.wait()

@@ -12,7 +12,7 @@ from rackwright.annealer.loop import Loop
 from rackwright.annealer.reachability import ACTOR, look_at
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.machines.install import LOCAL
-from rackwright.hammers.base import HammerFailed, Seen
+from rackwright.hammers.base import BootedSystem, HammerFailed
 from rackwright.store.db.session import DATABASE_TROUBLE, GraphSession, Session, first_line
 from rackwright.store.machines.registration import (
     answered,
@@ -94,6 +94,6 @@ class Watch:
         except Exception:
             log.exception("asking node %s broke; please report this", node_id)
 
-    async def _seen(self, session: Session, node_id: int, seen: Seen) -> None:
+    async def _seen(self, session: Session, node_id: int, seen: BootedSystem) -> None:
         await first_look(session, node_id, seen.boot_id)
         await heartbeat(session, node_id, seen.boot_id, LOCAL)

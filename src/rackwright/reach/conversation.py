@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rackwright.domain.masking import Mask, MaskedStream
-from rackwright.jigs.base import Log, is_full, room_or
+from rackwright.jigs.base import Log, is_full, wait_for_room_or
 
 WRITTEN_LIMIT = 2 * 2**20
 """Bytes. A wall has half as much at most; the rest is for what is escaped, or written again."""
@@ -115,7 +115,7 @@ class Conversation:
 
     async def room(self) -> None:
         """Until the node can be heard again."""
-        await room_or(self._log, self._unpaced)
+        await wait_for_room_or(self._log, self._unpaced)
 
     def stop_pacing(self) -> None:
         self._unpaced.set()

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.runs import Answer, Outcome
-from rackwright.jigs.base import Log, is_full, room_in
+from rackwright.jigs.base import Log, is_full, wait_for_room
 
 _TOLD = ("id", "outcome", "function", "comment")
 """What is read of a state that ended. It comes from the node: whatever lacks is a question mark."""
@@ -50,7 +50,7 @@ class Heard:
         return is_full(self._log)
 
     async def room(self) -> None:
-        await room_in(self._log)
+        await wait_for_room(self._log)
 
     def line(self, text: str) -> None:
         try:

@@ -21,10 +21,10 @@ from rackwright.domain.networks.dhcp import DhcpState
 from rackwright.domain.networks.dns import DnsState
 from rackwright.domain.runs import Run
 from rackwright.home import short_folder
-from rackwright.jigs.boot_server import nothing_served
+from rackwright.jigs.boot_server import inspect_no_network
 from rackwright.jigs.network import own_addresses
 from rackwright.jigs.os_install import BadInstall
-from rackwright.jigs.ports import BootLook, JigPorts, NodeLook, Transitions
+from rackwright.jigs.ports import InspectBoot, InspectNode, JigPorts, Transitions
 from rackwright.mesh.client import MeshClient
 from rackwright.private_files import create_private_file
 from rackwright.provision.images.shelf import ROOT_FILE, NoImage, Shelf
@@ -137,21 +137,21 @@ class Means:
         key = server_key(home)
         self.public_key = key.export_public_key().decode().strip()
         self.connections = Connections(key, watch)
-        self.boot: BootLook = nothing_served
+        self.boot: InspectBoot = inspect_no_network
         """How this server sees to it that machines can boot."""
 
-    def jig_ports(self, transitions: Transitions, lab_client: httpx.AsyncClient | None, look: NodeLook) -> JigPorts:
+    def jig_ports(self, transitions: Transitions, lab_client: httpx.AsyncClient | None, look: InspectNode) -> JigPorts:
         return JigPorts(
             transitions=transitions,
             open_attempt=self.open_attempt,
-            look_at_boot=self.boot,
-            entries=self.entries,
+            inspect_boot=self.boot,
+            read_dhcp_state=self.entries,
             boot_provider=self.kea,
             record_served=self.record_served,
-            names=self.names,
+            read_dns_state=self.names,
             name_server=self.knot,
-            assign=self.assign,
-            look_at_node=look,
+            assign_addresses=self.assign,
+            inspect_node=look,
             targets=self.target,
             connections=self.connections,
             scripts=self.scripts,

@@ -16,11 +16,11 @@ from rackwright.annealer.installs import Reach
 from rackwright.api.app import create_machine_app
 from rackwright.api.context import Server
 from rackwright.api.http.connections import RareWarning
-from rackwright.hammers.hammer_choice import Choice
+from rackwright.hammers.hammer_choice import HammerChoice
 from rackwright.hammers.ports import HammerPorts
 from rackwright.hammers.registry import make_hammers
-from rackwright.jigs.boot_server import BootTrouble, nothing_served, tftp_answers
-from rackwright.jigs.ports import BootLook
+from rackwright.jigs.boot_server import BootTrouble, inspect_no_network, tftp_answers
+from rackwright.jigs.ports import InspectBoot
 from rackwright.provision.images import sledgehammer
 from rackwright.provision.images.shelf import NoImage, Shelf
 from rackwright.provision.ipxe import check_arguments
@@ -35,7 +35,7 @@ Listen = Callable[[FastAPI, str, int], AbstractAsyncContextManager[str]]
 def reach_of(means: Means, http: httpx.AsyncClient, options: Options) -> Reach:
     """The hammers this server has; one for simulated machines only in a lab."""
     ports = HammerPorts(means.connections, means.target, http, options.lab, options.qemu_sockets)
-    choice = Choice(make_hammers(ports))
+    choice = HammerChoice(make_hammers(ports))
     return Reach(choice.hammer, choice.probe)
 
 
@@ -54,11 +54,11 @@ def ipxe_files(shelf: Shelf, warn: Callable[[str], None]) -> dict[str, Path]:
     return {name: known[name].path for name in sledgehammer.IPXE if name in known}
 
 
-def look_of(shelf: Shelf, options: Options) -> BootLook:
+def look_of(shelf: Shelf, options: Options) -> InspectBoot:
     """How the noderole of `provisioner-server` on this host looks at what machines would find."""
     address = options.provision_address
     if address is None:
-        return nothing_served
+        return inspect_no_network
 
     async def look() -> list[str]:
         try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rackwright.barclamps.content import MAX_BYTES, digest_of, folder_digest, pack, read_folder, unpack, write_out
+from rackwright.barclamps.content import MAX_BYTES, digest_of, folder_digest, pack, read_folder, unpack, write_entries
 from rackwright.barclamps.loader import load_folder
 from rackwright.domain.errors import BarclampInvalid
 
@@ -166,7 +166,7 @@ def test_files_come_back_from_their_archive_as_they_were(folder: Path) -> None:
     entries = read_folder(folder)
     loaded = load_folder(folder)
     assert loaded.archive == pack(entries)
-    write_out(unpack(loaded.archive, loaded.digest), folder.parent / "again")
+    write_entries(unpack(loaded.archive, loaded.digest), folder.parent / "again")
     assert folder_digest(folder.parent / "again") == loaded.digest == digest_of(entries) == folder_digest(folder)
 
 
