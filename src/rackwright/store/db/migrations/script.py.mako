@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from alembic import op
 
-from rackwright.store.db import tables
 ${imports if imports else ""}
 
 from rackwright.store.db import tables
