@@ -24,7 +24,7 @@ LEFT_OUT = frozenset({"__pycache__", ".git"})
 """Names of folders that Python and Git leave beside the files of a barclamp."""
 
 
-class Kind(StrEnum):
+class EntryKind(StrEnum):
     """The kind of an entry."""
 
     FILE = "file"
@@ -39,7 +39,7 @@ class Entry:
 
     name: str
     """The path below the barclamp's folder, with slashes."""
-    kind: Kind
+    kind: EntryKind
     content: bytes = b""
     """The content of a file; the target of a link."""
 
@@ -69,12 +69,12 @@ def read_folder(folder: Path) -> list[Entry]:
 def _read_entry(folder: Path, path: Path, mode: int) -> Entry:
     name = path.relative_to(folder).as_posix()
     if stat.S_ISLNK(mode):
-        return Entry(name, Kind.LINK, os.fsencode(os.readlink(path)))
+        return Entry(name, EntryKind.LINK, os.fsencode(os.readlink(path)))
     if stat.S_ISDIR(mode):
-        return Entry(name, Kind.FOLDER)
+        return Entry(name, EntryKind.FOLDER)
     with path.open("rb") as opened:
         # One byte too many is enough to be refused, however large the file is.
-        return Entry(name, Kind.PROGRAM if mode & stat.S_IXUSR else Kind.FILE, opened.read(MAX_BYTES + 1))
+        return Entry(name, EntryKind.PROGRAM if mode & stat.S_IXUSR else EntryKind.FILE, opened.read(MAX_BYTES + 1))
 
 
 def folder_digest(path: Path) -> str:
@@ -86,7 +86,7 @@ def folder_digest(path: Path) -> str:
 def digest_of(entries: Iterable[Entry]) -> str:
     digest = hashlib.sha256()
     for entry in entries:
-        content = b"" if entry.kind is Kind.FOLDER else hashlib.sha256(entry.content).digest()
+        content = b"" if entry.kind is EntryKind.FOLDER else hashlib.sha256(entry.content).digest()
         # Lengths in front, so that no name can be mistaken for the content before it.
         for part in (os.fsencode(entry.name), entry.kind.encode(), content):
             digest.update(len(part).to_bytes(8, "big") + part)
@@ -133,10 +133,10 @@ def pack(entries: Sequence[Entry]) -> bytes:
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for entry in entries:
             member = tarfile.TarInfo(entry.name)
-            member.mode = 0o700 if entry.kind in (Kind.PROGRAM, Kind.FOLDER) else 0o600
-            if entry.kind is Kind.FOLDER:
+            member.mode = 0o700 if entry.kind in (EntryKind.PROGRAM, EntryKind.FOLDER) else 0o600
+            if entry.kind is EntryKind.FOLDER:
                 member.type = tarfile.DIRTYPE
-            elif entry.kind is Kind.LINK:
+            elif entry.kind is EntryKind.LINK:
                 member.type, member.linkname = tarfile.SYMTYPE, os.fsdecode(entry.content)
             else:
                 member.size = len(entry.content)
@@ -160,13 +160,13 @@ def _unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Entry:
     if PurePosixPath(member.name).is_absolute() or ".." in PurePosixPath(member.name).parts:
         raise ContentBroken(f"it has an entry {member.name!r}, which leads out of it")
     if member.isdir():
-        return Entry(member.name, Kind.FOLDER)
+        return Entry(member.name, EntryKind.FOLDER)
     if member.issym():
-        return Entry(member.name, Kind.LINK, os.fsencode(member.linkname))
+        return Entry(member.name, EntryKind.LINK, os.fsencode(member.linkname))
     content = archive.extractfile(member)
     if content is None:
         raise ContentBroken(f"its entry {member.name!r} is neither file, folder nor link")
-    return Entry(member.name, Kind.PROGRAM if member.mode & stat.S_IXUSR else Kind.FILE, content.read())
+    return Entry(member.name, EntryKind.PROGRAM if member.mode & stat.S_IXUSR else EntryKind.FILE, content.read())
 
 
 def write_entries(entries: Iterable[Entry], folder: Path) -> None:
@@ -174,11 +174,11 @@ def write_entries(entries: Iterable[Entry], folder: Path) -> None:
     folder.mkdir(mode=0o700)
     for entry in entries:
         path = folder / entry.name
-        if entry.kind is Kind.FOLDER:
+        if entry.kind is EntryKind.FOLDER:
             path.mkdir(mode=0o700)
-        elif entry.kind is Kind.LINK:
+        elif entry.kind is EntryKind.LINK:
             path.symlink_to(os.fsdecode(entry.content))
         else:
-            mode = 0o700 if entry.kind is Kind.PROGRAM else 0o600
+            mode = 0o700 if entry.kind is EntryKind.PROGRAM else 0o600
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
                 file.write(entry.content)

@@ -22,7 +22,7 @@ from rackwright import __version__
 from rackwright.annealer.loop import Loop
 from rackwright.api.routes.events import EventOut
 from rackwright.domain.errors import Invalid
-from rackwright.domain.networks.call_targets import Address, Network, Target, call_refusal, parse_target
+from rackwright.domain.networks.call_targets import Address, CallTarget, IpNetwork, call_refusal, parse_target
 from rackwright.store.db.session import DATABASE_TROUBLE, first_line
 from rackwright.store.events import webhooks
 from rackwright.store.events.outbox import Cursor, Event
@@ -60,7 +60,7 @@ def trust() -> ssl.SSLContext:
 class Courier:
     """Calls targets."""
 
-    def __init__(self, allowed: Sequence[Network] = (), patience: float | None = None) -> None:
+    def __init__(self, allowed: Sequence[IpNetwork] = (), patience: float | None = None) -> None:
         self.allowed = allowed
         self.patience = PATIENCE if patience is None else patience
 
@@ -82,7 +82,7 @@ class Courier:
         took = round((time.monotonic() - began) * 1000)
         return Delivery(event.kind, event.cursor, attempt, status, error[:500], took)
 
-    async def _call(self, target: Target, hook: str, secret: str, event: Event) -> int:
+    async def _call(self, target: CallTarget, hook: str, secret: str, event: Event) -> int:
         address = await self._resolve(target)
         body = json.dumps({"webhook": hook, "event": EventOut.of(event).model_dump(mode="json")}).encode()
         headers = {
@@ -112,7 +112,7 @@ class Courier:
                     break
             return answer.status_code
 
-    async def _resolve(self, target: Target) -> Address:
+    async def _resolve(self, target: CallTarget) -> Address:
         """One address to call. If any that the name has is refused, none is: it would be a matter of luck."""
         loop = asyncio.get_running_loop()
         try:

@@ -27,14 +27,14 @@ def declared(barclamp: Barclamp) -> list[Role | Jig | Hammer | Attrib]:
 
 
 def closure(known: Catalogue, name: str) -> set[str]:
-    found: set[str] = set()
-    waiting = list(known.needed_roles(name))
-    while waiting:
-        need = waiting.pop()
-        if need not in found:
-            found.add(need)
-            waiting.extend(known.needed_roles(need))
-    return found
+    needs: set[str] = set()
+    stack = list(known.needed_roles(name))
+    while stack:
+        need = stack.pop()
+        if need not in needs:
+            needs.add(need)
+            stack.extend(known.needed_roles(need))
+    return needs
 
 
 def test_core_comes_first_and_test_only_on_request() -> None:
@@ -108,7 +108,7 @@ def test_every_role_a_built_in_names_is_there_but_the_one_that_must_not_be() -> 
 
 def test_everything_built_in_says_what_it_is_for() -> None:
     for barclamp in built_in(test=True):
-        assert [thing.name for thing in declared(barclamp) if not thing.description] == []
+        assert [item.name for item in declared(barclamp) if not item.description] == []
         assert barclamp.description
 
 
@@ -121,7 +121,7 @@ def the_test_barclamp() -> Barclamp:
 
 def test_test_barclamp_prefixes_all_its_names() -> None:
     barclamp = the_test_barclamp()
-    assert [thing.name for thing in declared(barclamp) if not thing.name.startswith("test-")] == []
+    assert [item.name for item in declared(barclamp) if not item.name.startswith("test-")] == []
 
 
 def test_test_barclamp_does_all_its_work_by_noop() -> None:
@@ -161,7 +161,7 @@ def test_test_barclamp_wants_an_attrib_of_each_source() -> None:
 
 
 def source(known: Catalogue, attrib: Attrib) -> str:
-    """Where a value of the attrib comes from if nobody sets one, or who may set it."""
+    """Return where a value of the attrib comes from if nobody sets one, or who may set it."""
     if attrib.role is None:
         return "node, default" if attrib.has_default else "node, hint" if attrib.schema else "node, read only"
     if attrib.secret:
@@ -176,7 +176,7 @@ def source(known: Catalogue, attrib: Attrib) -> str:
 
 
 def judged(text: str) -> None:
-    """Parsed or refused with a line that the text has; anything else is a bug."""
+    """Check that a text is parsed, or refused with a line that it has; anything else is a bug."""
     line = 1
     try:
         parse_barclamp(text, "f", known_kinds())

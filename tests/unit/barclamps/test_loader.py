@@ -1,4 +1,4 @@
-"""Barclamp folders: what may lie in one, and what its digest stands for."""
+"""Barclamp folders: which files one may have, and what its digest is made of."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What people choose for an install: nothing that would break out of a boot file gets past the schema."""
+"""The choices of people for an install: no value that would break out of a boot file gets past the schema."""
 
 import pytest
 

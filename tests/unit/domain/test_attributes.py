@@ -1,4 +1,4 @@
-"""Attribute values: merging, the order of the layers, what a noderole is handed, and what its hash leaves out."""
+"""Attribute values: merging, the order of the layers, the input of a noderole, and what its hash leaves out."""
 
 import pytest
 
@@ -85,8 +85,8 @@ def staged(role: str = "web", own: Layers | None = None, **around: object) -> St
     return stage_input(KNOWN, role, own or Layers(), Surroundings(**around))  # type: ignore[arg-type]  # given by name
 
 
-def at(one: StagedInput) -> Json:
-    return one.input.get("at")
+def at(staged_input: StagedInput) -> Json:
+    return staged_input.input.get("at")
 
 
 def test_of_the_node_only_what_was_wanted_is_handed_on() -> None:
@@ -122,10 +122,10 @@ SOURCES: list[tuple[str, dict[str, object]]] = [
 
 @pytest.mark.parametrize("number", range(len(SOURCES)))
 def test_node_linked_parents_ancestors_own_data_later_wins(number: int) -> None:
-    given = {key: value for _, source in SOURCES[: number + 1] for key, value in source.items()}
-    found = at(staged(**given))  # type: ignore[arg-type]  # given by name
-    assert isinstance(found, dict)
-    assert found["fact"] == SOURCES[number][0]
+    arguments = {key: value for _, source in SOURCES[: number + 1] for key, value in source.items()}
+    values = at(staged(**arguments))  # type: ignore[arg-type]  # given by name
+    assert isinstance(values, dict)
+    assert values["fact"] == SOURCES[number][0]
 
 
 def test_own_defaults_win_over_ancestors_and_lose_to_own_data() -> None:

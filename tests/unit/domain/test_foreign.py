@@ -1,4 +1,4 @@
-"""What comes from outside is bounded and cleaned before it is stored."""
+"""Data from outside is bounded and cleaned before it is stored."""
 
 import pytest
 

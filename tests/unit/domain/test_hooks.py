@@ -1,4 +1,4 @@
-"""What barclamp authors write hooks with, and how it travels."""
+"""The classes that barclamp authors write hooks with, and the JSON form of views and effects."""
 
 import json
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""What the IPMI hammer makes of ipmitool's words, for what the BMCs of the tests cannot be brought to answer."""
+"""The errors of the IPMI hammer from messages of ipmitool that the BMCs of the tests cannot be made to cause."""
 
 from pathlib import Path
 

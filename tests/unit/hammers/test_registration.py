@@ -179,16 +179,16 @@ async def test_of_several_that_reach_a_machine_the_lowest_priority_is_preferred(
     async with httpx.AsyncClient() as client:
         choice = HammerChoice(make_hammers(ports(client, lab=True)))
 
-    def chosen(**told: object) -> Hammer:
-        return choice.hammer(HammerNode(1, "n1.rack.example", **told))  # type: ignore[arg-type]
+    def chosen(**values: object) -> Hammer:
+        return choice.hammer(HammerNode(1, "n1.rack.example", **values))  # type: ignore[arg-type]
 
     assert chosen(settings={}).kind == "ssh"
     assert chosen(settings={"bmc": {"address": "192.0.2.7"}}).kind == "ssh"
     assert chosen(settings=login).kind == "redfish"
     assert chosen(settings=login, priorities={"ipmi": 5}).kind == "ipmi"
     assert chosen(settings=login, priorities={"ssh": 5}).kind == "ssh"
-    said = {"bmc": {**login["bmc"], "kind": "redfish"}}
-    assert chosen(settings=said, priorities={"ipmi": 5}).kind == "redfish"
+    settings = {"bmc": {**login["bmc"], "kind": "redfish"}}
+    assert chosen(settings=settings, priorities={"ipmi": 5}).kind == "redfish"
     simulated = {"kind": "simulated", "address": "http://127.0.0.1:1"}
     assert chosen(settings={}, reported_bmc=simulated, priorities={"ssh": -5}).kind == "simulated"
     with pytest.raises(HammerFailed, match=r"this server knows redfish, ipmi$"):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from rackwright.api.auth.limits import source_network
-from rackwright.domain.networks.call_targets import Network
+from rackwright.domain.networks.call_targets import IpNetwork
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class ConnectionLimits:
     """For a TLS handshake, for the head of a request, and for a body beside what its size allows."""
     stall_seconds: float = 120.0
     """For an answer of which the client takes nothing."""
-    proxies: Sequence[Network] = ()
+    proxies: Sequence[IpNetwork] = ()
     """They speak for many, so they are not limited by source; and X-Forwarded-For is believed from them alone."""
 
     def most(self) -> int:

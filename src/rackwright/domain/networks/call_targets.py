@@ -14,14 +14,14 @@ from rackwright.domain.names import is_host_name
 from rackwright.shown_urls import shown_url
 
 Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
+IpNetwork = IPv4Network | IPv6Network
 
 _NAT64 = IPv6Network("64:ff9b::/96")
 _PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True)
-class Target:
+class CallTarget:
     """The parts of a URL that is to be called."""
 
     scheme: str
@@ -41,7 +41,7 @@ class Target:
         return f"{self.scheme}://{host}:{self.port}{self.path}"
 
 
-def parse_target(url: str) -> Target:
+def parse_target(url: str) -> CallTarget:
     """Return the parts of a URL that is to be called; raise Invalid with what is wrong with it."""
     try:
         parts = urlsplit(url)
@@ -58,7 +58,7 @@ def parse_target(url: str) -> Target:
     if not _is_address(host) and not is_host_name(host):
         raise Invalid(f"{host[:80]!r} is neither a host name nor an address.", "/url")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Target(parts.scheme, host, port or _PORTS[parts.scheme], path)
+    return CallTarget(parts.scheme, host, port or _PORTS[parts.scheme], path)
 
 
 def _is_address(host: str) -> bool:
@@ -69,7 +69,7 @@ def _is_address(host: str) -> bool:
     return "%" not in host
 
 
-def call_refusal(address: Address, allowed: Iterable[Network]) -> str | None:
+def call_refusal(address: Address, allowed: Iterable[IpNetwork]) -> str | None:
     """Return why this address must not be called; None if it may. Private networks may be if they are allowed."""
     real = real_address(address)
     forms = {address, real}

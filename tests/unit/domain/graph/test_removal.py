@@ -1,4 +1,4 @@
-"""Removal: what goes along, and who may not be orphaned."""
+"""Removal: which noderoles are removed along with others, and which must not be orphaned."""
 
 import pytest
 from tests.unit.domain.scene import Scene

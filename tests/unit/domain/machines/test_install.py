@@ -1,4 +1,4 @@
-"""The install attempt: every stage under every message, written out; then what each step asks of the server."""
+"""The install attempt: every stage under every message, written out; then what the server must do after each step."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -54,11 +54,11 @@ expired               failed      failed      failed      failed      failed   f
 """
 
 PUBLISHES = (Act.PUBLISH_INSTALLER, Act.PUBLISH_SLEDGEHAMMER, Act.PUBLISH_LOCAL)
-"""What the machine boots next is written by these alone."""
+"""The acts that decide what the machine boots next; no others do."""
 
 
 def at(stage: Stage) -> Attempt:
-    """An attempt as it is when it has come this far."""
+    """Return an attempt as it is at this stage."""
     fetched = stage not in (Stage.WAITING, Stage.PUBLISHING, Stage.REBOOTING)
     return Attempt(
         stage,
@@ -101,20 +101,20 @@ def test_only_the_beginning_ever_makes_the_next_boot_the_installer(message: str,
     ("message", "stage"), [(m, s) for m, s, cell in cases() if cell == "failed"], ids=lambda value: str(value)
 )
 def test_after_any_failure_the_next_boot_is_not_the_installer(message: str, stage: Stage) -> None:
-    """Walk the way to `stage`, follow what is published on it, then fail."""
-    wanted = SLEDGEHAMMER
-    way = ["begin", "published", "fetched", "success", "boot-local"]
+    """Send the messages up to `stage`, follow what is published on it, then fail."""
+    bootenv = SLEDGEHAMMER
+    messages = ["begin", "published", "fetched", "success", "boot-local"]
     attempt = Attempt(Stage.WAITING, boot_id=OLD_BOOT)
-    for word in way:
+    for word in messages:
         if attempt.stage is stage:
             break
         step = MESSAGES[word](attempt)
-        attempt, wanted = step.attempt, _published(step, wanted)
+        attempt, bootenv = step.attempt, _published(step, bootenv)
     assert attempt.stage is stage
     failed = MESSAGES[message](attempt)
     assert failed.attempt.stage is Stage.FAILED
     assert Act.FAIL in failed.acts
-    assert not _published(failed, wanted).endswith("-install")
+    assert not _published(failed, bootenv).endswith("-install")
 
 
 def _published(step: Step, before: str) -> str:

@@ -1,4 +1,4 @@
-"""The lines of an install's log: what is said when, and that nobody's machine can say more than that."""
+"""The lines of an install's log: which are written when, and that no machine can cause more of them."""
 
 import pytest
 
@@ -19,15 +19,15 @@ from rackwright.domain.machines.install_log import (
 MB = 10**6
 
 
-def _hear(log: InstallLog, *reports: tuple[float, Report]) -> tuple[InstallLog, Lines]:
-    """The log after reports, (when, what), and all lines that they made."""
-    said: Lines = []
+def _log_reports(log: InstallLog, *reports: tuple[float, Report]) -> tuple[InstallLog, Lines]:
+    """Return the log after reports, each as (time, report), and all lines that they made."""
+    all_lines: Lines = []
     for now, report in reports:
         after = log_report(log, report, now)
         if after is not None:
             log, lines = after
-            said += lines
-    return log, said
+            all_lines += lines
+    return log, all_lines
 
 
 def _image(done: int, total: int = 1000 * MB, round: int = 1) -> Report:
@@ -59,7 +59,7 @@ def test_each_stage_of_the_server_has_a_begin_and_an_end_with_how_long_it_took()
 
 
 def test_the_image_is_told_by_share_bytes_and_rate() -> None:
-    log, lines = _hear(
+    log, lines = _log_reports(
         InstallLog(0.0, 0.0),
         (10.0, Report("partition", 5)),
         (12.5, Report("download", 15)),
@@ -86,24 +86,24 @@ def test_the_image_is_told_by_share_bytes_and_rate() -> None:
 
 def test_a_slow_download_is_told_every_thirty_seconds() -> None:
     reports = [(float(second), _image(second * 1000)) for second in range(0, 121, 10)]
-    _, lines = _hear(InstallLog(0.0, 0.0), *reports)
+    _, lines = _log_reports(InstallLog(0.0, 0.0), *reports)
     assert lines == ["writing the image"] + [
         f"writing the image: 0 % ({kilobytes} kB of 1.0 GB, 1 kB/s)" for kilobytes in (30, 60, 90, 120)
     ]
 
 
 def test_a_report_that_comes_twice_or_late_changes_nothing() -> None:
-    told = [(1.0, Report("partition", 5)), (2.0, _image(500 * MB)), (3.0, Report("configure", 80))]
-    log, lines = _hear(InstallLog(0.0, 0.0), *told)
-    assert all(log_report(log, report, 100.0) is None for _, report in told)
-    middle, _ = _hear(InstallLog(0.0, 0.0), *told[:2])
+    reports = [(1.0, Report("partition", 5)), (2.0, _image(500 * MB)), (3.0, Report("configure", 80))]
+    log, lines = _log_reports(InstallLog(0.0, 0.0), *reports)
+    assert all(log_report(log, report, 100.0) is None for _, report in reports)
+    middle, _ = _log_reports(InstallLog(0.0, 0.0), *reports[:2])
     for late in (_image(500 * MB), _image(100 * MB), Report("download", 15), Report("partition", 5)):
         assert log_report(middle, late, 100.0) is None
     assert len(lines) == len(set(lines))
 
 
 def test_a_download_that_was_cut_off_says_that_it_begins_anew() -> None:
-    _, lines = _hear(
+    _, lines = _log_reports(
         InstallLog(0.0, 0.0),
         (0.0, Report("download", 15)),
         (10.0, _image(500 * MB)),
@@ -125,7 +125,7 @@ def test_a_download_that_was_cut_off_says_that_it_begins_anew() -> None:
 
 def test_an_installer_that_knows_no_bytes_tells_its_stages() -> None:
     stages = [("partition", 5), ("download", 15), ("configure", 80), ("something-else", 85), ("bootloader", 90)]
-    _, lines = _hear(InstallLog(0.0, 0.0), *((float(at), Report(*stage)) for at, stage in enumerate(stages)))
+    _, lines = _log_reports(InstallLog(0.0, 0.0), *((float(at), Report(*stage)) for at, stage in enumerate(stages)))
     assert [line for line in lines if "done" not in line] == [
         "partitioning the disk",
         "writing the image",
@@ -137,19 +137,19 @@ def test_an_installer_that_knows_no_bytes_tells_its_stages() -> None:
 
 def test_a_hostile_installer_fills_no_log() -> None:
     flood = [(float(n), Report(f"stage-{n}", 0)) for n in range(10 * MOST_STAGES)]
-    log, lines = _hear(InstallLog(0.0, 0.0), *flood)
+    log, lines = _log_reports(InstallLog(0.0, 0.0), *flood)
     assert len(lines) <= 2 * MOST_STAGES + 1
     rounds = [(0.0, _image(n * 100 * MB, round=r)) for r in range(1, 101) for n in range(1, 11)]
-    log, lines = _hear(InstallLog(0.0, 0.0), *rounds)
+    log, lines = _log_reports(InstallLog(0.0, 0.0), *rounds)
     assert (len(lines), lines[-1]) == (MOST_LINES + 1, LEFT_OUT)
-    assert _hear(log, (1000.0, Report("configure", 80)))[1] == []
+    assert _log_reports(log, (1000.0, Report("configure", 80)))[1] == []
     assert max(map(len, lines)) < 200
 
 
 @pytest.mark.parametrize("clock", [5.0, 10.0], ids=["backwards", "standing still"])
 def test_a_clock_that_does_not_go_on_gives_no_rate(clock: float) -> None:
-    log, _ = _hear(InstallLog(0.0, 0.0), (10.0, Report("download", 15)))
-    _, lines = _hear(log, (clock, _image(500 * MB)))
+    log, _ = _log_reports(InstallLog(0.0, 0.0), (10.0, Report("download", 15)))
+    _, lines = _log_reports(log, (clock, _image(500 * MB)))
     assert lines == ["writing the image: 50 % (500 MB of 1.0 GB)"]
 
 

@@ -1,4 +1,4 @@
-"""What a machine lacks for its install is said before the commit."""
+"""What a machine lacks for its install, as a plan shows it before the commit."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What DHCP servers serve, as Kea's configuration and back."""
+"""The state that DHCP servers serve, rendered as Kea's configuration and parsed from it."""
 
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
@@ -40,14 +40,16 @@ hosts = st.lists(
 
 
 @given(hosts)
-def test_what_is_rendered_is_read_back_as_it_was(made: list[tuple[list[str], list[int]]]) -> None:
+def test_what_is_rendered_is_read_back_as_it_was(hosts: list[tuple[list[str], list[int]]]) -> None:
     state = sorted_state(
         DhcpState(
             3,
             (SUBNET,),
             tuple(
-                DhcpHost(f"n{n}.rack.example", "local", tuple(of), tuple(IPv4Address(f"10.0.0.{a}") for a in at))
-                for n, (of, at) in enumerate(made)
+                DhcpHost(
+                    f"n{n}.rack.example", "local", tuple(macs), tuple(IPv4Address(f"10.0.0.{a}") for a in last_bytes)
+                )
+                for n, (macs, last_bytes) in enumerate(hosts)
             ),
         )
     )

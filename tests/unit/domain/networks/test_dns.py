@@ -1,4 +1,4 @@
-"""Names and addresses as zones: pure, and nothing unchecked gets in."""
+"""The zones that DNS serves for names and addresses of nodes: nothing unchecked gets in."""
 
 from ipaddress import ip_address, ip_network
 
@@ -35,7 +35,7 @@ def test_a_domain_below_another_is_part_of_it() -> None:
 
 
 def test_a_name_in_no_domain_is_not_served_and_makes_no_zone() -> None:
-    """A node called evil.com would else have us speak for all of com."""
+    """A node called evil.com would else have the server answer for all of com."""
     evil = DnsHost("evil.com", (ip_address("10.77.0.66"),))
     state = dns_state(1, [evil], [ip_network("10.77.0.0/24")], ["rack.example"])
     assert state.zones == {"rack.example": frozenset(), "0.77.10.in-addr.arpa": frozenset()}

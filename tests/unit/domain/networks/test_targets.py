@@ -1,4 +1,4 @@
-"""Which addresses may be called on somebody's word."""
+"""The addresses that the server may call because somebody named them, and those it may not."""
 
 from ipaddress import ip_address, ip_network
 
