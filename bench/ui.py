@@ -23,7 +23,7 @@ from rackwright.domain.states import Trigger
 from rackwright.server.serve import PASSWORD_FILE, Options, listening, running
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.session import Session
-from rackwright.store.graph.transitions import move
+from rackwright.store.graph.transitions import move_noderoles
 from rackwright.store.store import Store
 from report import at_least, at_most, emit
 from waiting import HOUR, until
@@ -115,7 +115,7 @@ async def churn(store: Store, seconds: float) -> int:
         chosen = [ids[(asked + step) % len(ids)] for step in range(A_SECOND // STEPS)]
 
         async def work(session: Session, chosen: list[int] = chosen) -> int:
-            return len(await move(session, Trigger.RETRY, chosen))
+            return len(await move_noderoles(session, Trigger.RETRY, chosen))
 
         asked += len(chosen)
         sent += await store.change(work)

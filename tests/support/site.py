@@ -25,7 +25,7 @@ from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode
 from rackwright.server.serve import Options, running
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
-from rackwright.store.graph.why import why
+from rackwright.store.graph.why import explain_waiting
 from rackwright.store.machines.nodes import get_node
 from rackwright.store.machines.registration import accept
 
@@ -307,7 +307,7 @@ class Site:
     async def why(self, machine: HandMachine, role: str = INSTALL) -> Reason:
         noderole = await self.rack.at(machine.short, role)
         async with self.server.store.read() as session:
-            return (await why(session, noderole.id, EVERYTHING))[0]
+            return (await explain_waiting(session, noderole.id, EVERYTHING))[0]
 
     async def error(self, machine: HandMachine) -> str:
         return (await self.rack.at(machine.short, INSTALL)).error

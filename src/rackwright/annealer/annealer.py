@@ -23,9 +23,9 @@ from rackwright.store.db.locks import CAP_LOCK
 from rackwright.store.db.session import DATABASE_TROUBLE, UNREACHABLE, Session, first_line
 from rackwright.store.db.stalled_transactions import STALL_SECONDS, end_stalled
 from rackwright.store.runs import run_lifecycle
-from rackwright.store.runs.claims import Claimant, Pass, claim
-from rackwright.store.runs.instant_runs import AtOnce
-from rackwright.store.runs.settling import Finished, settle
+from rackwright.store.runs.claims import Claimant, ClaimResult, claim_runs
+from rackwright.store.runs.instant_runs import InstantJigs
+from rackwright.store.runs.settling import FinishedRun, settle_runs
 from rackwright.store.runs.slots import WORK_CHANNEL
 from rackwright.store.runs.upkeep import Upkeep
 from rackwright.store.store import Store
@@ -71,7 +71,7 @@ class Annealer:
         self.counters = Counters()
         self.upkeep = Upkeep()
         self.instant = frozenset(kind for kind, jig in jigs.items() if jig.instant)
-        self._finished: list[Finished] = []
+        self._finished: list[FinishedRun] = []
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._renewed = 0.0
         """When the leases were renewed last."""
@@ -155,28 +155,30 @@ class Annealer:
                 self._finished = done[number:] + self._finished
                 return
 
-    async def _settle_alone(self, result: Finished) -> None:
+    async def _settle_alone(self, result: FinishedRun) -> None:
         try:
-            await self.store.change(lambda session: settle(session, [result]), actor=ACTOR, lock=CAP_LOCK)
+            await self.store.change(lambda session: settle_runs(session, [result]), actor=ACTOR, lock=CAP_LOCK)
         except UNREACHABLE:
             raise
         except DATABASE_TROUBLE as error:
             log.error("the result of run %s cannot be stored: %s", result.run_id, first_line(error))
             why = storable_text(f"Its result cannot be stored: {first_line(error)}")
-            failed = Finished(result.run_id, ok=False, error=why)
-            await self.store.change(lambda session: settle(session, [failed]), actor=ACTOR, lock=CAP_LOCK)
+            failed = FinishedRun(result.run_id, ok=False, error=why)
+            await self.store.change(lambda session: settle_runs(session, [failed]), actor=ACTOR, lock=CAP_LOCK)
 
-    async def _work(self, session: Session, done: list[Finished], said: dict[int, list[str]]) -> tuple[list[int], Pass]:
-        settled = await settle(session, done)
+    async def _work(
+        self, session: Session, done: list[FinishedRun], said: dict[int, list[str]]
+    ) -> tuple[list[int], ClaimResult]:
+        settled = await settle_runs(session, done)
         if self._passes.stopping:
-            return settled, Pass([], [])
+            return settled, ClaimResult([], [])
         said.clear()  # of an earlier try of this transaction, whose runs never were
 
         async def at_once(run: Run) -> Outcome:
             return await outcome_of(self.store, self.jigs, run, said.setdefault(run.id, []).append)
 
         limit = await self.cap.limit(session)
-        return settled, await claim(session, self.claimant, limit, at_once=AtOnce(self.instant, at_once))
+        return settled, await claim_runs(session, self.claimant, limit, instant=InstantJigs(self.instant, at_once))
 
     # --- runs
 
@@ -198,10 +200,10 @@ class Annealer:
             task.cancel()
         await asyncio.gather(*(task for _, task in tasks), return_exceptions=True)
         with contextlib.suppress(*DATABASE_TROUBLE):
-            await self.store.change(lambda session: settle(session, self._finished), actor=ACTOR)
+            await self.store.change(lambda session: settle_runs(session, self._finished), actor=ACTOR)
             await self.logs.flush()
             await self.store.change(
-                lambda session: run_lifecycle.give_up(session, [id for id, _ in tasks]), actor=ACTOR
+                lambda session: run_lifecycle.release_runs(session, [id for id, _ in tasks]), actor=ACTOR
             )
 
     def _cancel_run(self, channel: str, payload: str) -> None:

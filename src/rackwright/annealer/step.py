@@ -23,11 +23,11 @@ from rackwright.jigs.base import Jig, Log
 from rackwright.store.db.locks import CAP_LOCK
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
-from rackwright.store.graph.why import waiting, why
+from rackwright.store.graph.why import explain_waiting, select_waiting
 from rackwright.store.hooks.hook_queue import waiting_calls
 from rackwright.store.runs import run_lifecycle
-from rackwright.store.runs.claims import Claimant, Pass, claim
-from rackwright.store.runs.settling import Finished, settle
+from rackwright.store.runs.claims import Claimant, ClaimResult, claim_runs
+from rackwright.store.runs.settling import FinishedRun, settle_runs
 from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -75,9 +75,9 @@ async def step(
     # No lease is renewed here: it is long instead, and whatever ends this pass settles its runs.
     patient = replace(claimant, lease=30 * 86400.0)
 
-    async def start(session: Session) -> Pass:
-        await run_lifecycle.take_over(session)
-        return await claim(session, patient, cap, only)
+    async def start(session: Session) -> ClaimResult:
+        await run_lifecycle.take_over_lost_runs(session)
+        return await claim_runs(session, patient, cap, only)
 
     claimed = await store.change(start, actor=actor, lock=CAP_LOCK)
     logs = RunLogs(store)
@@ -102,13 +102,13 @@ async def _run(store: Store, jigs: Mapping[str, Jig], run: Run, logs: RunLogs, a
         with logs.writer(run.id) as run_log:
             outcome = await outcome_of(store, jigs, run, run_log)
     finally:
-        await store.change(partial(settle, finished=[finished(run, outcome)]), actor=actor, lock=CAP_LOCK)
+        await store.change(partial(settle_runs, finished=[finished(run, outcome)]), actor=actor, lock=CAP_LOCK)
     return Stepped(run, outcome)
 
 
 async def _waiting(session: Session, cap: int) -> list[Reason]:
-    ids = await waiting(session, None, None, SHOWN_WAITING, EVERYTHING)
-    return [(await why(session, id, EVERYTHING, cap))[0] for id in ids]
+    ids = await select_waiting(session, None, None, SHOWN_WAITING, EVERYTHING)
+    return [(await explain_waiting(session, id, EVERYTHING, cap))[0] for id in ids]
 
 
 async def outcome_of(store: Store, jigs: Mapping[str, Jig], run: Run, write: Log) -> Outcome:
@@ -173,9 +173,9 @@ async def _run_jig(jig: Jig, run: Run, write: Log) -> Outcome:
         return await jig.run(run, write)
 
 
-def finished(run: Run, outcome: Outcome) -> Finished:
+def finished(run: Run, outcome: Outcome) -> FinishedRun:
     """What the store is told of a run."""
-    return Finished(
+    return FinishedRun(
         run.id,
         ok=outcome.answer is Answer.SUCCEEDED,
         error=outcome.error,

@@ -14,7 +14,7 @@ from rackwright.store.events.outbox import emit
 from rackwright.store.graph.binding import bind_committed
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
 from rackwright.store.graph.subgraph import bump_graph, role_closure
-from rackwright.store.graph.transitions import dirty_roles
+from rackwright.store.graph.transitions import mark_roles_dirty
 from rackwright.store.graph.upgrades import upgrade_after_import
 from rackwright.store.hooks.hook_calls import queue_jig_active
 from rackwright.store.hooks.hook_queue import drop_orphans
@@ -44,7 +44,7 @@ async def import_barclamps(session: GraphSession, barclamps: Sequence[Barclamp])
     after = await session.catalogue()
     after.catalogue.check()
     await _check_bound(session, before, after)
-    await dirty_roles(session, _with_new_values(before, after))
+    await mark_roles_dirty(session, _with_new_values(before, after))
     await _bind_bootstrap(session, after.catalogue)
     behind = await upgrade_after_import(session, before, after)
     await drop_orphans(session)

@@ -21,7 +21,7 @@ from rackwright.store.db.notices import Notices
 from rackwright.store.db.read_session import ReadSession
 from rackwright.store.db.session import DATABASE_TROUBLE, TRACE, GraphSession, Session
 from rackwright.store.db.vault import Vault
-from rackwright.store.runs.transaction_end import settle_slots
+from rackwright.store.runs.transaction_end import refresh_touched_slots
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Session)
@@ -109,7 +109,7 @@ class Store:
                 with _cancelled_stays_cancelled():
                     async with self._begun(kind, actor, trace, lock) as session:
                         result = await work(session)
-                        await settle_slots(session)
+                        await refresh_touched_slots(session)
                 for follow in session.after_commit:
                     follow()
                 for wake in self.watchers:

@@ -529,7 +529,7 @@ async def test_a_hook_can_refuse_a_commit_and_nothing_changes(hooked: Hooked) ->
     before = await rack.everything()
 
     async def commit(session: GraphSession) -> None:
-        await commits.commit(session, await get_deployment(session, "web", EVERYTHING))
+        await commits.commit_proposal(session, await get_deployment(session, "web", EVERYTHING))
 
     with refused(Rule.REFUSED, "hooked-parent", "on_commit"):
         await hooked.judge.change_graph(commit)
@@ -562,7 +562,7 @@ async def test_a_hook_is_asked_before_its_role_leaves_the_deployment_and_can_ref
     before = await rack.everything()
     assert hooked.noted() == [], "it does not go yet"
     with refused(Rule.REFUSED, "hooked-parent", "on_deployment_delete"):
-        await hooked.judge.change_graph(Rack._on("web", commits.commit))
+        await hooked.judge.change_graph(Rack._on("web", commits.commit_proposal))
     assert await rack.everything() == before
     [(_, deployment)] = hooked.noted()
     assert deployment["name"] == "web"

@@ -25,8 +25,8 @@ from rackwright.domain.sealed import FINGERPRINT, SEAL
 from rackwright.hammers.base import HammerNode, Seen
 from rackwright.jigs.base import Jig, Log
 from rackwright.store.machines.nodes import update_node
-from rackwright.store.runs.claims import claim
-from rackwright.store.runs.settling import Finished
+from rackwright.store.runs.claims import claim_runs
+from rackwright.store.runs.settling import FinishedRun
 
 MADE_UP: JsonObject = {SEAL: "1:AAAA", FINGERPRINT: "00"}
 
@@ -192,12 +192,12 @@ async def test_a_result_that_the_database_refuses_fails_its_own_run_and_no_other
     hostile, neighbour = [await site.discovered(number) for number in (1, 2)]
     await site.rack.deployment("web")
     await site.rack.deploy("web", *((machine.name, "test-parent") for machine in (hostile, neighbour)))
-    claimed = await site.change(lambda session: claim(session, site.server.claimant, 10))
+    claimed = await site.change(lambda session: claim_runs(session, site.server.claimant, 10))
     runs = {run.node: run.id for run in claimed.started if run.role == "test-parent"}
     annealer = Annealer(site.server.store, site.server.jigs, site.server.claimant, Pace(back_off=0.01))
     annealer._finished = [
-        Finished(runs[hostile.name], ok=False, error="no text: \0"),
-        Finished(runs[neighbour.name], wall={"found": "something"}),
+        FinishedRun(runs[hostile.name], ok=False, error="no text: \0"),
+        FinishedRun(runs[neighbour.name], wall={"found": "something"}),
     ]
     task = asyncio.create_task(annealer.run())
 

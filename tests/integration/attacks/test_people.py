@@ -17,7 +17,7 @@ from rackwright.api import event_feed
 from rackwright.api.http.time_limits import SameFaultOncePerMinute
 from rackwright.api.routes import runs
 from rackwright.store.db.session import Session
-from rackwright.store.graph.deployments import DEEPEST
+from rackwright.store.graph.deployments import MAX_DEPTH
 
 MINE = "n1.red.example"
 
@@ -144,7 +144,7 @@ async def test_deployments_below_each_other_do_not_make_the_tree_unreadable(
     home: House, red: httpx.AsyncClient
 ) -> None:
     parent = "red"
-    for number in range(DEEPEST - 2):  # system and red are two
+    for number in range(MAX_DEPTH - 2):  # system and red are two
         parent = (await ok(red.post("/deployments", json={"name": f"red-{number}", "parent": parent})))["name"]
     refused(await red.post("/deployments", json={"name": "too-deep", "parent": parent}), 422, "invalid")
     await ok(home.admin.get("/deployments/system/tree"))

@@ -15,7 +15,7 @@ from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import get_deployment
 from rackwright.store.graph.snapshots import set_binding_data
-from rackwright.store.runs.settling import settle
+from rackwright.store.runs.settling import settle_runs
 
 BARCLAMP = """
 name: safe
@@ -85,7 +85,7 @@ async def test_what_a_script_says_of_its_secrets_is_masked(rack: Rack, tmp_path:
     assert f"it ends: {MASK}" in failed.error
     for text in (shown, failed.error):
         assert not [part for part in ("sesam", "e, and", "b3BlbiBz", "9wZW4gc2", "VzYW1l") if part in text]
-    await rack.do(lambda session: settle(session, [finished(run, ended)]))
+    await rack.do(lambda session: settle_runs(session, [finished(run, ended)]))
     [(wall,)] = await rack.rows("SELECT wall FROM node_roles WHERE id = :id", id=run.node_role_id)
     assert isinstance(wall, dict)
     assert is_sealed(wall["keeper"]["password"])

@@ -13,9 +13,9 @@ from rackwright.api.http.etags import tag
 from rackwright.api.http.writing import Editing, Posting, replayed, write
 from rackwright.api.waiting_reasons import ReasonOut, cap_in_force
 from rackwright.store.db.session import Session
-from rackwright.store.graph.deployments import root_id
-from rackwright.store.graph.noderoles import counts_by_state
-from rackwright.store.runs.run_lifecycle import open_runs
+from rackwright.store.graph.deployments import read_root_id
+from rackwright.store.graph.noderoles import count_by_state
+from rackwright.store.runs.run_lifecycle import count_open_runs
 from rackwright.store.settings import read_setting, write_setting
 
 router = APIRouter(prefix="/anneal", tags=["anneal"])
@@ -87,8 +87,8 @@ async def _cap(session: Session) -> Cap:
 async def get_anneal_status(caller: ScopedReader) -> Response:
     """How many noderoles are in which state, what runs, and the cap."""
     async with caller.read() as (session, visible):
-        counts = await counts_by_state(session, visible)
-        runs = await open_runs(session, visible)
+        counts = await count_by_state(session, visible)
+        runs = await count_open_runs(session, visible)
         cap = await _cap(session)
     noderoles = {state.label: count for state, count in counts.items()}
     return answer(StatusOut(noderoles=noderoles, runs=runs, cap=cap))
@@ -107,7 +107,7 @@ async def set_anneal_cap(caller: Writer, terms: Editing, body: CapIn) -> Respons
     """Set how many runs may execute at once, from now on and on all servers."""
 
     async def work(session: Session) -> CapOut:
-        await caller.authorize(session, await root_id(session))
+        await caller.authorize(session, await read_root_id(session))
         await session.run("LOCK TABLE settings IN SHARE ROW EXCLUSIVE MODE")  # there may be no row to lock yet
         terms.check(CapOut.now(await _cap(session)), "the cap")
         await write_setting(session, "cap", body.cap)
@@ -124,7 +124,7 @@ async def anneal_step(caller: Writer, terms: Posting, body: StepIn | None = None
         return before
 
     async def check(session: Session) -> int:
-        await caller.authorize(session, await root_id(session))
+        await caller.authorize(session, await read_root_id(session))
         return await cap_in_force(session) or DEFAULT_CAP
 
     cap = await caller.change(check)

@@ -23,7 +23,7 @@ from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import attrib_values as values
 from rackwright.store.graph import deployment_roles, snapshots
-from rackwright.store.graph.attrib_values import AttribValue, pick, with_value, without_value
+from rackwright.store.graph.attrib_values import AttribValue, find_attrib_value, with_value, without_value
 from rackwright.store.graph.deployments import get_deployment, lock_deployment
 from rackwright.store.graph.noderole_views import view_noderole
 from rackwright.store.machines.node_changes import set_hint
@@ -80,7 +80,7 @@ class AttribValueOut(Resource):
             etag=tag(one.attrib.name, one.role, one.layers),
             name=one.attrib.name,
             role=one.role,
-            value=shown_value(one, one.value if one.found else None),
+            value=shown_value(one, one.value if one.has_value else None),
             source=one.source,
             layers=[LayerOut(source=source, value=shown_value(one, value)) for source, value in one.layers],
             writable=one.attrib.schema is not None,
@@ -172,7 +172,7 @@ async def _write(
 async def list_node_attribs(caller: ScopedReader, node: Key) -> Response:
     """The attribs of a node, each with its value and where that comes from."""
     async with caller.read() as (session, visible):
-        return _listed(await values.node_attribs(session, await get_node(session, node, visible)))
+        return _listed(await values.read_node_attribs(session, await get_node(session, node, visible)))
 
 
 @router.get("/nodes/{node}/attribs/{attrib}", response_model=AttribValueOut, tags=["nodes"])
@@ -180,14 +180,14 @@ async def get_node_attrib(caller: ScopedReader, node: Key, attrib: Key, fields: 
     """One attrib of a node."""
     async with caller.read() as (session, visible):
         found = await get_node(session, node, visible)
-        one = pick(await values.node_attribs(session, found), attrib, found.name)
+        one = find_attrib_value(await values.read_node_attribs(session, found), attrib, found.name)
         return answer(AttribValueOut.of(one), fields=fields)
 
 
 async def _write_node(caller: Caller, terms: Terms, key: str, attrib: str, change: Change) -> Response:
     async def read(session: Session) -> tuple[AttribValue, int]:
         node = await lock_node(session, key)
-        return pick(await values.node_attribs(session, node), attrib, node.name), node.deployment_id
+        return find_attrib_value(await values.read_node_attribs(session, node), attrib, node.name), node.deployment_id
 
     async def store(session: Session, give: Give) -> None:
         node = await get_node(session, key, EVERYTHING)
@@ -215,7 +215,7 @@ async def unset_node_attrib(caller: Writer, terms: Editing, node: Key, attrib: K
 async def list_node_role_attribs(caller: ScopedReader, id: Id) -> Response:
     """The attribs a noderole answers for, each with its value and where that comes from."""
     async with caller.read() as (session, visible):
-        return _listed(await values.noderole_attribs(session, await view_noderole(session, id, visible)))
+        return _listed(await values.read_noderole_attribs(session, await view_noderole(session, id, visible)))
 
 
 @router.get("/node_roles/{id}/attribs/{attrib}", response_model=AttribValueOut, tags=["node_roles"])
@@ -223,7 +223,9 @@ async def get_node_role_attrib(caller: ScopedReader, id: Id, attrib: Key, fields
     """One attrib of a noderole."""
     async with caller.read() as (session, visible):
         found = await view_noderole(session, id, visible)
-        one = pick(await values.noderole_attribs(session, found), attrib, f"{found.role} on {found.node}")
+        one = find_attrib_value(
+            await values.read_noderole_attribs(session, found), attrib, f"{found.role} on {found.node}"
+        )
         return answer(AttribValueOut.of(one), fields=fields)
 
 
@@ -232,7 +234,7 @@ async def _write_noderole(caller: Caller, terms: Terms, id: int, attrib: str, ch
         await lock_deployment(session, (await view_noderole(session, id, EVERYTHING)).deployment_id)
         found = await view_noderole(session, id, EVERYTHING)
         where = f"{found.role} on {found.node}"
-        return pick(await values.noderole_attribs(session, found), attrib, where), found.deployment_id
+        return find_attrib_value(await values.read_noderole_attribs(session, found), attrib, where), found.deployment_id
 
     async def store(session: Session, give: Give) -> None:
         found = await view_noderole(session, id, EVERYTHING)
@@ -268,14 +270,16 @@ async def list_deployment_attribs(caller: ScopedReader, deployment: Key) -> Resp
     """The attribs of all roles in a deployment, each with its value and where that comes from."""
     async with caller.read() as (session, visible):
         found = await get_deployment(session, deployment, visible)
-        return _listed([value for _, value in await values.deployment_attribs(session, found.id)])
+        return _listed([value for _, value in await values.read_deployment_attribs(session, found.id)])
 
 
 async def _of_deployment(
     session: Session, deployment_id: int, attrib: str, role: str | None
 ) -> tuple[deployment_roles.DeploymentRoleRecord, AttribValue]:
     """The owner's, else that of the first role that provides the owner."""
-    found = [pair for pair in await values.deployment_attribs(session, deployment_id) if pair[1].attrib.name == attrib]
+    found = [
+        pair for pair in await values.read_deployment_attribs(session, deployment_id) if pair[1].attrib.name == attrib
+    ]
     if role is not None:
         found = [pair for pair in found if pair[0].role == role]
     if not found:
@@ -303,7 +307,7 @@ async def _write_deployment(
     async def store(session: Session, give: Give) -> None:
         deployment = await get_deployment(session, key, EVERYTHING)
         record, _ = await _of_deployment(session, deployment.id, attrib, role)
-        await deployment_roles.edit_data(session, record, give(record.data))
+        await deployment_roles.edit_deployment_role_data(session, record, give(record.data))
 
     return await _write(caller, terms, read, store, change)
 

@@ -15,7 +15,7 @@ from rackwright.domain.errors import Invalid, NotFound, RackwrightError
 from rackwright.domain.graph.binding import BindPlan
 from rackwright.domain.graph.noderole_graph import Graph
 from rackwright.store.db.session import Session
-from rackwright.store.graph.binding import Request, plan_each
+from rackwright.store.graph.binding import BindRequest, plan_each_binding
 from rackwright.store.graph.deployments import DeploymentRecord
 from rackwright.store.machines.nodes import NodePlace, find_places
 
@@ -90,14 +90,14 @@ async def try_targets(
     nodes = await find_places(session, set(wanted.nodes), await caller.visibility(session))
     forbidden = await _forbidden_places(session, caller, {node.deployment_id for node in nodes.values()})
     refused: dict[str, RackwrightError] = {}
-    requests: dict[str, Sequence[Request]] = {}
+    requests: dict[str, Sequence[BindRequest]] = {}
     for target, bindings in wanted.targets():
         refusal = _refusal(nodes, forbidden, [node for node, _ in bindings])
         if refusal is not None:
             refused[target] = refusal
         else:
             requests[target] = [(nodes[node].id, role) for node, role in bindings]
-    plans, graph = await plan_each(session, deployment, list(requests.values()))
+    plans, graph = await plan_each_binding(session, deployment, list(requests.values()))
     answers: dict[str, BindPlan | RackwrightError] = {**refused, **dict(zip(requests, plans, strict=True))}
     out = TargetsOut(targets=[_target(target, answers[target], graph) for target, _ in wanted.targets()])
     return out, next(iter(forbidden.values()), None)

@@ -16,7 +16,7 @@ from rackwright.api.http.writing import Posting, Terms, write_graph
 from rackwright.store.catalogue import catalogue_views as views
 from rackwright.store.db.session import GraphSession
 from rackwright.store.db.visibility import EVERYTHING
-from rackwright.store.graph.deployments import root_id
+from rackwright.store.graph.deployments import read_root_id
 from rackwright.store.hooks.hook_queue import set_jig_active
 
 router = APIRouter()
@@ -156,7 +156,7 @@ async def get_jig(caller: ScopedReader, jig: Key, fields: Fields) -> Response:
 
 async def _set_active(caller: Caller, terms: Terms, jig: str, active: bool) -> Response:
     async def work(session: GraphSession) -> JigOut:
-        await caller.authorize(session, await root_id(session))
+        await caller.authorize(session, await read_root_id(session))
         found = await views.view_jig(session, jig, EVERYTHING)
         terms.check(JigOut.of(found), f"jig {found.name}")
         await set_jig_active(session, found.name, active)

@@ -142,7 +142,7 @@ async def get_affected(caller: ScopedReader, id: Id) -> Response:
     async with caller.read() as (session, visible):
         found = await stored.get_deployment_role(session, id, visible)
         system = (await get_deployment(session, found.deployment_id, visible)).system
-        again = await stored.runs_again(session, found)
+        again = await stored.plan_reruns(session, found)
         seen = await visible_noderoles(session, [line.id for line in again], visible)
     rerun = [AffectedNodeRole(**asdict(line)) for line in again if line.id in seen]
     return answer(AffectedOut(at_once=system, rerun=rerun, others=len(again) - len(rerun)))
@@ -171,7 +171,7 @@ async def update_deployment_role(caller: Writer, terms: Editing, id: Id, request
     async def work(session: Session) -> DeploymentRoleOut:
         found = await _locked(session, caller, terms, id)
         wanted = patch.apply(DeploymentRoleEdit.model_construct(data=found.data))
-        return DeploymentRoleOut.of(await stored.edit_data(session, found, wanted.data))
+        return DeploymentRoleOut.of(await stored.edit_deployment_role_data(session, found, wanted.data))
 
     return await write(caller, terms, work)
 

@@ -35,7 +35,7 @@ from rackwright.store.graph.deployments import (
     lock_deployment,
     select_deployments,
 )
-from rackwright.store.graph.planned_installs import planned_installs
+from rackwright.store.graph.planned_installs import select_planned_installs
 
 router = APIRouter(prefix="/deployments", tags=["deployments"])
 
@@ -169,7 +169,7 @@ class PlanOut(BaseModel):
 
 async def _installs(session: Session, server: Server, plan: CommitPlan) -> list[InstallOut]:
     """What the plan installs. Simulated machines need no image."""
-    found = await planned_installs(session, [line.id for line in (*plan.created, *plan.rerun)])
+    found = await select_planned_installs(session, [line.id for line in (*plan.created, *plan.rerun)])
     if not found:
         return []
     systems = [] if server.simulates else await asyncio.to_thread(target_systems, server)
@@ -271,7 +271,7 @@ async def get_deployment_tree(caller: ScopedReader, deployment: Key) -> Response
         return DeploymentTree.model_validate({**_common(one), "children": shown, "cut": len(shown) < len(children)})
 
     # A tree that was made before its depth was bounded could be deeper than JSON can be written.
-    return answer(grown(root, stored.DEEPEST))
+    return answer(grown(root, stored.MAX_DEPTH))
 
 
 async def _locked(session: Session, caller: Caller, terms: Terms, key: str) -> DeploymentRecord:
@@ -425,7 +425,7 @@ async def plan_deployment(caller: Writer, terms: Posting, deployment: Key) -> Re
     """What a commit would do now, by the code that commits."""
 
     async def work(session: GraphSession) -> PlanOut:
-        plan = await commits.plan(session, await _locked(session, caller, terms, deployment))
+        plan = await commits.plan_proposal_commit(session, await _locked(session, caller, terms, deployment))
         return PlanOut.of(plan, await _installs(session, caller.server, plan))
 
     return await write_graph(caller, terms, work)
@@ -437,9 +437,9 @@ async def commit_deployment(caller: Writer, terms: Posting, deployment: Key, bod
 
     async def work(session: GraphSession) -> PlanOut:
         found = await _locked(session, caller, terms, deployment)
-        for place in await snapshots.proposed_from(session, found):
+        for place in await snapshots.select_source_deployments(session, found):
             await caller.authorize(session, place)  # it takes nodes from there
-        plan = await commits.commit(session, found, body.digest, body.comment)
+        plan = await commits.commit_proposal(session, found, body.digest, body.comment)
         return PlanOut.of(plan, await _installs(session, caller.server, plan))
 
     return await write_graph(caller, terms, work)
@@ -478,5 +478,5 @@ async def diff_deployment(
                 f"Deployment {found.name!r} has {missing} to compare with. Name the snapshots: ?old=ID&new=ID.",
             )
         for id in (before, after):
-            await snapshots.check_own(session, found, id, visible)
+            await snapshots.check_snapshot_owner(session, found, id, visible)
         return answer(DifferenceOut.of(before, after, await snapshots.diff_snapshots(session, before, after, visible)))

@@ -11,8 +11,8 @@ from rackwright.api.http.answers import Page, answer
 from rackwright.api.http.types import Key
 from rackwright.api.waiting_reasons import ReasonOut, cap_in_force
 from rackwright.store.graph.deployments import get_deployment
-from rackwright.store.graph.graph_view import GraphView, graph_view
-from rackwright.store.graph.why import waiting, why
+from rackwright.store.graph.graph_view import GraphView, read_graph_view
+from rackwright.store.graph.why import explain_waiting, select_waiting
 from rackwright.store.machines.ansible_inventory import inventory
 from rackwright.store.machines.nodes import get_node
 
@@ -58,7 +58,7 @@ class GraphOut(BaseModel):
                 for one in graph.vertices
             ],
             edges=[EdgeOut(parent=parent, child=child) for parent, child in graph.edges],
-            whole=graph.whole,
+            whole=graph.complete,
         )
 
 
@@ -66,7 +66,7 @@ class GraphOut(BaseModel):
 async def get_graph(caller: ScopedReader, limit: Limit = 5000) -> Response:
     """The whole noderole graph."""
     async with caller.read() as (session, visible):
-        return answer(GraphOut.of(await graph_view(session, None, limit, visible)))
+        return answer(GraphOut.of(await read_graph_view(session, None, limit, visible)))
 
 
 @router.get("/deployments/{deployment}/graph", response_model=GraphOut, tags=["deployments"])
@@ -74,7 +74,7 @@ async def get_deployment_graph(caller: ScopedReader, deployment: Key, limit: Lim
     """The noderoles of a deployment, and those of others that they stand on directly."""
     async with caller.read() as (session, visible):
         found = await get_deployment(session, deployment, visible)
-        return answer(GraphOut.of(await graph_view(session, found.id, limit, visible)))
+        return answer(GraphOut.of(await read_graph_view(session, found.id, limit, visible)))
 
 
 class ChainOut(BaseModel):
@@ -97,8 +97,8 @@ async def get_why(
         deployment_id = None if deployment is None else (await get_deployment(session, deployment, visible)).id
         node_id = None if node is None else (await get_node(session, node, visible)).id
         cap = await cap_in_force(session)
-        ids = await waiting(session, deployment_id, node_id, limit, visible)
-        chains = [await why(session, id, visible, cap) for id in ids]
+        ids = await select_waiting(session, deployment_id, node_id, limit, visible)
+        chains = [await explain_waiting(session, id, visible, cap) for id in ids]
     items = [
         ChainOut(
             node_role_id=chain[0].node_role_id, title=chain[0].title, chain=[ReasonOut.of(reason) for reason in chain]

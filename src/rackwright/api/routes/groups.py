@@ -14,7 +14,7 @@ from rackwright.api.http.patching import patch_body, read_patch
 from rackwright.api.http.types import Key, Line, Name
 from rackwright.api.http.writing import Editing, Posting, Terms, write
 from rackwright.store.db.session import Session
-from rackwright.store.graph.deployments import root_id
+from rackwright.store.graph.deployments import read_root_id
 from rackwright.store.machines import groups as stored
 from rackwright.store.machines.groups import GROUPS, GroupRecord, lock_group, select_groups
 from rackwright.store.machines.nodes import lock_node
@@ -73,7 +73,7 @@ async def create_group(caller: Writer, terms: Posting, body: GroupIn) -> Respons
     """A new group, empty."""
 
     async def work(session: Session) -> GroupOut:
-        await caller.authorize(session, await root_id(session))
+        await caller.authorize(session, await read_root_id(session))
         return GroupOut.of(await stored.create_group(session, body.category, body.name, body.description))
 
     place = f"/api/v2/groups/{body.category}:{body.name}"
@@ -88,7 +88,7 @@ async def get_group(caller: ScopedReader, group: Key, fields: Fields) -> Respons
 
 
 async def _locked(session: Session, caller: Caller, terms: Terms, key: str) -> GroupRecord:
-    await caller.authorize(session, await root_id(session))
+    await caller.authorize(session, await read_root_id(session))
     found = await lock_group(session, key)
     terms.check(GroupOut.of(found), f"group {found.title}")
     return found

@@ -14,7 +14,7 @@ from rackwright.api.http.paging import Asked, page, parameters
 from rackwright.api.http.types import Id
 from rackwright.api.http.writing import Posting, write
 from rackwright.store.db.session import Session
-from rackwright.store.graph.deployments import root_id
+from rackwright.store.graph.deployments import read_root_id
 from rackwright.store.hooks.hook_queue import FAILED, HOOK_CALLS, FailingCall, retry_call, select_calls
 
 router = APIRouter(prefix="/hook_calls", tags=["hook_calls"])
@@ -56,7 +56,7 @@ async def retry_hook_call(caller: Writer, terms: Posting, id: Id) -> Response:
         place = await session.value(
             "SELECT n.deployment_id FROM hook_calls h JOIN nodes n ON n.id = h.node_id WHERE h.id = :id", id=id
         )
-        await caller.authorize(session, place or await root_id(session))
+        await caller.authorize(session, place or await read_root_id(session))
         await retry_call(session, id)
 
     return await write(caller, terms, work)

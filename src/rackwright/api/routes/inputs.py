@@ -7,7 +7,7 @@ from rackwright.api.context import ScopedReader
 from rackwright.api.http.answers import answer_list
 from rackwright.api.http.types import Id
 from rackwright.api.routes.attribs import shown_value
-from rackwright.store.graph.inputs import Input, inputs_of
+from rackwright.store.graph.inputs import Input, read_inputs
 from rackwright.store.graph.noderole_views import view_noderole
 
 router = APIRouter(prefix="/node_roles", tags=["node_roles"])
@@ -39,7 +39,7 @@ class InputOut(BaseModel):
             node_role_id=None if noderole is None else noderole.id,
             role=None if noderole is None else noderole.role,
             elsewhere=one.node not in (None, node),
-            value=shown_value(value, value.value if value.found else None),
+            value=shown_value(value, value.value if value.has_value else None),
             source=value.source,
             secret=value.attrib.secret,
             overridden=one.overridden,
@@ -51,5 +51,5 @@ async def get_node_role_inputs(caller: ScopedReader, id: Id) -> Response:
     """Every attrib that its role wants, with who answers for it and what that is now."""
     async with caller.read() as (session, visible):
         found = await view_noderole(session, id, visible)
-        inputs = await inputs_of(session, found, visible)
+        inputs = await read_inputs(session, found, visible)
     return answer_list([InputOut.of(one, found.node) for one in inputs])

@@ -17,7 +17,7 @@ from rackwright.domain.errors import Invalid
 from rackwright.domain.networks.networks import Category, Network, Range, Router, Use, parse_address, parse_subnet
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
-from rackwright.store.graph.deployments import root_id
+from rackwright.store.graph.deployments import read_root_id
 from rackwright.store.machines.nodes import get_node
 from rackwright.store.networks import allocations, networks
 from rackwright.store.networks.allocations import ALLOCATIONS, AllocationRecord, select_allocations
@@ -199,7 +199,7 @@ async def create_network(caller: Writer, terms: Posting, body: NetworkIn) -> Res
     """Make a network, and the role network-<name> with it."""
 
     async def work(session: GraphSession) -> NetworkOut:
-        await caller.authorize(session, await root_id(session))
+        await caller.authorize(session, await read_root_id(session))
         return NetworkOut.of(await networks.create_network(session, body.network()))
 
     return await write_graph(caller, terms, work, status=201, location=lambda _: f"/api/v2/networks/{body.name}")
@@ -214,7 +214,7 @@ async def get_network(caller: ScopedReader, network: Key, fields: Fields) -> Res
 
 async def _locked(session: Session, caller: Caller, terms: Terms, key: str) -> NetworkRecord:
     """The network, which is everybody's: it takes the permission for the whole system."""
-    await caller.authorize(session, await root_id(session))
+    await caller.authorize(session, await read_root_id(session))
     found = await lock_network(session, (await find_network(session, key, EVERYTHING)).name)
     terms.check(NetworkOut.of(found), f"network {found.name}")
     return found
@@ -365,7 +365,7 @@ async def free_address(caller: Writer, terms: Editing, network: Key, address: Ke
         terms.check(AllocationOut.of(found), f"who has {found.address}")
 
     async def work(session: Session) -> None:
-        await caller.authorize(session, await root_id(session))
+        await caller.authorize(session, await read_root_id(session))
         await allocations.free_by_hand(session, (await find_network(session, network, EVERYTHING)).name, parsed, check)
 
     return await write(caller, terms, work)

@@ -21,8 +21,15 @@ from rackwright.store.db.visibility import EVERYTHING, Visibility
 from rackwright.store.graph import noderoles, snapshots
 from rackwright.store.graph.binding import bind_proposed, plan_binding
 from rackwright.store.graph.deployments import DeploymentRecord, get_deployment
-from rackwright.store.graph.noderole_views import NODE_ROLES, Around, NodeRoleView, around, select_views, view_noderole
-from rackwright.store.graph.why import why
+from rackwright.store.graph.noderole_views import (
+    NODE_ROLES,
+    NodeRoleDetails,
+    NodeRoleView,
+    read_details,
+    select_views,
+    view_noderole,
+)
+from rackwright.store.graph.why import explain_waiting
 from rackwright.store.machines.nodes import find_places
 
 router = APIRouter(prefix="/node_roles", tags=["node_roles"])
@@ -75,7 +82,7 @@ class NodeRoleDetail(NodeRoleOut):
     children: list[int] = Field(description="The noderoles that stand on it.")
 
     @classmethod
-    def near(cls, one: NodeRoleView, near: Around) -> "NodeRoleDetail":
+    def near(cls, one: NodeRoleView, near: NodeRoleDetails) -> "NodeRoleDetail":
         more = {"wall": shown(near.wall), "sysdata": shown(near.sysdata)}
         return cls.model_validate({**_common(one), **more, "parents": near.parents, "children": near.children})
 
@@ -217,7 +224,7 @@ async def get_node_role(caller: ScopedReader, id: Id, fields: Fields) -> Respons
 
 
 async def _detail(session: Session, id: int, visible: Visibility) -> NodeRoleDetail:
-    return NodeRoleDetail.near(await view_noderole(session, id, visible), await around(session, id, visible))
+    return NodeRoleDetail.near(await view_noderole(session, id, visible), await read_details(session, id, visible))
 
 
 async def _shown(session: Session, caller: Caller, id: int) -> NodeRoleDetail:
@@ -270,7 +277,7 @@ async def unbind_role(caller: Writer, terms: Editing, id: Id) -> Response:
 async def get_node_role_why(caller: ScopedReader, id: Id) -> Response:
     """Why is this waiting? From the noderole down to what a person can do something about."""
     async with caller.read() as (session, visible):
-        chain = await why(session, id, visible, await cap_in_force(session))
+        chain = await explain_waiting(session, id, visible, await cap_in_force(session))
     return answer_list([ReasonOut.of(reason) for reason in chain])
 
 
@@ -280,7 +287,7 @@ async def retry_node_role(caller: Writer, terms: Posting, id: Id) -> Response:
 
     async def work(session: Session) -> NodeRoleDetail:
         await _locked(session, caller, terms, id)
-        await noderoles.retry(session, id)
+        await noderoles.retry_noderole(session, id)
         return await _shown(session, caller, id)
 
     return await write(caller, terms, work)

@@ -24,7 +24,7 @@ from rackwright.domain.people import Permission
 from rackwright.domain.runs import ENDED
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
-from rackwright.store.graph.deployments import root_id
+from rackwright.store.graph.deployments import read_root_id
 from rackwright.store.runs import run_lifecycle
 from rackwright.store.runs.run_lifecycle import RUNS, RunRecord, select_runs
 from rackwright.store.runs.run_logs import read_log
@@ -87,7 +87,7 @@ async def cancel_run(caller: Writer, terms: Posting, id: Id) -> Response:
 
     async def work(session: Session) -> RunOut:
         found = await run_lifecycle.get_run(session, id, EVERYTHING)
-        await caller.authorize(session, found.deployment_id or await root_id(session))
+        await caller.authorize(session, found.deployment_id or await read_root_id(session))
         terms.check(RunOut.of(found), f"run {id}")
         await run_lifecycle.cancel_run(session, id)
         return RunOut.of(await run_lifecycle.get_run(session, id, EVERYTHING))

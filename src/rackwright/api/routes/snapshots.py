@@ -15,7 +15,7 @@ from rackwright.api.http.types import Id, JsonMap, shown
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import Visibility
 from rackwright.store.graph import snapshots as stored
-from rackwright.store.graph.snapshots import SNAPSHOTS, SnapshotRecord, intent, select_snapshots
+from rackwright.store.graph.snapshots import SNAPSHOTS, SnapshotRecord, read_intent, select_snapshots
 
 router = APIRouter(prefix="/snapshots", tags=["snapshots"])
 
@@ -76,7 +76,7 @@ async def get_snapshot(caller: ScopedReader, id: Id, fields: Fields) -> Response
 
 async def _detail(session: Session, id: int, visible: Visibility) -> SnapshotDetail:
     one = await stored.get_snapshot(session, id, visible)
-    said = await intent(session, id)
+    said = await read_intent(session, id)
     return SnapshotDetail(
         etag=_tag(one),
         **asdict(one),

@@ -26,9 +26,9 @@ from rackwright.domain.states import ACTIVE, PROPOSED
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
-from rackwright.store.graph.transitions import dirty, dirty_takers
+from rackwright.store.graph.transitions import mark_dirty, mark_takers_dirty
 from rackwright.store.machines.nodes import confirm_identity, get_node, update_node
-from rackwright.store.runs.run_lifecycle import enqueue
+from rackwright.store.runs.run_lifecycle import enqueue_refresh
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ async def apply_effects(session: Session, origin: Origin, effects: Sequence[Effe
             wanted |= await _enqueued(session, origin, effect)
     await _inputs_changed(session, changed, wanted)
     for id in sorted(wanted):
-        await enqueue(session, id)
+        await enqueue_refresh(session, id)
 
 
 def refusal(role: str, hook: str, effect: Refuse) -> str:
@@ -197,8 +197,8 @@ async def _inputs_changed(session: Session, changed: Collection[int], enqueued: 
         ids=sorted(set(changed) & set(enqueued)),
         active=int(ACTIVE),
     )
-    await dirty(session, set(changed) - {row.id for row in staying})
-    await dirty_takers(session, set(changed))
+    await mark_dirty(session, set(changed) - {row.id for row in staying})
+    await mark_takers_dirty(session, set(changed))
 
 
 def patch(values: JsonObject, changes: JsonObject) -> JsonObject:

@@ -17,13 +17,13 @@ from rackwright.domain.runs import Run
 from rackwright.domain.states import COMMITTED, Trigger
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit
-from rackwright.store.graph.transitions import move
+from rackwright.store.graph.transitions import move_noderoles
 from rackwright.store.machines.boot import INSTALL_CHANNEL, lagging_providers, set_bootenv
 from rackwright.store.machines.keys import pin_key
 from rackwright.store.machines.nodes import noderoles_of, update_node
 from rackwright.store.networks.allocations import fits_allocation
 from rackwright.store.runs.run_logs import append_logs
-from rackwright.store.runs.settling import Finished, settle
+from rackwright.store.runs.settling import FinishedRun, settle_runs
 
 DEFAULT_MAX_INSTALLS = 20
 
@@ -55,7 +55,7 @@ async def open_attempt(session: Session, run: Run, target_os: str, frozen: JsonO
     The run is accepted in this same transaction: a worker that dies before has done nothing, and one that dies after
     is not missed.
     """
-    if not await settle(session, [Finished(run.id, accepted=True)]):
+    if not await settle_runs(session, [FinishedRun(run.id, accepted=True)]):
         if await session.value("SELECT 1 FROM install_attempts WHERE run_id = :id", id=run.id):
             return  # it was done, but the answer was lost
         raise Conflict(Rule.BUSY, f"Run {run.id} of {run.role} on {run.node} is over: somebody else has it.")
@@ -195,12 +195,12 @@ async def _do(session: Session, attempt: AttemptRecord, after: Attempt, act: Act
     elif act is Act.ALARM:
         await emit(session, "install.alarm", attempt.id, node_id=attempt.node_id, data={"error": after.error})
     elif act is Act.FAIL:
-        await settle(session, [Finished(attempt.run_id, ok=False, error=after.error)])
+        await settle_runs(session, [FinishedRun(attempt.run_id, ok=False, error=after.error)])
         await _rerun_if_rebooted(session, attempt)
     elif act is Act.SUCCEED:
-        await settle(session, [Finished(attempt.run_id, wall={"installed": {"os": attempt.target_os}})])
+        await settle_runs(session, [FinishedRun(attempt.run_id, wall={"installed": {"os": attempt.target_os}})])
         await update_node(session, attempt.node_id, {"alive": True})
-        await move(session, Trigger.REBOOT, await noderoles_of(session, attempt.node_id, COMMITTED))
+        await move_noderoles(session, Trigger.REBOOT, await noderoles_of(session, attempt.node_id, COMMITTED))
 
 
 async def _rerun_if_rebooted(session: Session, attempt: AttemptRecord) -> None:
@@ -208,7 +208,7 @@ async def _rerun_if_rebooted(session: Session, attempt: AttemptRecord) -> None:
     boot_id = await session.value("SELECT boot_id FROM nodes WHERE id = :id", id=attempt.node_id)
     if boot_id != attempt.state.boot_id:
         others = set(await noderoles_of(session, attempt.node_id, COMMITTED)) - {attempt.node_role_id}
-        await move(session, Trigger.REBOOT, others)
+        await move_noderoles(session, Trigger.REBOOT, others)
 
 
 # --- advancing

@@ -34,8 +34,8 @@ from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.binding import bind_committed
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
-from rackwright.store.graph.noderoles import deletable, remove
-from rackwright.store.graph.transitions import dirty, move, regroup
+from rackwright.store.graph.noderoles import plan_removal, remove_noderoles
+from rackwright.store.graph.transitions import mark_dirty, move_noderoles, rerun_cluster_peers
 from rackwright.store.hooks.hook_calls import queue_node_updated
 from rackwright.store.machines.node_address import approve_address
 from rackwright.store.machines.nodes import NewNode, create_node, update_node
@@ -179,9 +179,11 @@ async def _mark(session: Session, id: int, mark: JsonObject) -> None:
         wanting=wanting,
         member=MEMBER_ROLE,
     )
-    await dirty(session, [row.id for row in rows if row.name != MEMBER_ROLE])
+    await mark_dirty(session, [row.id for row in rows if row.name != MEMBER_ROLE])
     # Somebody bound it before the node was let in.
-    await move(session, Trigger.RETRY, [row.id for row in rows if row.name == MEMBER_ROLE and row.state == int(ERROR)])
+    await move_noderoles(
+        session, Trigger.RETRY, [row.id for row in rows if row.name == MEMBER_ROLE and row.state == int(ERROR)]
+    )
 
 
 def _says_more_than_software(before: object, mark: JsonObject) -> bool:
@@ -213,12 +215,12 @@ async def _hold(
     surplus = [id for id in sorted(set(unwanted) & held.keys()) if held[id].deployment_id == system.id]
     for id in surplus:
         try:
-            going = await deletable(session, [held[id].node_role_id])
+            going = await plan_removal(session, [held[id].node_role_id])
         except Conflict as error:
             followed.refused.append(f"The mesh took {role} from a node, but: {error.message}")
             continue
-        await regroup(session, going)
-        await remove(session, going)
+        await rerun_cluster_peers(session, going)
+        await remove_noderoles(session, going)
         followed.changes.extend(f"{name} has {role} no longer" for name in await _names(session, [id]))
 
 

@@ -16,7 +16,7 @@ from rackwright.domain.networks.networks import Category
 from rackwright.domain.states import ERROR, Trigger
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit
-from rackwright.store.graph.transitions import move
+from rackwright.store.graph.transitions import move_noderoles
 from rackwright.store.machines.keys import line_fingerprint
 from rackwright.store.machines.nodes import NodeRecord, update_node
 
@@ -176,4 +176,4 @@ async def retry_access(session: Session, node_id: int) -> None:
         role=ACCESS_ROLE,
         error=int(ERROR),
     )
-    await move(session, Trigger.RETRY, [row.id for row in rows])
+    await move_noderoles(session, Trigger.RETRY, [row.id for row in rows])

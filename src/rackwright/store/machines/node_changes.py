@@ -12,7 +12,7 @@ from rackwright.store.catalogue.submitted_data import checked_edit
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
-from rackwright.store.graph.noderoles import retry
+from rackwright.store.graph.noderoles import retry_noderole
 from rackwright.store.hooks.hook_calls import queue_node_updated
 from rackwright.store.machines.node_address import approve_address
 from rackwright.store.machines.nodes import NodeRecord, confirm_identity, find_node, get_node, update_node
@@ -138,6 +138,6 @@ async def reinstall(session: Session, node: NodeRecord) -> int:
     )
     if not found:
         raise NotFound("install role bound to", node.name)
-    await retry(session, found[0].id, Trigger.REINSTALL)
+    await retry_noderole(session, found[0].id, Trigger.REINSTALL)
     await emit(session, "node.reinstall", node.id, node_id=node.id, data={"node_role_id": found[0].id})
     return int(found[0].id)

@@ -19,9 +19,9 @@ from rackwright.store.db.visibility import EVERYTHING, Visibility
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.binding import bind_committed
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
-from rackwright.store.graph.noderoles import deletable, erase_doomed, remove
+from rackwright.store.graph.noderoles import delete_doomed, plan_removal, remove_noderoles
 from rackwright.store.graph.subgraph import bump_graph, load_path
-from rackwright.store.graph.transitions import dirty, dirty_peers, move, regroup
+from rackwright.store.graph.transitions import mark_dirty, mark_peers_dirty, move_noderoles, rerun_cluster_peers
 from rackwright.store.hooks.hook_calls import queue_node_created, queue_node_deleted, queue_node_updated
 from rackwright.store.networks.allocations import free_node
 from rackwright.store.runs.slots import add_slots
@@ -303,10 +303,10 @@ async def update_node(session: Session, name_or_id: str | int, changes: dict[str
     if changed.keys() & {"alive", "available"}:
         session.touch([node.id])
     if changed.keys() & {"hint", "discovery", "quirks"}:
-        await dirty(session, await noderoles_of(session, node.id))
+        await mark_dirty(session, await noderoles_of(session, node.id))
     edited = await get_node(session, node.id, EVERYTHING)
     if _address(node) != _address(edited):
-        await dirty_peers(session, node.id)
+        await mark_peers_dirty(session, node.id)
     return edited
 
 
@@ -333,7 +333,7 @@ async def rename_node(session: Session, node: NodeRecord, name: str) -> NodeReco
     data: JsonObject = {"changed": ["name"], "before": node.name, "name": wanted}
     await emit(session, "node.updated", node.id, node_id=node.id, data=data)
     await queue_node_updated(session, {node.id: {"name": node.name}})
-    await dirty_peers(session, node.id)
+    await mark_peers_dirty(session, node.id)
     return await get_node(session, node.id, EVERYTHING)
 
 
@@ -402,8 +402,8 @@ async def boot_node(
     owning = {row.node_role_id for row in holding if row.state == "accepted"}
     spoilt = await _fail_running(session, node_id)
     ids = [id for id in await noderoles_of(session, node_id) if id not in owning and id not in spoilt]
-    await move(session, Trigger.REBOOT, ids)
-    await erase_doomed(session, ids)
+    await move_noderoles(session, Trigger.REBOOT, ids)
+    await delete_doomed(session, ids)
     return True
 
 
@@ -421,8 +421,8 @@ async def _fail_running(session: Session, node_id: int) -> set[int]:
         ids=[row.node_role_id for row in ended],
     )
     spoilt = {row.id for row in destructive}
-    await move(session, Trigger.FAIL, spoilt, error="node rebooted")
-    await erase_doomed(session, spoilt)
+    await move_noderoles(session, Trigger.FAIL, spoilt, error="node rebooted")
+    await delete_doomed(session, spoilt)
     return spoilt
 
 
@@ -469,9 +469,9 @@ async def delete_node(session: GraphSession, name_or_id: str | int) -> None:
     await session.run("SELECT FROM nodes WHERE id = :id FOR UPDATE", id=node.id)
     await queue_node_deleted(session, node.id)
     own = await noderoles_of(session, node.id, list(NodeRoleState))
-    going = await deletable(session, own)
-    await regroup(session, going)
-    await remove(session, going)
+    going = await plan_removal(session, own)
+    await rerun_cluster_peers(session, going)
+    await remove_noderoles(session, going)
     await free_node(session, node.id)
     await emit(session, "node.deleted", node.id, node_id=node.id, data={"name": node.name})
     await session.run("DELETE FROM nodes WHERE id = :id", id=node.id)

@@ -4,9 +4,9 @@ from collections.abc import Collection
 
 from rackwright.domain.states import ACTIVE, ERROR, PROPOSED, Trigger
 from rackwright.store.db.session import Session
-from rackwright.store.graph.transitions import move
+from rackwright.store.graph.transitions import move_noderoles
 from rackwright.store.machines.nodes import update_node
-from rackwright.store.runs.run_lifecycle import enqueue
+from rackwright.store.runs.run_lifecycle import enqueue_refresh
 from rackwright.store.runs.slots import WORK_CHANNEL
 
 
@@ -20,10 +20,10 @@ async def refresh_providers(session: Session, node_id: int, roles: Collection[st
         roles=list(roles),
         proposed=int(PROPOSED),
     )
-    await move(session, Trigger.RETRY, [row.id for row in rows if row.state == int(ERROR)])
+    await move_noderoles(session, Trigger.RETRY, [row.id for row in rows if row.state == int(ERROR)])
     for row in rows:
         if row.state == int(ACTIVE):
-            await enqueue(session, row.id)
+            await enqueue_refresh(session, row.id)
     # What failed for want of the daemon need not wait its time out now that the daemon is there.
     await session.run(
         "UPDATE runs SET not_before = NULL WHERE node_role_id = ANY (:ids) AND state = 'queued'",

@@ -2,8 +2,8 @@
 
 from rackwright.domain.states import ACTIVE, ERROR, PROPOSED, Trigger
 from rackwright.store.db.session import Session
-from rackwright.store.graph.transitions import move
-from rackwright.store.runs.run_lifecycle import enqueue
+from rackwright.store.graph.transitions import move_noderoles
+from rackwright.store.runs.run_lifecycle import enqueue_refresh
 from rackwright.store.runs.slots import WORK_CHANNEL
 
 ROLE = "dns-database"
@@ -17,8 +17,8 @@ async def refresh_names(session: Session) -> None:
         role=ROLE,
         proposed=int(PROPOSED),
     )
-    await move(session, Trigger.RETRY, [row.id for row in rows if row.state == int(ERROR)])
+    await move_noderoles(session, Trigger.RETRY, [row.id for row in rows if row.state == int(ERROR)])
     for row in rows:
         if row.state == int(ACTIVE):
-            await enqueue(session, row.id)
+            await enqueue_refresh(session, row.id)
     await session.run(f"NOTIFY {WORK_CHANNEL}")

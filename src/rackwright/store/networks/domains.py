@@ -9,7 +9,7 @@ from rackwright.store.db.listing import Column, Filter, Listing, key_id
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING, Visibility
 from rackwright.store.events.outbox import emit
-from rackwright.store.graph.deployments import DeploymentRecord, root_id
+from rackwright.store.graph.deployments import DeploymentRecord, read_root_id
 from rackwright.store.networks.dns_refresh import refresh_names
 
 FIRST_DOMAIN = "internal"
@@ -92,5 +92,5 @@ async def make_first_domain(session: Session) -> None:
     await session.run(
         "INSERT INTO domains (name, deployment_id) VALUES (:name, :root) ON CONFLICT DO NOTHING",
         name=FIRST_DOMAIN,
-        root=await root_id(session),
+        root=await read_root_id(session),
     )

@@ -27,7 +27,7 @@ from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.binding import bind_committed
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
-from rackwright.store.graph.noderoles import remove
+from rackwright.store.graph.noderoles import remove_noderoles
 from rackwright.store.hooks.hook_calls import queue_network
 from rackwright.store.machines.boot_generation import next_generation
 from rackwright.store.networks.allocations import free, select_allocations
@@ -116,7 +116,7 @@ async def delete_network(session: GraphSession, name: str) -> None:
         system=system.id,
     )
     # In the system deployment nobody bound it but the network itself, so it also goes by itself.
-    await remove(session, [row.id for row in bound])
+    await remove_noderoles(session, [row.id for row in bound])
     await free(session, await select_allocations(session, "WHERE a.network_id = :id", id=record.id))
     await session.run(
         "DELETE FROM deployment_roles dr USING roles r"

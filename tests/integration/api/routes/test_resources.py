@@ -12,7 +12,7 @@ from tests.support.rack import ADMIN
 
 from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power
 from rackwright.store.db.session import GraphSession
-from rackwright.store.graph.deployments import DEEPEST, insert_deployment, root_id
+from rackwright.store.graph.deployments import MAX_DEPTH, insert_deployment, read_root_id
 from rackwright.store.runs.run_logs import append_logs
 
 NODE = "n1.rack.example"
@@ -130,7 +130,7 @@ async def test_a_deployment_is_renamed_and_moved_where_nothing_is_left_behind(si
     told = refused(await api.patch("/deployments/store", json={"parent": "mail"}), 409, "still-bound")
     assert "n3.rack.example" in told["detail"]
     parent = "mail"
-    for level in range(DEEPEST - 3):
+    for level in range(MAX_DEPTH - 3):
         made = {"name": f"level-{level}", "parent": parent}
         parent = ok(await api.post("/deployments", json=made), 201)["name"]
     ok(await api.delete("/nodes/n3.rack.example"), 204)
@@ -139,7 +139,7 @@ async def test_a_deployment_is_renamed_and_moved_where_nothing_is_left_behind(si
 
 async def test_a_tree_from_before_its_depth_was_bounded_is_shown_level_by_level(site: Site, api: Api) -> None:
     async def grow(session: GraphSession) -> None:
-        parent = await root_id(session)
+        parent = await read_root_id(session)
         for level in range(300):
             parent = await insert_deployment(session, f"level-{level}", parent)
 
@@ -151,7 +151,7 @@ async def test_a_tree_from_before_its_depth_was_bounded_is_shown_level_by_level(
         return tree
 
     last = deepest(ok(await api.get("/deployments/system/tree")))
-    assert (last["name"], last["cut"]) == (f"level-{DEEPEST - 2}", True)
+    assert (last["name"], last["cut"]) == (f"level-{MAX_DEPTH - 2}", True)
     last = deepest(ok(await api.get("/deployments/level-290/tree")))
     assert (last["name"], last["cut"]) == ("level-299", False)
     for path in ("/deployments?limit=1000", "/deployments/level-299", "/inventory", "/deployments/level-299/graph"):

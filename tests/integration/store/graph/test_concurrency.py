@@ -30,7 +30,7 @@ from rackwright.store.graph.deployments import get_deployment
 from rackwright.store.graph.snapshots import propose
 from rackwright.store.graph.subgraph import lock_parents
 from rackwright.store.machines.nodes import NewNode, create_node
-from rackwright.store.runs.settling import Finished, settle
+from rackwright.store.runs.settling import FinishedRun, settle_runs
 from rackwright.store.store import Store
 
 T = TypeVar("T")
@@ -117,7 +117,7 @@ async def a_parent_under_way(rack: Rack) -> tuple[Work[object], Work[object]]:
     async def bind(session: GraphSession) -> object:
         return await bind_proposed(session, await get_deployment(session, "web", EVERYTHING), [(n2, "test-child")])
 
-    return (lambda session: settle(session, [Finished(run.id)])), bind
+    return (lambda session: settle_runs(session, [FinishedRun(run.id)])), bind
 
 
 @pytest.mark.parametrize("bind_first", [True, False])
@@ -139,7 +139,7 @@ async def test_settle_and_discovery_of_a_child_lose_no_unblock(rack: Rack, bind_
     while (runs := await rack.claim()) and not [run for run in runs if run.role == "shared"]:
         await rack.finish(*runs)
     [run] = [run for run in runs if run.role == "shared"]
-    finish: Work[object] = lambda session: settle(session, [Finished(run.id)])  # noqa: E731
+    finish: Work[object] = lambda session: settle_runs(session, [FinishedRun(run.id)])  # noqa: E731
     discover: Work[object] = lambda session: create_node(session, NewNode("n1.rack.example"))  # noqa: E731
     order = (discover, finish) if bind_first else (finish, discover)
     results = await overtake(rack, *order, graph=False)
@@ -177,7 +177,7 @@ async def test_of_two_commits_at_once_one_is_refused(rack: Rack) -> None:
     digest = (await rack.plan("web")).digest
 
     async def commit(session: GraphSession) -> object:
-        return await commits.commit(session, await get_deployment(session, "web", EVERYTHING), digest)
+        return await commits.commit_proposal(session, await get_deployment(session, "web", EVERYTHING), digest)
 
     first, second = await overtake(rack, commit, commit)
     assert not isinstance(first, BaseException)
@@ -389,7 +389,7 @@ async def committing(rack: Rack) -> Work[object]:
     await rack.set_role_data("web", "test-cluster", {"some": "data"})
 
     async def work(session: GraphSession) -> object:
-        return await commits.commit(session, await get_deployment(session, "web", EVERYTHING))
+        return await commits.commit_proposal(session, await get_deployment(session, "web", EVERYTHING))
 
     return work
 

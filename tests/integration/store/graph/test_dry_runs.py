@@ -12,7 +12,7 @@ from rackwright.domain.errors import Conflict, NotFound, RackwrightError, Rule
 from rackwright.domain.graph.binding import BindPlan
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
-from rackwright.store.graph.binding import Request, bind_proposed, plan_binding, plan_each
+from rackwright.store.graph.binding import BindRequest, bind_proposed, plan_binding, plan_each_binding
 from rackwright.store.graph.deployments import get_deployment
 
 Told = str | tuple[list[bool], list[tuple[int, str, int]]]
@@ -44,7 +44,7 @@ def _told(found: BindPlan | RackwrightError, present: set[int]) -> Told:
     return [id not in present for id in found.bound], made
 
 
-async def _really(rack: Rack, target: Sequence[Request], present: set[int]) -> Told:
+async def _really(rack: Rack, target: Sequence[BindRequest], present: set[int]) -> Told:
     """What the bind itself says, which is taken back."""
     told: list[Told] = []
 
@@ -72,10 +72,10 @@ async def test_a_dry_run_of_many_targets_says_of_each_what_binding_it_does(rack:
     roles = [*stored.catalogue.roles, "no-such-role"]
     places = [(id, role) for id in named.values() for role in roles]
     pairs = [[(named["n1"], role), (named["n2"], role)] for role in roles]
-    targets: list[list[Request]] = [*([place] for place in places), *pairs]
+    targets: list[list[BindRequest]] = [*([place] for place in places), *pairs]
     before = await rack.everything()
     async with rack.store.read() as session:
-        found, _ = await plan_each(session, await get_deployment(session, "web", EVERYTHING), targets)
+        found, _ = await plan_each_binding(session, await get_deployment(session, "web", EVERYTHING), targets)
     assert await rack.everything() == before
     told = {tuple(target): _told(answer, present) for target, answer in zip(targets, found, strict=True)}
     kinds = {answer.type for answer in found if isinstance(answer, RackwrightError)}
@@ -109,7 +109,9 @@ async def test_a_dry_run_waits_for_nobody_and_changes_nothing(rack: Rack) -> Non
             async with rack.store.read() as session:
                 home = await get_deployment(session, "web", EVERYTHING)
                 plan = await plan_binding(session, home, [(node, "test-grandchild")])
-                found, _ = await plan_each(session, home, [[(node, "test-grandchild")], [(admin, "test-unresolved")]])
+                found, _ = await plan_each_binding(
+                    session, home, [[(node, "test-grandchild")], [(admin, "test-unresolved")]]
+                )
                 return plan, found
 
         alone, [first, second] = await asyncio.wait_for(dry_run(), PATIENCE)
@@ -143,7 +145,7 @@ async def test_what_is_asked_of_the_database_does_not_grow_with_the_targets(
             ids = [row.id for row in await session.rows("SELECT id FROM nodes ORDER BY id DESC LIMIT :n", n=number)]
             home = await get_deployment(session, "web", EVERYTHING)
             asked.clear()
-            found, _ = await plan_each(session, home, [[(id, "test-grandchild")] for id in ids])
+            found, _ = await plan_each_binding(session, home, [[(id, "test-grandchild")] for id in ids])
             counts.append(len(asked))
         assert len(found) == number
     assert counts[0] == counts[1] < 10
@@ -165,6 +167,6 @@ async def test_without_an_open_proposal_a_dry_run_is_refused_as_the_bind_is(rack
             with pytest.raises(Conflict) as single:
                 await plan_binding(session, home, [(node, "test-child")])
             with pytest.raises(Conflict) as each:
-                await plan_each(session, home, [[(node, "test-child")]])
+                await plan_each_binding(session, home, [[(node, "test-child")]])
         assert real.value.rule is rule
         assert real.value.args == single.value.args == each.value.args

@@ -13,10 +13,10 @@ from rackwright.store.db.session import GraphSession
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits
 from rackwright.store.graph.deployments import get_deployment
-from rackwright.store.graph.transitions import dirty
+from rackwright.store.graph.transitions import mark_dirty
 from rackwright.store.machines.nodes import boot_node
-from rackwright.store.runs.claims import Claimant, claim
-from rackwright.store.runs.settling import Finished, settle
+from rackwright.store.runs.claims import Claimant, claim_runs
+from rackwright.store.runs.settling import FinishedRun, settle_runs
 
 PAIR = """
 name: pair
@@ -58,9 +58,9 @@ async def test_parents_that_settle_while_a_proposal_leaves_them_for_nearer_ones_
     await rack.finish(near["left"])
 
     async def commit(session: GraphSession) -> object:
-        return await commits.commit(session, await get_deployment(session, "sub", EVERYTHING))
+        return await commits.commit_proposal(session, await get_deployment(session, "sub", EVERYTHING))
 
-    finish: Work[object] = lambda session: settle(session, [Finished(run.id) for run in far])  # noqa: E731
+    finish: Work[object] = lambda session: settle_runs(session, [FinishedRun(run.id) for run in far])  # noqa: E731
     without_error(await overtake(rack, commit, finish, graph=False))
     assert await rack.parents("n3", "both") == {("n4", "left"), ("n5", "right")}
     assert await rack.state("n3", "both") is BLOCKED
@@ -85,7 +85,7 @@ async def test_a_parent_that_settles_beside_a_proposal_worked_out_again_leaves_i
     await rack.bind("sub", ("n2", "spoke"))
     await rack.deploy("part", ("n3", "hub"))
     plan: Work[object] = lambda session: _plan(session, "sub")  # noqa: E731
-    finish: Work[object] = lambda session: settle(session, [Finished(far.id)])  # noqa: E731
+    finish: Work[object] = lambda session: settle_runs(session, [FinishedRun(far.id)])  # noqa: E731
     without_error(await overtake(rack, *((finish, plan) if far_first else (plan, finish)), graph=False))
     await unbroken(rack)
     await rack.commit("sub")
@@ -94,7 +94,7 @@ async def test_a_parent_that_settles_beside_a_proposal_worked_out_again_leaves_i
 
 
 async def _plan(session: GraphSession, deployment: str) -> object:
-    return await commits.plan(session, await get_deployment(session, deployment, EVERYTHING))
+    return await commits.plan_proposal_commit(session, await get_deployment(session, deployment, EVERYTHING))
 
 
 @pytest.mark.parametrize("what", ["claim", "settle"])
@@ -110,11 +110,11 @@ async def test_children_that_start_or_end_while_their_parent_leaves_active_keep_
     await rack.deploy("web", ("n1", "hub"), *((f"n{number}", "spoke") for number in range(1, 6)))
     await rack.finish(*await rack.claim())
     hub = (await rack.at("n1", "hub")).id
-    first: Work[object] = lambda session: claim(session, Claimant("tester"), 100)  # noqa: E731
+    first: Work[object] = lambda session: claim_runs(session, Claimant("tester"), 100)  # noqa: E731
     if what == "settle":
         runs = await rack.claim()
-        first = lambda session: settle(session, [Finished(run.id) for run in runs])  # noqa: E731
-    without_error(await overtake(rack, first, lambda session: dirty(session, [hub]), graph=False))
+        first = lambda session: settle_runs(session, [FinishedRun(run.id) for run in runs])  # noqa: E731
+    without_error(await overtake(rack, first, lambda session: mark_dirty(session, [hub]), graph=False))
     spokes = await rack.noderoles("WHERE r.name = 'spoke'")
     assert {one.state for one in spokes} == {TRANSITION if what == "claim" else ACTIVE}
     assert {one.unmet for one in spokes} == {1}
@@ -129,7 +129,7 @@ async def test_a_run_accepted_while_its_node_boots_keeps_its_noderole(rack: Rack
     await rack.anneal()
     await rack.deploy("web", ("n1", "hub"))
     [run] = await rack.claim()
-    accept: Work[object] = lambda session: settle(session, [Finished(run.id, accepted=True)])  # noqa: E731
+    accept: Work[object] = lambda session: settle_runs(session, [FinishedRun(run.id, accepted=True)])  # noqa: E731
     boot: Work[object] = lambda session: boot_node(session, node, "another-boot")  # noqa: E731
     without_error(await overtake(rack, accept, boot, graph=False))
     hub = await rack.at("n1", "hub")

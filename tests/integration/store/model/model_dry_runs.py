@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.graph.binding import BindPlan
 from rackwright.store.db.visibility import EVERYTHING
-from rackwright.store.graph.binding import Request, plan_each
+from rackwright.store.graph.binding import BindRequest, plan_each_binding
 from rackwright.store.graph.deployments import get_deployment
 from rackwright.store.store import Store
 
 
-async def dry_runs(store: Store, deployment: str, targets: Sequence[Sequence[Request]]) -> list[object]:
+async def dry_runs(store: Store, deployment: str, targets: Sequence[Sequence[BindRequest]]) -> list[object]:
     """Of each target its rule of refusal, or what would be made."""
     async with store.read() as session:
         try:
-            found, _ = await plan_each(session, await get_deployment(session, deployment, EVERYTHING), targets)
+            found, _ = await plan_each_binding(session, await get_deployment(session, deployment, EVERYTHING), targets)
         except RackwrightError as refused:
             return [refused.type] * len(targets)
     return [shape(one) if isinstance(one, BindPlan) else one.type for one in found]

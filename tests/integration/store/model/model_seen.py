@@ -6,7 +6,7 @@ from typing import Any
 from tests.integration.store.model.naive_graph import Key
 
 from rackwright.domain.states import NodeRoleState
-from rackwright.store.runs.slots import check_slots
+from rackwright.store.runs.slots import find_wrong_slots
 from rackwright.store.store import Store
 
 
@@ -67,7 +67,7 @@ SELECT json_build_object(
 async def look(store: Store) -> Seen:
     async with store.read() as session:
         rows: dict[str, list[list[Any]] | None] = await session.value(_LOOK)
-        _, wrong_slots = await check_slots(session, -(1 << 62), 1000)
+        _, wrong_slots = await find_wrong_slots(session, -(1 << 62), 1000)
     found = {name: value or [] for name, value in rows.items()}
     seen = Seen(
         node_ids={node: id for node, id, _ in found["nodes"]},

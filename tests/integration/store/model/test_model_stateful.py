@@ -43,10 +43,10 @@ from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits, snapshots
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import create_deployment, delete_deployment, get_deployment
-from rackwright.store.graph.noderoles import retry
+from rackwright.store.graph.noderoles import retry_noderole
 from rackwright.store.machines.nodes import NewNode, boot_node, create_node, delete_node, move_node, update_node
-from rackwright.store.runs.claims import Claimant, claim
-from rackwright.store.runs.settling import Finished, settle
+from rackwright.store.runs.claims import Claimant, claim_runs
+from rackwright.store.runs.settling import FinishedRun, settle_runs
 from rackwright.store.store import Store
 
 T = TypeVar("T")
@@ -355,7 +355,7 @@ class Both(RuleBasedStateMachine):
 
     def do_plan(self, name: str) -> None:
         expected: list[naive.Plan] = []
-        planned = self.edited(name, commits.plan, lambda: expected.append(self.world.plan(name)))
+        planned = self.edited(name, commits.plan_proposal_commit, lambda: expected.append(self.world.plan(name)))
         if planned is not None:
             self.compare_plans(planned, expected[0])
             self.plans[name] = (planned.digest, expected[0])
@@ -379,7 +379,7 @@ class Both(RuleBasedStateMachine):
         before = self.seen.noderoles
         planned = self.edited(
             name,
-            lambda session, home: commits.commit(session, home, digest),
+            lambda session, home: commits.commit_proposal(session, home, digest),
             lambda: expected.append(self.world.commit(name, seen)),
         )
         if planned is not None:
@@ -427,7 +427,7 @@ class Both(RuleBasedStateMachine):
     def do_claim(self, limit: int) -> None:
         runnable = self.world.runnable()
         cap = limit + len(self.running())
-        work = self.really(lambda session: claim(session, Claimant("test"), cap))
+        work = self.really(lambda session: claim_runs(session, Claimant("test"), cap))
         keys = {one.id: key for key, one in self.seen.noderoles.items()}
         started = {keys[run.node_role_id]: run for run in work.started}
         settled = {keys[id] for id in work.unchanged}
@@ -456,7 +456,7 @@ class Both(RuleBasedStateMachine):
     def do_settle(self, key: Key, ok: bool, wall: dict[str, Any]) -> None:
         run_id = self.runs[key]
         self.both(
-            lambda session: settle(session, [Finished(run_id, ok, wall=wall)]),
+            lambda session: settle_runs(session, [FinishedRun(run_id, ok, wall=wall)]),
             lambda: self.world.settle(key, ok, wall),
         )
 
@@ -465,7 +465,7 @@ class Both(RuleBasedStateMachine):
         over = [id for key, id in self.runs.items() if key not in self.running()]
         if over:
             run_id = dice.draw(sampled_from(over))
-            self.both(lambda session: settle(session, [Finished(run_id, wall={"late": 1})]), lambda: None)
+            self.both(lambda session: settle_runs(session, [FinishedRun(run_id, wall={"late": 1})]), lambda: None)
 
     def work(self, dice: Dice) -> None:
         """Let all that can run succeed, for a few rounds."""
@@ -483,7 +483,7 @@ class Both(RuleBasedStateMachine):
             reinstall = dice.one_in(2)
             trigger = Trigger.REINSTALL if reinstall else Trigger.RETRY
             self.both(
-                lambda session: retry(session, self.seen.noderoles[key].id, trigger),
+                lambda session: retry_noderole(session, self.seen.noderoles[key].id, trigger),
                 lambda: self.world.retry(key, reinstall),
             )
 
