@@ -27,7 +27,7 @@ from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.why import explain_waiting
 from rackwright.store.machines.nodes import get_node
-from rackwright.store.machines.registration import accept
+from rackwright.store.machines.registration import accept_machine
 
 T = TypeVar("T")
 
@@ -247,7 +247,7 @@ class Site:
         machine = HandMachine(self, number)
         machine.new_boot()
         assert (await machine.register()).status_code == 201
-        await self.change(lambda session: accept(session, machine.name))
+        await self.change(lambda session: accept_machine(session, machine.name))
         await self.anneal()
         return machine
 

@@ -16,7 +16,7 @@ from rackwright.store.db.session import DATABASE_TROUBLE, Session, first_line
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.machines import install_attempts
 from rackwright.store.machines.boot import INSTALL_CHANNEL
-from rackwright.store.machines.install_attempts import Action
+from rackwright.store.machines.install_attempts import DueAction
 from rackwright.store.machines.nodes import get_node
 from rackwright.store.settings import read_setting
 from rackwright.store.store import Store
@@ -67,17 +67,17 @@ class Installs:
 
             await loop.run(advance_and_act)
 
-    async def advance(self) -> list[Action]:
+    async def advance(self) -> list[DueAction]:
         """One look at all open attempts; what is to be done for them now."""
 
-        async def work(session: Session) -> list[Action]:
+        async def work(session: Session) -> list[DueAction]:
             limit = await read_setting(session, "max_installs", install_attempts.DEFAULT_MAX_INSTALLS)
-            await install_attempts.advance(session, limit)
+            await install_attempts.advance_attempts(session, limit)
             return await install_attempts.due_actions(session, self.lease)
 
         return await self.store.change(work, actor=ACTOR, lock=INSTALL_LOCK)
 
-    async def act(self, action: Action) -> None:
+    async def act(self, action: DueAction) -> None:
         """Do one thing to a machine. What fails is due again, until the attempt's deadline."""
         try:
             async with self.store.read() as session:
@@ -96,20 +96,20 @@ class Installs:
         except Exception:  # whatever this machine answered, the others' installs go on
             log.exception("%s of node %s broke; please report this", action.act, action.node_id)
 
-    async def _soon_again(self, action: Action) -> None:
+    async def _soon_again(self, action: DueAction) -> None:
         """A look harms nobody, so it is due at the next tick: a system that has just come up may refuse one. A reboot
         may have been done although it failed; it waits for its lease."""
         if action.act is Act.PROBE:
             with contextlib.suppress(*DATABASE_TROUBLE):
                 await self.store.change(
-                    lambda session: install_attempts.look_again(session, action.attempt_id), actor=ACTOR
+                    lambda session: install_attempts.schedule_probe(session, action.attempt_id), actor=ACTOR
                 )
 
-    async def _reboot(self, action: Action, node: HammerNode) -> None:
+    async def _reboot(self, action: DueAction, node: HammerNode) -> None:
         hammer = self.reach.hammer(node)
         await hammer.boot_device(node, BootDevice.NETWORK)
         due = await self.store.change(
-            lambda session: install_attempts.resetting(session, action, self.lease), actor=ACTOR
+            lambda session: install_attempts.begin_reset(session, action, self.lease), actor=ACTOR
         )
         if not due:
             return
@@ -118,14 +118,14 @@ class Installs:
                 await hammer.reset(node)
         except TimeoutError:
             raise HammerFailed(f"the reset of {node.name} took more than {self.lease:g} s") from None
-        await self.store.change(lambda session: install_attempts.rebooted(session, action.attempt_id), actor=ACTOR)
+        await self.store.change(lambda session: install_attempts.record_reset(session, action.attempt_id), actor=ACTOR)
 
-    async def _probe(self, action: Action, node: HammerNode) -> None:
+    async def _probe(self, action: DueAction, node: HammerNode) -> None:
         seen = await self.reach.probe(node).look(node)
         async with self.store.read() as session:
             expected = (await get_node(session, node.id, EVERYTHING)).boot_id
         ok = seen.boot_id == expected
         error = "" if ok else f"it runs boot {seen.boot_id}, but reported {expected}"
         await self.store.change(
-            lambda session: install_attempts.probed(session, action.attempt_id, ok=ok, error=error), actor=ACTOR
+            lambda session: install_attempts.record_probe(session, action.attempt_id, ok=ok, error=error), actor=ACTOR
         )

@@ -17,7 +17,7 @@ from rackwright.mesh.client import MeshClient, MeshError
 from rackwright.store.db.locks import MESH_LOCK
 from rackwright.store.db.session import first_line
 from rackwright.store.db.single_server import Alone, alone
-from rackwright.store.machines.mesh_members import Followed, follow_mesh, marked_members
+from rackwright.store.machines.mesh_members import MeshChanges, follow_mesh, select_marked_members
 from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class MeshFollower:
 
     async def _apply(self, cluster: str, members: list[dict[str, Any]], voters: frozenset[str] | None) -> None:
         async with self._store.read() as session:
-            marked = await marked_members(session, cluster)
+            marked = await select_marked_members(session, cluster)
         found = [_member(told) for told in members]
         view = MeshView(cluster, (*found, *self._gone(marked - {one.name for one in found})), voters)
         followed = await self._store.change_graph(lambda session: follow_mesh(session, view), actor=ACTOR)
@@ -111,7 +111,7 @@ class MeshFollower:
         self._absent = {name: self._absent.get(name, now) for name in absent}
         return [Member(name, MemberState.GONE, "") for name, since in self._absent.items() if now - since > ABSENT]
 
-    def _say(self, followed: Followed) -> None:
+    def _say(self, followed: MeshChanges) -> None:
         for change in followed.changes:
             log.info("%s", change)
         self._tell(set(followed.refused))

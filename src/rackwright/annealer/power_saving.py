@@ -21,7 +21,9 @@ ACTOR = "powersave"
 class Powersave:
     """Runs until cancelled."""
 
-    def __init__(self, store: Store, reach: Reach, tick: float = 5.0, grace: float = power_saving.GRACE) -> None:
+    def __init__(
+        self, store: Store, reach: Reach, tick: float = 5.0, grace: float = power_saving.SHUTDOWN_SECONDS
+    ) -> None:
         self.store = store
         self.reach = reach
         self.tick = tick
@@ -42,8 +44,8 @@ class Powersave:
         """Decide who sleeps and who wakes; what is to be switched now."""
 
         async def work(session: Session) -> list[PowerAction]:
-            await power_saving.decide_sleep(session)
-            return await power_saving.due_power(session)
+            await power_saving.update_sleep_states(session)
+            return await power_saving.select_due_power_actions(session)
 
         return await self.store.change(work, actor=ACTOR)
 
@@ -63,7 +65,7 @@ class Powersave:
     async def _switch(self, action: PowerAction) -> None:
         async with self.store.read() as session:
             node = await hammer_node(session, action.node_id)
-            if not await power_saving.still_due(session, action):
+            if not await power_saving.is_still_due(session, action):
                 return
         hammer = self.reach.hammer(node)
         if action.sleep is Sleep.WAKING:
@@ -71,17 +73,17 @@ class Powersave:
             return
         await self._put_to_sleep(hammer, node)
         if await hammer.status(node) is Power.OFF:
-            await self.store.change(lambda session: power_saving.fell_asleep(session, node.id), actor=ACTOR)
+            await self.store.change(lambda session: power_saving.record_asleep(session, node.id), actor=ACTOR)
 
     async def _put_to_sleep(self, hammer: Hammer, node: HammerNode) -> None:
         """Have the system shut down by itself; cut its power if nobody can ask for that, or if it takes too long."""
         async with self.store.read() as session:
-            asked_for = await power_saving.shutting_down_for(session, node.id)
+            asked_for = await power_saving.read_shutdown_seconds(session, node.id)
         if asked_for is None and await hammer.shut_down(node):
-            await self.store.change(lambda session: power_saving.asked_to_shut_down(session, node.id), actor=ACTOR)
+            await self.store.change(lambda session: power_saving.record_shutdown_request(session, node.id), actor=ACTOR)
             return
         if asked_for is not None and asked_for < self.grace:
             return
         await hammer.off(node)
         waited = None if asked_for is None else round(asked_for)
-        await self.store.change(lambda session: power_saving.power_was_cut(session, node.id, waited), actor=ACTOR)
+        await self.store.change(lambda session: power_saving.record_power_cut(session, node.id, waited), actor=ACTOR)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rackwright.annealer.loop import BACK_OFF, Loop
 from rackwright.provision.daemon import Daemon
 from rackwright.store.db.session import Session
-from rackwright.store.machines.providers import miss_servers, refresh_providers, server_is_here
+from rackwright.store.machines.providers import mark_silent_servers, record_server_heartbeat, refresh_providers
 from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -51,8 +51,8 @@ class Providers:
 
     async def _be_seen(self) -> None:
         async def look(session: Session) -> None:
-            await server_is_here(session, self._node_id)
-            for name in await miss_servers(session, 2 * self._lease):
+            await record_server_heartbeat(session, self._node_id)
+            for name in await mark_silent_servers(session, 2 * self._lease):
                 log.warning("the server on %s is silent; nothing waits for it any more", name)
 
         await self._store.change(look, actor=ACTOR)

@@ -7,7 +7,7 @@ from rackwright.domain.errors import NotFound
 from rackwright.hammers.base import HammerFailed, HammerNode, NowhereToLook, Seen
 from rackwright.hammers.ssh import SshHammer
 from rackwright.reach.ssh_connections import NotLetIn, NotTried, Unreachable
-from rackwright.store.machines.registration import first_look
+from rackwright.store.machines.registration import record_first_boot
 from rackwright.store.store import Store
 
 ACTOR = "watch"
@@ -35,7 +35,7 @@ class Sight:
             raise Unreachable(error.message) from None
         except HammerFailed as error:
             raise _unreachable(error) from error
-        await self._store.change(lambda session: first_look(session, node_id, seen.boot_id), actor=ACTOR)
+        await self._store.change(lambda session: record_first_boot(session, node_id, seen.boot_id), actor=ACTOR)
         return isinstance(self._reach.probe(node), SshHammer)
 
 

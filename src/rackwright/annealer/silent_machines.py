@@ -15,13 +15,13 @@ from rackwright.domain.machines.install import LOCAL
 from rackwright.hammers.base import HammerFailed, Seen
 from rackwright.store.db.session import DATABASE_TROUBLE, GraphSession, Session, first_line
 from rackwright.store.machines.registration import (
-    answered,
-    begin_watching,
-    first_look,
-    forget_waiting,
-    heartbeat,
-    miss_heartbeats,
-    to_ask,
+    delete_abandoned_machines,
+    mark_silent_machines,
+    record_answer,
+    record_first_boot,
+    record_heartbeat,
+    select_machines_to_ask,
+    start_silence_clock,
 )
 from rackwright.store.store import Store
 
@@ -59,17 +59,17 @@ class Watch:
 
     async def look(self) -> None:
         async def work(session: GraphSession) -> None:
-            await begin_watching(session)
-            for node_id in await miss_heartbeats(session, self.heartbeat):
+            await start_silence_clock(session)
+            for node_id in await mark_silent_machines(session, self.heartbeat):
                 log.info("node %s is silent", node_id)
-            await forget_waiting(session)
+            await delete_abandoned_machines(session)
 
         await self.store.change_graph(work, actor=ACTOR)
 
     async def ask(self, *, alive: bool) -> None:
         """Ask installed systems that were not heard of for a while: those that are up, or those that are silent."""
         async with self.store.read() as session:
-            node_ids = await to_ask(session, alive=alive)
+            node_ids = await select_machines_to_ask(session, alive=alive)
         places = asyncio.Semaphore(ASKED_AT_ONCE)
 
         async def ask_within_limit(node_id: int) -> None:
@@ -88,12 +88,12 @@ class Watch:
         except (HammerFailed, RackwrightError) as error:
             log.info("node %s was asked and did not answer: %s", node_id, error)
             if isinstance(error, HammerFailed) and error.answers:
-                await self.store.change(lambda session: answered(session, node_id), actor=ACTOR)
+                await self.store.change(lambda session: record_answer(session, node_id), actor=ACTOR)
         except DATABASE_TROUBLE as error:
             log.warning("cannot record what node %s answered: %s", node_id, first_line(error))
         except Exception:
             log.exception("asking node %s broke; please report this", node_id)
 
     async def _seen(self, session: Session, node_id: int, seen: Seen) -> None:
-        await first_look(session, node_id, seen.boot_id)
-        await heartbeat(session, node_id, seen.boot_id, LOCAL)
+        await record_first_boot(session, node_id, seen.boot_id)
+        await record_heartbeat(session, node_id, seen.boot_id, LOCAL)

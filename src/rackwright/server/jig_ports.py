@@ -36,20 +36,20 @@ from rackwright.reach.ssh_connections import Connections, HostKeyWatch, NotTried
 from rackwright.store.db.session import UNREACHABLE, Session, first_line
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
-from rackwright.store.machines.boot import dhcp_state, record_served
+from rackwright.store.machines.boot import read_dhcp_state, record_served
 from rackwright.store.machines.install_attempts import open_attempt
-from rackwright.store.machines.keys import line_fingerprint, server_keys
-from rackwright.store.machines.mesh_members import fence_scope, mark_on
+from rackwright.store.machines.keys import line_fingerprint, read_server_keys
+from rackwright.store.machines.mesh_members import read_fence_scope, read_mark
 from rackwright.store.machines.node_address import (
+    AddressSource,
     NodeAddress,
-    SaidBy,
-    is_held_by_another,
-    node_address,
-    note_refused_key,
+    is_address_of_another_node,
+    read_node_address,
+    record_refused_key,
 )
 from rackwright.store.machines.nodes import get_node
 from rackwright.store.networks.allocations import ensure_addresses
-from rackwright.store.networks.dns_names import name_state
+from rackwright.store.networks.dns_names import read_dns_state
 from rackwright.store.networks.network_rows import get_network
 from rackwright.store.store import Store
 
@@ -96,12 +96,12 @@ def _image_of(shelf: Shelf | None, target_os: str) -> JsonObject:
 async def _addresses_of(where: NodeAddress) -> list[Address]:
     """The addresses that a place stands for."""
     with contextlib.suppress(ValueError):
-        return [ip_address(where.place)]
+        return [ip_address(where.host)]
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(where.place, None, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().getaddrinfo(where.host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise NotTried(
-            f"{where.node} is at {where.place} by {where.said_by}, and that name has no address ({error}). Say where it"
+            f"{where.node} is at {where.host} by {where.source}, and that name has no address ({error}). Say where it"
             f" is: rackwright attrib set node/{where.node} node-address ADDRESS"
         ) from None
     return list(dict.fromkeys(ip_address(str(entry[4][0]).partition("%")[0]) for entry in found))
@@ -178,11 +178,11 @@ class Means:
     async def target(self, node_id: int) -> Target:
         """How a node is reached; NotTried if what was said of its address must not be believed."""
         async with self._store.read() as session:
-            where = await node_address(session, node_id)
+            where = await read_node_address(session, node_id)
         if node_id == self._own_node:
-            return Target(where.place, local=True, places=self._places)
-        address = where.place
-        if where.said_by is not SaidBy.REGISTRATION:
+            return Target(where.host, local=True, places=self._places)
+        address = where.host
+        if where.source is not AddressSource.REGISTRATION:
             address = await self._believed(node_id, where)
         return Target(
             address, where.login.port, where.login.user, where.host_key, first_use=where.first_use, node=where.node
@@ -193,15 +193,15 @@ class Means:
         addresses = await _addresses_of(where)
         refused = None if where.approved else next(filter(None, map(machine_refusal, addresses)), None)
         if refused is not None:
-            raise NotTried(f"{where.node} is said to be at {where.place}, but {refused}. Nothing was sent.")
+            raise NotTried(f"{where.node} is said to be at {where.host}, but {refused}. Nothing was sent.")
         forms = {str(form) for address in addresses for form in (address, real_address(address))}
         if not where.approved and forms & {str(own) for _, own in await own_addresses(self._launcher)}:
-            raise NotTried(f"{where.node} is said to be at {where.place}, which is this server. Nothing was sent.")
+            raise NotTried(f"{where.node} is said to be at {where.host}, which is this server. Nothing was sent.")
         async with self._store.read() as session:
-            held = await is_held_by_another(session, node_id, sorted(forms))
+            held = await is_address_of_another_node(session, node_id, sorted(forms))
         if held:
             raise NotTried(
-                f"{where.place}, where {where.node} is by {where.said_by}, is the address of another node."
+                f"{where.host}, where {where.node} is by {where.source}, is the address of another node."
                 " Nothing was sent. Correct the address of one of them."
             )
         return str(addresses[0])
@@ -218,7 +218,7 @@ class Means:
 
     async def suspect_host_key(self, node_id: int, offered: str) -> None:
         """A key that changed without our doing puts the node back into quarantine."""
-        await self._store.change(lambda session: note_refused_key(session, node_id, offered), actor=ACTOR)
+        await self._store.change(lambda session: record_refused_key(session, node_id, offered), actor=ACTOR)
 
     async def open_attempt(self, run: Run, target_os: str, frozen: JsonObject) -> None:
         """Freeze all that the installer is told; BadInstall if something it needs is not there."""
@@ -231,7 +231,7 @@ class Means:
                     f"Nobody who may accept machines has agreed yet which machine {run.node} is. "
                     f"Have it accepted: rackwright node accept {run.node}"
                 )
-            keys = [*await server_keys(session), *marked_lines(login_of(node.hint).authorized_keys)]
+            keys = [*await read_server_keys(session), *marked_lines(login_of(node.hint).authorized_keys)]
             whole: JsonObject = {**frozen, **image, "node": run.node, "authorized_keys": [*keys]}
             await open_attempt(session, run, target_os, whole)
 
@@ -262,16 +262,16 @@ class Means:
         return MeshWay(self._mesh, self._key_path, self.membership, self._fence_scope, self._own_node)
 
     async def _fence_scope(self) -> str:
-        return await self._surely(fence_scope)
+        return await self._surely(read_fence_scope)
 
     async def membership(self, node_id: int) -> JsonObject | None:
-        return await self._surely(lambda session: mark_on(session, node_id))
+        return await self._surely(lambda session: read_mark(session, node_id))
 
     async def names(self) -> DnsState:
-        return await self._surely(name_state)
+        return await self._surely(read_dns_state)
 
     async def entries(self, node_role_id: int) -> DhcpState:
-        return await self._surely(lambda session: dhcp_state(session, node_role_id))
+        return await self._surely(lambda session: read_dhcp_state(session, node_role_id))
 
     async def _surely(self, work: Callable[[Session], Awaitable[T]]) -> T:
         """Change something in the database, however long that is away."""

@@ -12,7 +12,7 @@ from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.graph.deployments import SYSTEM, insert_deployment
 from rackwright.store.machines.nodes import NewNode, create_node
-from rackwright.store.networks.domains import make_first_domain
+from rackwright.store.networks.domains import create_first_domain
 from rackwright.store.settings import read_setting
 from rackwright.store.store import Store
 
@@ -30,7 +30,7 @@ async def first_start(store: Store, barclamps: Sequence[Barclamp], host: str) ->
             await session.run(
                 "INSERT INTO snapshots (deployment_id, state, committed_at) VALUES (:id, 'head', now())", id=system
             )
-            await make_first_domain(session)
+            await create_first_domain(session)
         await _import_what_changed(session, barclamps)
         if not await session.value("SELECT 1 FROM nodes WHERE admin"):
             await create_node(session, NewNode(name=host, admin=True, alive=True, description="Runs Rackwright"))

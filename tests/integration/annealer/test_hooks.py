@@ -22,11 +22,11 @@ from rackwright.store.hooks.hook_calls import MOST_RECALLS
 from rackwright.store.hooks.hook_queue import retry_call
 from rackwright.store.machines.nodes import (
     NewNode,
-    boot_node,
     create_node,
     delete_node,
     get_node,
     move_node,
+    record_boot,
     update_node,
 )
 from rackwright.store.networks import networks
@@ -205,7 +205,7 @@ async def test_updates_of_a_node_that_wait_become_one(hooked: Hooked) -> None:
     assert await rack.rows("SELECT count(*) FROM hook_calls WHERE handler = 'hooked-unbound'") == [(1,)]
     await hooked.deliver()
     node_id = await rack.node_id("n1")
-    await rack.do(lambda session: boot_node(session, node_id, "boot-1", "local"))
+    await rack.do(lambda session: record_boot(session, node_id, "boot-1", "local"))
     await hooked.deliver()
     first, second = [view for _, view in hooked.noted()]
     assert (first["bootenv"], first["alive"], first["deployment"]) == ("b", False, "web")

@@ -530,7 +530,7 @@ async def test_two_servers_that_look_at_once_begin_no_more_than_max_installs(sit
 
     async def between(session: Session) -> None:
         """One server has begun the first and not committed yet when the others become installs too."""
-        await install_attempts.advance(session, 1)
+        await install_attempts.advance_attempts(session, 1)
         looking = asyncio.create_task(other.advance())
         await site.step()
         await until(site.rack.somebody_waits_for_a_lock, "the other server waits for the one that counts")

@@ -21,7 +21,7 @@ from rackwright.domain.networks.dns import DnsState, Type
 from rackwright.reach.ssh_connections import Target, Unreachable
 from rackwright.server.jig_ports import Means
 from rackwright.store.machines.nodes import update_node
-from rackwright.store.networks.dns_names import name_state
+from rackwright.store.networks.dns_names import read_dns_state
 
 VICTIM, VICTIM_ADDRESS = "db1.blue.example", "192.0.2.10"
 MINE = "n1.red.example"
@@ -211,7 +211,7 @@ async def test_a_changed_target_drops_the_password_that_was_for_another(
 
 
 async def names_served(home: House) -> set[str]:
-    state: DnsState = await home.store.change(name_state)
+    state: DnsState = await home.store.change(read_dns_state)
     return {record.name for zone in state.zones.values() for record in zone if record.type is not Type.PTR}
 
 
@@ -246,5 +246,5 @@ async def test_a_node_that_moves_to_another_tenant_takes_no_name_along(home: Hou
 async def test_no_zone_is_ever_a_whole_top_level_domain(home: House) -> None:
     refused(await home.admin.post("/domains", json={"name": "com"}), 422)
     await ok(home.admin.post("/nodes", json={"name": "evil.com", "alive": True}))
-    state: DnsState = await home.store.change(name_state)
+    state: DnsState = await home.store.change(read_dns_state)
     assert "com" not in state.zones

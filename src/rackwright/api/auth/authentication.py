@@ -16,7 +16,7 @@ from rackwright.api.auth.cookies import COOKIE
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.people import Principal
 from rackwright.store.db.session import Session
-from rackwright.store.machines.registration import find_machine
+from rackwright.store.machines.registration import find_node_by_token
 from rackwright.store.people.sessions import Lifetime, find_person, mark_seen
 from rackwright.store.people.tokens import find_principal, fingerprint, mark_used
 from rackwright.store.store import Store
@@ -134,7 +134,7 @@ class Doorkeeper:
 
     async def _refuse_machine(self, token: str) -> None:
         async with self._store.read() as session:
-            if await find_machine(session, token) is not None:
+            if await find_node_by_token(session, token) is not None:
                 raise Forbidden("This is a machine's token; it can do nothing but what that machine needs.")
 
 

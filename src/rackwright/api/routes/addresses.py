@@ -11,7 +11,7 @@ from rackwright.api.routes.networks import AllocationOut, RangeOut
 from rackwright.store.machines.nodes import get_node
 from rackwright.store.networks.allocations import select_allocations
 from rackwright.store.networks.network_rows import find_network
-from rackwright.store.networks.network_usage import Usage, usage_of
+from rackwright.store.networks.network_usage import RangeUsage, read_usage
 
 router = APIRouter()
 
@@ -33,7 +33,7 @@ class UsageOut(RangeOut):
     more_gaps: int = Field(description="How many gaps are not in this answer.")
 
     @classmethod
-    def of(cls, one: Usage) -> "UsageOut":
+    def of(cls, one: RangeUsage) -> "UsageOut":
         gaps = [GapOut(first=str(gap.first), last=str(gap.last), size=gap.size) for gap in one.gaps]
         return cls(
             name=one.range.name,
@@ -60,5 +60,5 @@ async def list_node_allocations(caller: ScopedReader, node: Key) -> Response:
 async def get_network_usage(caller: ScopedReader, network: Key) -> Response:
     """How much of each range is given out, and where its gaps are."""
     async with caller.read() as (session, visible):
-        found = await usage_of(session, await find_network(session, network, visible))
+        found = await read_usage(session, await find_network(session, network, visible))
     return answer_list([UsageOut.of(one) for one in found])

@@ -17,7 +17,7 @@ from rackwright.domain.graph.noderole_graph import Graph
 from rackwright.store.db.session import Session
 from rackwright.store.graph.binding import BindRequest, plan_each_binding
 from rackwright.store.graph.deployments import DeploymentRecord
-from rackwright.store.machines.nodes import NodePlace, find_places
+from rackwright.store.machines.nodes import NodeLocation, find_node_locations
 
 MOST_TARGETS = 1_000
 MOST_BINDINGS = 10_000
@@ -87,7 +87,7 @@ async def try_targets(
 
     Who may write in the deployment was looked at before. A node that the caller may not see is not there.
     """
-    nodes = await find_places(session, set(wanted.nodes), await caller.visibility(session))
+    nodes = await find_node_locations(session, set(wanted.nodes), await caller.visibility(session))
     forbidden = await _forbidden_places(session, caller, {node.deployment_id for node in nodes.values()})
     refused: dict[str, RackwrightError] = {}
     requests: dict[str, Sequence[BindRequest]] = {}
@@ -115,7 +115,7 @@ async def _forbidden_places(session: Session, caller: Caller, places: set[int]) 
 
 
 def _refusal(
-    nodes: Mapping[str, NodePlace], forbidden: Mapping[int, Forbidden], names: Sequence[str]
+    nodes: Mapping[str, NodeLocation], forbidden: Mapping[int, Forbidden], names: Sequence[str]
 ) -> RackwrightError | None:
     """Why these nodes cannot be bound together, before any rule of binding is asked."""
     for name in names:

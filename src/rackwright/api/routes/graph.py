@@ -13,7 +13,7 @@ from rackwright.api.waiting_reasons import ReasonOut, cap_in_force
 from rackwright.store.graph.deployments import get_deployment
 from rackwright.store.graph.graph_view import GraphView, read_graph_view
 from rackwright.store.graph.why import explain_waiting, select_waiting
-from rackwright.store.machines.ansible_inventory import inventory
+from rackwright.store.machines.ansible_inventory import read_ansible_inventory
 from rackwright.store.machines.nodes import get_node
 
 router = APIRouter()
@@ -112,4 +112,4 @@ async def get_why(
 async def get_inventory(caller: ScopedReader) -> Response:
     """All machines as a dynamic inventory for Ansible: groups by deployment, role and group."""
     async with caller.read() as (session, visible):
-        return JSONResponse(await inventory(session, visible))
+        return JSONResponse(await read_ansible_inventory(session, visible))

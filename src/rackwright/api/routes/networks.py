@@ -26,7 +26,7 @@ from rackwright.store.networks.network_rows import (
     NetworkRecord,
     find_network,
     lock_network,
-    plain,
+    network_as_json,
     select_networks,
 )
 
@@ -139,7 +139,7 @@ class NetworkOut(Resource):
 
     @classmethod
     def of(cls, record: NetworkRecord) -> "NetworkOut":
-        shown = plain(record.network)
+        shown = network_as_json(record.network)
         return cls.model_validate({"etag": tag(record.id, shown), "id": record.id, **shown})
 
 
@@ -229,7 +229,7 @@ async def update_network(caller: Writer, terms: Editing, network: Key, request: 
 
     async def work(session: GraphSession) -> NetworkOut:
         found = await _locked(session, caller, terms, network)
-        shown = plain(found.network)
+        shown = network_as_json(found.network)
         edit = patch.apply(NetworkEdit.model_validate({name: shown[name] for name in NetworkEdit.model_fields}))
         changes = {**edit.model_dump(), "v4_subnet": _v4(edit.v4_subnet), "v6_subnet": _v6(edit.v6_subnet)}
         return NetworkOut.of(await networks.update_network(session, found.name, changes))
@@ -348,7 +348,7 @@ async def allocate_address(caller: Writer, terms: Posting, network: Key, body: A
         node = await get_node(session, body.node, EVERYTHING)
         await caller.authorize(session, node.deployment_id)
         found = await find_network(session, network, EVERYTHING)
-        given = await allocations.allocate(session, found.name, node.id, address)
+        given = await allocations.allocate_address(session, found.name, node.id, address)
         if not given:
             raise Invalid(f"Network {found.name!r} has no range for nodes; add one, or name an address.", "/address")
         return Page[AllocationOut](items=[AllocationOut.of(one) for one in given], next=None)
@@ -366,6 +366,6 @@ async def free_address(caller: Writer, terms: Editing, network: Key, address: Ke
 
     async def work(session: Session) -> None:
         await caller.authorize(session, await read_root_id(session))
-        await allocations.free_by_hand(session, (await find_network(session, network, EVERYTHING)).name, parsed, check)
+        await allocations.free_address(session, (await find_network(session, network, EVERYTHING)).name, parsed, check)
 
     return await write(caller, terms, work)

@@ -30,7 +30,7 @@ from rackwright.store.graph.noderole_views import (
     view_noderole,
 )
 from rackwright.store.graph.why import explain_waiting
-from rackwright.store.machines.nodes import find_places
+from rackwright.store.machines.nodes import find_node_locations
 
 router = APIRouter(prefix="/node_roles", tags=["node_roles"])
 
@@ -191,7 +191,7 @@ async def planned(
 
 async def _requests(session: Session, caller: Caller, wanted: Sequence[BindingIn]) -> list[tuple[int, str]]:
     """Return the (node, role) pairs that are wanted, if the caller may take the nodes from where they are."""
-    nodes = await find_places(session, {binding.node for binding in wanted}, EVERYTHING)
+    nodes = await find_node_locations(session, {binding.node for binding in wanted}, EVERYTHING)
     for binding in wanted:
         if binding.node not in nodes:
             raise NotFound("node", binding.node)

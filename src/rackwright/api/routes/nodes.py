@@ -25,12 +25,12 @@ from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
 from rackwright.store.graph.noderole_views import view_noderole
 from rackwright.store.machines import nodes as stored
-from rackwright.store.machines.keys import fingerprint, line_fingerprint
-from rackwright.store.machines.node_address import approve_address, forget_host_key, give_host_key, pin_offered_key
-from rackwright.store.machines.node_changes import Editor, NodeChanges, edit_node, reinstall
-from rackwright.store.machines.nodes import NODES, NewNode, NodeRecord, lock_node, select_listed
-from rackwright.store.machines.registration import accept
-from rackwright.store.networks.domains import nearest_domain
+from rackwright.store.machines.keys import key_fingerprint, line_fingerprint
+from rackwright.store.machines.node_address import approve_address, forget_host_key, pin_host_key, pin_offered_key
+from rackwright.store.machines.node_changes import Editor, NodeChanges, edit_node, start_reinstall
+from rackwright.store.machines.nodes import NODES, NewNode, NodeRecord, lock_node, select_nodes_for_list
+from rackwright.store.machines.registration import accept_machine
+from rackwright.store.networks.domains import find_domain_of_node
 
 router = APIRouter(prefix="/nodes", tags=["nodes"])
 
@@ -225,7 +225,7 @@ def _common(node: NodeRecord | Row[Any]) -> dict[str, object]:
         "sleep": node.sleep,
         "shutdown_at": node.shutdown_at,
         "identity_confirmed": node.identity_confirmed,
-        "offered_key": None if node.offered_key is None else fingerprint(node.offered_key),
+        "offered_key": None if node.offered_key is None else key_fingerprint(node.offered_key),
         "offered_from": node.offered_from,
         "host_key": None if node.host_key is None else line_fingerprint(node.host_key),
         "offered_host_key": None if node.offered_host_key is None else line_fingerprint(node.offered_host_key),
@@ -241,7 +241,7 @@ def _tag(node: NodeRecord | Row[Any]) -> str:
 async def list_nodes(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(NODES))]) -> Response:
     """All nodes, or those that fit. What machines found out about themselves is only in the single node."""
     async with caller.read(once=True) as (session, visible):
-        return await page(session, visible, asked, select_listed, NodeOut, _common)
+        return await page(session, visible, asked, select_nodes_for_list, NodeOut, _common)
 
 
 @router.post("", status_code=201, response_model=NodeDetail)
@@ -271,7 +271,7 @@ async def create_node(caller: Writer, terms: Posting, body: NodeIn) -> Response:
         elif body.trust_on_first_use:
             raise _not_trusting(node.name)
         if body.host_key is not None:
-            await give_host_key(session, node, body.host_key)
+            await pin_host_key(session, node, body.host_key)
         return NodeDetail.of(await stored.get_node(session, node.id, EVERYTHING))
 
     return await write_graph(caller, terms, work, status=201, location=lambda made: f"/api/v2/nodes/{_id(made)}")
@@ -286,7 +286,7 @@ def _not_trusting(node: str) -> NotPermitted:
 
 async def _check_name_is_free_for(session: Session, caller: Caller, name: str) -> None:
     """A name in a domain is for those who may write where the domain belongs; any other is served by nobody."""
-    domain = await nearest_domain(session, name)
+    domain = await find_domain_of_node(session, name)
     if domain is None:
         return
     try:
@@ -388,7 +388,7 @@ async def accept_node(caller: Writer, terms: Posting, node: Key, body: AcceptIn 
         if found.waiting or not found.identity_confirmed or key is not None:
             await caller.authorize_accepting(session)
         terms.check(NodeOut.of(found), f"node {found.name}")
-        await accept(session, found.id, key)
+        await accept_machine(session, found.id, key)
         return NodeDetail.of(await stored.get_node(session, found.id, EVERYTHING))
 
     return await write(caller, terms, work)
@@ -404,7 +404,7 @@ async def set_node_host_key(caller: Writer, terms: Editing, node: Key, body: Hos
         await caller.authorize(session, found.deployment_id)
         terms.check(NodeOut.of(found), f"node {found.name}")
         if body.host_key is not None:
-            await give_host_key(session, found, body.host_key)
+            await pin_host_key(session, found, body.host_key)
         elif body.fingerprint is not None:
             await pin_offered_key(session, found, body.fingerprint)
         elif caller.is_administrator:
@@ -440,6 +440,6 @@ async def reinstall_node(caller: Writer, terms: Posting, node: Key) -> Response:
         found = await lock_node(session, node)
         await caller.authorize(session, found.deployment_id)
         terms.check(NodeOut.of(found), f"node {found.name}")
-        return NodeRoleOut.of(await view_noderole(session, await reinstall(session, found), EVERYTHING))
+        return NodeRoleOut.of(await view_noderole(session, await start_reinstall(session, found), EVERYTHING))
 
     return await write(caller, terms, work)

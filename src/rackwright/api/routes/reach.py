@@ -16,10 +16,10 @@ from rackwright.hammers.base import HammerFailed
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
-from rackwright.store.machines.keys import line_fingerprint, server_key_lines
+from rackwright.store.machines.keys import line_fingerprint, read_server_key_lines
 from rackwright.store.machines.node_address import retry_access
 from rackwright.store.machines.nodes import get_node, lock_node
-from rackwright.store.machines.registration import answered, first_look, heartbeat
+from rackwright.store.machines.registration import record_answer, record_first_boot, record_heartbeat
 
 router = APIRouter(tags=["nodes"])
 
@@ -63,7 +63,7 @@ async def reach_node(caller: Writer, terms: Posting, node: Key) -> Response:
     async def note(session: Session) -> ReachOut:
         await caller.authorize(session, (await get_node(session, node_id, EVERYTHING)).deployment_id)
         if there:
-            await answered(session, node_id)
+            await record_answer(session, node_id)
         found = NodeOut.of(await get_node(session, node_id, EVERYTHING))
         return ReachOut(
             node=found.name,
@@ -89,9 +89,9 @@ async def _look(caller: Writer, node_id: int) -> tuple[str, bool]:
         return str(error), error.answers
 
     async def work(session: Session) -> None:
-        await first_look(session, node_id, seen.boot_id)
+        await record_first_boot(session, node_id, seen.boot_id)
         if (await get_node(session, node_id, EVERYTHING)).observed_bootenv == LOCAL:
-            await heartbeat(session, node_id, seen.boot_id, LOCAL)
+            await record_heartbeat(session, node_id, seen.boot_id, LOCAL)
         await retry_access(session, node_id)
 
     await server.store.change(work, actor=ACTOR)
@@ -102,6 +102,6 @@ async def _look(caller: Writer, node_id: int) -> tuple[str, bool]:
 async def list_server_keys(caller: Person) -> Response:
     """The public keys by which machines let the servers in: authorize all of them on a machine to be added."""
     async with caller.server.store.read() as session:
-        lines = await server_key_lines(session)
+        lines = await read_server_key_lines(session)
     found = [ServerKeyOut(server=server, key=key, fingerprint=line_fingerprint(key)) for server, key in lines]
     return answer(ServerKeys(items=found))

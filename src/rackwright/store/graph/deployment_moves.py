@@ -12,7 +12,7 @@ from rackwright.store.events.outbox import emit
 from rackwright.store.graph.deployments import MAX_DEPTH, DeploymentRecord, phantom_name
 from rackwright.store.graph.subgraph import bump_graph
 from rackwright.store.hooks.hook_calls import queue_node_updated
-from rackwright.store.networks.dns_refresh import refresh_names
+from rackwright.store.networks.dns_refresh import refresh_dns_servers
 from rackwright.store.people.users import below, lineage
 
 
@@ -53,7 +53,7 @@ async def move_deployment(session: GraphSession, deployment: DeploymentRecord, p
         await _check_dependencies(session, query, rule, problem.format(name=deployment.name), tree, lost_ancestors)
     await session.run("UPDATE deployments SET parent_id = :parent WHERE id = :id", parent=parent.id, id=deployment.id)
     await bump_graph(session)
-    await refresh_names(session)
+    await refresh_dns_servers(session)
     await _emit_updated(session, deployment, {"parent": parent.name, "was": deployment.parent or ""})
 
 

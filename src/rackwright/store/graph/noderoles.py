@@ -11,7 +11,7 @@ from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import Visibility
 from rackwright.store.graph.subgraph import bump_graph, load_with_descendants
 from rackwright.store.graph.transitions import change_unmet_counts, mark_dirty, move_noderoles
-from rackwright.store.networks.allocations import free_noderoles
+from rackwright.store.networks.allocations import free_noderole_addresses
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ async def delete_noderoles(session: Session, ids: Collection[int]) -> None:
         """,
         ids=list(ids),
     )
-    await free_noderoles(session, ids)
+    await free_noderole_addresses(session, ids)
     deleted = await session.rows("DELETE FROM node_roles WHERE id = ANY (:ids) RETURNING node_id", ids=list(ids))
     session.touch(row.node_id for row in deleted)
 

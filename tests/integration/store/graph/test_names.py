@@ -15,7 +15,7 @@ NODE = "n1.rack.example"
 
 
 async def served(rack: Rack) -> set[str]:
-    state = await rack.store.change(dns_names.name_state)
+    state = await rack.store.change(dns_names.read_dns_state)
     return {record.name for zone in state.zones.values() for record in zone}
 
 

@@ -14,7 +14,7 @@ from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits
 from rackwright.store.graph.deployments import get_deployment
 from rackwright.store.graph.transitions import mark_dirty
-from rackwright.store.machines.nodes import boot_node
+from rackwright.store.machines.nodes import record_boot
 from rackwright.store.runs.claims import Claimant, claim_runs
 from rackwright.store.runs.settling import FinishedRun, settle_runs
 
@@ -130,7 +130,7 @@ async def test_a_run_accepted_while_its_node_boots_keeps_its_noderole(rack: Rack
     await rack.deploy("web", ("n1", "hub"))
     [run] = await rack.claim()
     accept: Work[object] = lambda session: settle_runs(session, [FinishedRun(run.id, accepted=True)])  # noqa: E731
-    boot: Work[object] = lambda session: boot_node(session, node, "another-boot")  # noqa: E731
+    boot: Work[object] = lambda session: record_boot(session, node, "another-boot")  # noqa: E731
     without_error(await overtake(rack, accept, boot, graph=False))
     hub = await rack.at("n1", "hub")
     assert (hub.state, hub.run_id) == (TRANSITION, run.id)

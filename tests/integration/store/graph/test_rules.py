@@ -16,7 +16,7 @@ from rackwright.store.graph import commits, snapshots
 from rackwright.store.graph.deployments import create_deployment, delete_deployment
 from rackwright.store.graph.noderoles import retry_noderole
 from rackwright.store.graph.run_attribs import stage_noderoles
-from rackwright.store.machines.nodes import boot_node, delete_node, get_node, move_node, update_node
+from rackwright.store.machines.nodes import delete_node, get_node, move_node, record_boot, update_node
 from rackwright.store.runs.slots import find_wrong_slots
 from rackwright.store.store import Store
 
@@ -89,7 +89,7 @@ async def test_a_reboot_ends_what_is_being_removed(rack: Rack) -> None:
     await rack.commit("db@n1")
     await rack.start()
     await rack.unbind("db@n1")
-    await rack.do(boot_node, await rack.node_id("n1"), "second boot")
+    await rack.do(record_boot, await rack.node_id("n1"), "second boot")
     assert await rack.states() == {}
 
 
@@ -97,7 +97,7 @@ async def test_a_reboot_does_not_start_a_half_done_install_again(rack: Rack) -> 
     await rack.fill(barclamp("install flags=destructive", "web"))
     await rack.commit("install@n1")
     await rack.start()
-    await rack.do(boot_node, await rack.node_id("n1"), "second boot")
+    await rack.do(record_boot, await rack.node_id("n1"), "second boot")
     assert await rack.states() == {"install@n1": ERROR}
 
 

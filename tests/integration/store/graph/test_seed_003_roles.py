@@ -11,7 +11,7 @@ from rackwright.domain.catalogue import Flag
 from rackwright.domain.errors import Invalid, Rule
 from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, PROPOSED, TODO, Trigger
 from rackwright.store.graph.noderoles import retry_noderole
-from rackwright.store.machines.nodes import boot_node, update_node
+from rackwright.store.machines.nodes import record_boot, update_node
 
 
 async def web(rack: Rack, *nodes: str) -> None:
@@ -409,7 +409,7 @@ async def destroyed(rack: Rack) -> None:
 async def test_destructive_is_not_run_again_by_a_reboot(rack: Rack) -> None:
     await destroyed(rack)
     node = await rack.node_id("n1")
-    await rack.do(lambda session: boot_node(session, node, "second boot"))
+    await rack.do(lambda session: record_boot(session, node, "second boot"))
     assert await rack.state("n1", "test-destructive") is ACTIVE
     ran = await rack.anneal()
     assert ("n1", "test-destructive-child") in ran

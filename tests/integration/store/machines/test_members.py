@@ -6,7 +6,7 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.machines.mesh_members import Member, MemberState, MeshView
 from rackwright.domain.states import NodeRoleState
 from rackwright.store.db.visibility import EVERYTHING
-from rackwright.store.machines.mesh_members import Followed, follow_mesh
+from rackwright.store.machines.mesh_members import MeshChanges, follow_mesh
 from rackwright.store.machines.nodes import NodeRecord, get_node, select_nodes
 
 ALIVE, DEAD, LEFT = MemberState.ALIVE, MemberState.DEAD, MemberState.LEFT
@@ -18,7 +18,7 @@ def view(*members: tuple[str, MemberState], voters: set[str] | None = None) -> M
     return MeshView(CLUSTER, made, None if voters is None else frozenset(voters))
 
 
-async def follow(rack: Rack, seen: MeshView) -> Followed:
+async def follow(rack: Rack, seen: MeshView) -> MeshChanges:
     return await rack.do(lambda session: follow_mesh(session, seen))
 
 

@@ -44,7 +44,7 @@ from rackwright.store.graph import commits, snapshots
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import create_deployment, delete_deployment, get_deployment
 from rackwright.store.graph.noderoles import retry_noderole
-from rackwright.store.machines.nodes import NewNode, boot_node, create_node, delete_node, move_node, update_node
+from rackwright.store.machines.nodes import NewNode, create_node, delete_node, move_node, record_boot, update_node
 from rackwright.store.runs.claims import Claimant, claim_runs
 from rackwright.store.runs.settling import FinishedRun, settle_runs
 from rackwright.store.store import Store
@@ -242,7 +242,7 @@ class Both(RuleBasedStateMachine):
     def reboot(self, dice: Dice) -> None:
         node = self.a_machine(dice)
         boot = f"boot {next(self.numbers)}"
-        self.both(lambda session: boot_node(session, self.node_id(node), boot), lambda: self.world.boot(node))
+        self.both(lambda session: record_boot(session, self.node_id(node), boot), lambda: self.world.boot(node))
 
     # --- deployments and their snapshots
 

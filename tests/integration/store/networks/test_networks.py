@@ -24,7 +24,7 @@ from rackwright.store.graph.run_attribs import stage_noderoles
 from rackwright.store.machines.nodes import delete_node, get_node, update_node
 from rackwright.store.networks import allocations, networks
 from rackwright.store.networks.allocations import AllocationRecord, ensure_addresses
-from rackwright.store.networks.free_ranges import give_back, take, take_lowest
+from rackwright.store.networks.free_ranges import return_address, take_address, take_lowest_address
 from rackwright.store.networks.network_rows import get_network, lock_network
 from rackwright.store.store import Store
 
@@ -174,7 +174,7 @@ async def test_no_address_is_given_twice_to_many_who_ask_at_once(rack: Rack, sta
     async def ask(store: Store, place: int, node: int) -> bool:
         address = contested[place % len(contested)] if place % 2 else None
         try:
-            await store.change(lambda session: allocations.allocate(session, "one", node, address))
+            await store.change(lambda session: allocations.allocate_address(session, "one", node, address))
         except Conflict as error:
             return error.rule is not Rule.EXISTS
         return True
@@ -219,15 +219,15 @@ async def test_gaps_stay_true_through_any_order_of_taking_and_giving_back(rack: 
         for _ in range(300):
             address = dice.choice(every)
             if address in taken:
-                assert not await take(session, range_id, address)
-                await give_back(session, range_id, address)
+                assert not await take_address(session, range_id, address)
+                await return_address(session, range_id, address)
                 taken.remove(address)
             elif dice.random() < 0.3:
-                lowest = await take_lowest(session, range_id)
+                lowest = await take_lowest_address(session, range_id)
                 assert lowest == min(set(every) - taken, key=int)
                 taken.add(lowest)
             else:
-                assert await take(session, range_id, address)
+                assert await take_address(session, range_id, address)
                 taken.add(address)
             free = [
                 ip_address(row.first + place)
@@ -291,8 +291,8 @@ async def test_addresses_go_when_the_role_is_unbound(rack: Rack) -> None:
 async def test_an_address_given_by_hand_stays_until_it_is_taken_back_by_hand(rack: Rack) -> None:
     id = await rack.node("n1")
     await make(rack, STORAGE)
-    await rack.do(lambda session: allocations.allocate(session, "storage", id, ip_address("10.78.0.5")))
-    await rack.do(lambda session: allocations.free_by_hand(session, "storage", ip_address("10.78.0.5")))
+    await rack.do(lambda session: allocations.allocate_address(session, "storage", id, ip_address("10.78.0.5")))
+    await rack.do(lambda session: allocations.free_address(session, "storage", ip_address("10.78.0.5")))
     assert await held(rack) == []
 
 
@@ -304,7 +304,7 @@ async def test_an_address_of_a_bound_role_is_not_taken_back_by_hand(rack: Rack) 
     noderole = await rack.at("n1", "network-storage")
     await rack.do(lambda session: ensure_addresses(session, "storage", noderole.node_id, noderole.id))
     with refused(Rule.BOUND, "network-storage", "hint-storage-v4addr"):
-        await rack.do(lambda session: allocations.free_by_hand(session, "storage", ip_address("10.78.0.10")))
+        await rack.do(lambda session: allocations.free_address(session, "storage", ip_address("10.78.0.10")))
 
 
 # --- the roles
@@ -327,7 +327,7 @@ async def test_a_machine_has_its_address_before_its_first_boot_but_not_in_quaran
     await rack.node("n1", alive=False)
     stranger = await rack.node("n2", alive=False)
     await rack.do(lambda session: update_node(session, stranger, {"available": False}))
-    await rack.do(allocations.allocate_bound)
+    await rack.do(allocations.allocate_for_bound_nodes)
     assert [(one.node, str(one.address)) for one in await held(rack)] == [
         ("n1.rack.example", "10.77.0.20"),
         ("n1.rack.example", "fd77::20"),

@@ -60,7 +60,7 @@ async def get_boot_script(request: Request, source: Source, machine: str, host: 
     """What a machine that asks now, by MAC or UUID, should boot: an iPXE script from the database as it is."""
     server = _server(request)
     async with server.store.read() as session:
-        bootenv = await boot.boot_answer(session, await _find(session, machine))
+        bootenv = await boot.read_boot_answer(session, await _find(session, machine))
     return Response(script(bootenv, machine, host, server.kernel_arguments), media_type="text/plain")
 
 

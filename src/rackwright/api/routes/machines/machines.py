@@ -28,7 +28,7 @@ from rackwright.reach.attribute_lines import lines
 from rackwright.store.db.session import GraphSession
 from rackwright.store.machines import install_attempts, registration
 from rackwright.store.machines.challenges import issue_challenge, spend_challenge
-from rackwright.store.machines.keys import server_keys
+from rackwright.store.machines.keys import read_server_keys
 
 router = APIRouter(tags=["machines"])
 
@@ -137,7 +137,7 @@ async def _machine(request: Request, credentials: Credentials) -> int:
     """The node whose own token this is. Asked before the body is looked at: a stranger is told nothing about that."""
     if credentials is not None:
         async with _server(request).store.read() as session:
-            node_id = await registration.find_machine(session, credentials.credentials)
+            node_id = await registration.find_node_by_token(session, credentials.credentials)
         if node_id is not None:
             return node_id
     raise Unauthenticated("This takes the machine's own token.")
@@ -190,16 +190,18 @@ async def register_machine(
         has_network=not server.simulates,
     )
 
-    async def work(session: GraphSession) -> tuple[registration.Registered | registration.Held, list[str]]:
-        return await registration.register(session, machine), await server_keys(session)
+    async def work(
+        session: GraphSession,
+    ) -> tuple[registration.RegisteredMachine | registration.RefusedMachine, list[str]]:
+        return await registration.register_machine(session, machine), await read_server_keys(session)
 
     done, keys = await server.store.change_graph(work, actor=actor)
-    if isinstance(done, registration.Held):
+    if isinstance(done, registration.RefusedMachine):
         raise _kept_out(done, source)
     return RegisterOut(node_id=done.node_id, token=done.token, new=done.new, heartbeat=server.heartbeat, ssh_keys=keys)
 
 
-def _kept_out(held: registration.Held, source: str) -> Conflict:
+def _kept_out(held: registration.RefusedMachine, source: str) -> Conflict:
     """Why a machine is kept out, and what somebody who may accept machines can do about it."""
     if held.fits:
         way_out = f"It is let in once somebody accepts it: rackwright node accept {held.node} --key {held.key}"
@@ -223,9 +225,11 @@ async def machine_heartbeat(request: Request, node_id: Machine, body: HeartbeatI
     """The machine is there, and this is what it booted."""
     check_machine(request, f"node {node_id}")
     store = _server(request).store
-    if not await store.change(lambda session: registration.still_there(session, node_id, body.boot_id, body.bootenv)):
+    if not await store.change(
+        lambda session: registration.record_plain_heartbeat(session, node_id, body.boot_id, body.bootenv)
+    ):
         await store.change(
-            lambda session: registration.heartbeat(session, node_id, body.boot_id, body.bootenv),
+            lambda session: registration.record_heartbeat(session, node_id, body.boot_id, body.bootenv),
             actor=f"machine {node_id}",
         )
 
@@ -236,7 +240,7 @@ async def get_install_config(
 ) -> Response:
     """What to install, for whoever holds the secret of the attempt. As plain text it is lines that a shell can read."""
     found = await _server(request).store.change(
-        lambda session: install_attempts.install_config(session, secret, source), actor="installer"
+        lambda session: install_attempts.read_install_config(session, secret, source), actor="installer"
     )
     if accept == "text/plain":
         return Response("".join(f"{line}\n" for line in lines(found)), media_type="text/plain")
@@ -248,7 +252,7 @@ async def report_install_progress(request: Request, source: Source, secret: Secr
     """How far the installer is. It is shown, and told in the log of the run; what was told already changes nothing."""
     report = Report(**body.model_dump())
     await _server(request).store.change(
-        lambda session: install_attempts.install_progress(session, secret, source, report), actor="installer"
+        lambda session: install_attempts.record_install_progress(session, secret, source, report), actor="installer"
     )
 
 
@@ -256,7 +260,7 @@ async def report_install_progress(request: Request, source: Source, secret: Secr
 async def report_install_result(request: Request, source: Source, secret: Secret, body: ResultIn) -> None:
     """The installer is done, or gave up."""
     await _server(request).store.change(
-        lambda session: install_attempts.install_result(
+        lambda session: install_attempts.record_install_result(
             session, secret, source, ok=body.ok, error=body.error, key=body.key
         ),
         actor="installer",
