@@ -120,8 +120,8 @@ async def test_what_waits_for_another_machine_follows(line: Line) -> None:
 
 
 async def test_one_transaction_does_not_grow_without_end(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instant_runs, "LINES", 3)
-    monkeypatch.setattr(instant_runs, "LENGTH", 2)
+    monkeypatch.setattr(instant_runs, "MAX_LINES", 3)
+    monkeypatch.setattr(instant_runs, "LINE_LENGTH", 2)
     for number in range(12):
         await line.rack.node(f"m{number}")
     while found := await line.rack.claim():

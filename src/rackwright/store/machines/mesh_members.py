@@ -141,9 +141,8 @@ async def _create_member_node(session: GraphSession, view: MeshView, member: Mem
     )
     id = await create_node(session, new_node)
     await _emit_member_events(session, id, {}, mark)
-    await approve_address(
-        session, id, trust_first_key=True
-    )  # the mesh's authority let the member in under this address
+    # The mesh's authority let the member in under this address.
+    await approve_address(session, id, trust_first_key=True)
     changes.changes.append(f"{member.name} of the mesh is the new node {new_node.name}")
     return id
 

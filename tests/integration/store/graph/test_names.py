@@ -1,4 +1,4 @@
-"""What is served in DNS, where other things happen at the same time or in an unusual way."""
+"""Names that are served in DNS, where other changes happen at the same time or in an unusual way."""
 
 import pytest
 from tests.support.rack import Rack
@@ -31,12 +31,12 @@ async def test_a_deployment_that_is_made_meanwhile_fails_nothing(rack: Rack, mon
     await rack.store.change(lambda session: update_node(session, node, {"discovery": {"address": "192.0.2.7"}}))
 
     async def lines_of_a_moment_ago(session: Session) -> dict[int, frozenset[int]]:
-        found = await lineages(session)
-        made = await rack.deployment("made-meanwhile")
+        lines = await lineages(session)
+        deployment = await rack.deployment("made-meanwhile")
         await rack.store.change(
-            lambda other: other.run("UPDATE nodes SET deployment_id = :made WHERE id = :id", made=made, id=node)
+            lambda other: other.run("UPDATE nodes SET deployment_id = :made WHERE id = :id", made=deployment, id=node)
         )
-        return found
+        return lines
 
     with monkeypatch.context() as patched:
         patched.setattr(dns_names, "lineages", lines_of_a_moment_ago)

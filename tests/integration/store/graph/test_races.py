@@ -1,8 +1,4 @@
-"""Work that settles, starts or reboots against what changes the graph or the run beneath it, on two connections.
-
-Each is run in the order that goes wrong without the lock it is about: the first transaction has done its work and holds
-its locks, the second runs into it, and only then the first commits.
-"""
+"""Races on two connections: runs that settle or start, and reboots, against changes of the graph or of the run."""
 
 import pytest
 from tests.integration.store.graph.test_concurrency import Work, overtake
@@ -35,9 +31,9 @@ roles:
 
 
 def without_error(results: tuple[object, object]) -> None:
-    for one in results:
-        if isinstance(one, BaseException):
-            raise one
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
 
 
 async def test_parents_that_settle_while_a_proposal_leaves_them_for_nearer_ones_count_nothing_off(rack: Rack) -> None:
@@ -54,8 +50,8 @@ async def test_parents_that_settle_while_a_proposal_leaves_them_for_nearer_ones_
     await rack.bind("sub", ("n3", "both"))
     assert await rack.parents("n3", "both") == {("n1", "left"), ("n2", "right")}
     await rack.deploy("part", ("n4", "left"), ("n5", "right"))
-    near = {run.role: run for run in await rack.claim()}
-    await rack.finish(near["left"])
+    runs_by_role = {run.role: run for run in await rack.claim()}
+    await rack.finish(runs_by_role["left"])
 
     async def commit(session: GraphSession) -> object:
         return await commits.commit_proposal(session, await get_deployment(session, "sub", EVERYTHING))
@@ -65,7 +61,7 @@ async def test_parents_that_settle_while_a_proposal_leaves_them_for_nearer_ones_
     assert await rack.parents("n3", "both") == {("n4", "left"), ("n5", "right")}
     assert await rack.state("n3", "both") is BLOCKED
     await unbroken(rack)
-    await rack.finish(near["right"])
+    await rack.finish(runs_by_role["right"])
     assert await rack.state("n3", "both") is TODO
     await unbroken(rack)
 
@@ -116,9 +112,9 @@ async def test_children_that_start_or_end_while_their_parent_leaves_active_keep_
         first = lambda session: settle_runs(session, [FinishedRun(run.id) for run in runs])  # noqa: E731
     without_error(await overtake(rack, first, lambda session: mark_dirty(session, [hub]), graph=False))
     spokes = await rack.noderoles("WHERE r.name = 'spoke'")
-    assert {one.state for one in spokes} == {TRANSITION if what == "claim" else ACTIVE}
-    assert {one.unmet for one in spokes} == {1}
-    assert all((one.run_id is not None) == (one.state is TRANSITION) for one in spokes)
+    assert {spoke.state for spoke in spokes} == {TRANSITION if what == "claim" else ACTIVE}
+    assert {spoke.unmet for spoke in spokes} == {1}
+    assert all((spoke.run_id is not None) == (spoke.state is TRANSITION) for spoke in spokes)
     await unbroken(rack)
 
 

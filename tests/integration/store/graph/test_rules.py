@@ -1,4 +1,4 @@
-"""Rules of the store that two tellings of the model once disagreed on, each by itself."""
+"""Rules of the store on which the store and the naive model once disagreed, each by itself."""
 
 from typing import Any
 
@@ -187,7 +187,7 @@ async def test_a_new_address_re_runs_all_peers(rack: Rack) -> None:
     await rack.do(update_node, "n1.example", {"hint": {"address": "192.0.2.8"}})
     assert await rack.work() == ["db@n1", "db@n2"], "what a person says counts more"
     staged = await rack.do(stage_noderoles, [(await rack.find("db@n2")).id])
-    [cluster] = [one.staged.input["cluster"] for one in staged.values()]
+    [cluster] = [noderole.staged.input["cluster"] for noderole in staged.values()]
     members = [{"node": "n1.example", "address": "192.0.2.8"}, {"node": "n2.example", "address": None}]
     assert cluster == {"members": members}
 

@@ -15,7 +15,7 @@ from rackwright.store.machines.nodes import record_boot, update_node
 
 
 async def web(rack: Rack, *nodes: str) -> None:
-    """A workload deployment and machines, all discovered."""
+    """Create a workload deployment and machines, all discovered."""
     await rack.deployment("web")
     for node in nodes:
         await rack.node(node)
@@ -399,7 +399,7 @@ async def test_only_services_live_on_a_phantom_node(rack: Rack) -> None:
 
 
 async def destroyed(rack: Rack) -> None:
-    """A destructive noderole that has run, and its child, both ACTIVE."""
+    """Run a destructive noderole and its child, so that both are ACTIVE."""
     await web(rack, "n1")
     await rack.deploy("web", ("n1", "test-destructive-child"))
     await rack.anneal()

@@ -1,4 +1,4 @@
-"""The thinnest way through the store, from first start to everything ACTIVE."""
+"""The shortest path through the store, from first start to everything ACTIVE."""
 
 from rackwright.barclamps.loader import built_in
 from rackwright.domain.states import ACTIVE

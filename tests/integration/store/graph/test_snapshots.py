@@ -1,4 +1,4 @@
-"""The time line of a deployment: how two snapshots differ, and going back to an earlier one."""
+"""Snapshots of a deployment: how two differ, and rollback to an earlier one."""
 
 from tests.support.rack import Rack, refused, unbroken
 
@@ -10,7 +10,7 @@ from rackwright.store.machines.nodes import delete_node
 
 
 async def two_commits(rack: Rack) -> tuple[int, int]:
-    """First test-wanting on n1 and n2 with data; then other data, n2 without and n3 with it."""
+    """Commit test-wanting on n1 and n2 with data; then commit other data, n2 without and n3 with it."""
     await rack.deployment("web")
     for node in ("n1", "n2", "n3"):
         await rack.node(node)

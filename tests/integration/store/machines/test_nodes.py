@@ -1,4 +1,4 @@
-"""Machines: never there twice, found again by what is theirs, where they may go, and when they may leave."""
+"""Machines: never created twice, found again by MAC, UUID or key, where they may go, and when they may be deleted."""
 
 import pytest
 from tests.support.rack import ADMIN, SYSTEM, Rack, refused

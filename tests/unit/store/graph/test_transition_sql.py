@@ -1,4 +1,4 @@
-"""The pieces of SQL say what the domain's table says."""
+"""The pieces of SQL agree with the domain's table of transitions."""
 
 import pytest
 
