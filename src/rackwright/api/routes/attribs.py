@@ -25,7 +25,7 @@ from rackwright.store.graph import attrib_values as values
 from rackwright.store.graph import deployment_roles, snapshots
 from rackwright.store.graph.attrib_values import AttribValue, find_attrib_value, with_value, without_value
 from rackwright.store.graph.deployments import get_deployment, lock_deployment
-from rackwright.store.graph.noderole_views import view_noderole
+from rackwright.store.graph.noderole_views import get_noderole_view
 from rackwright.store.machines.node_changes import set_hint
 from rackwright.store.machines.nodes import get_node, lock_node
 
@@ -215,14 +215,14 @@ async def unset_node_attrib(caller: Writer, terms: Editing, node: Key, attrib: K
 async def list_node_role_attribs(caller: ScopedReader, id: Id) -> Response:
     """The attribs a noderole answers for, each with its value and where that comes from."""
     async with caller.read() as (session, visible):
-        return _listed(await values.read_noderole_attribs(session, await view_noderole(session, id, visible)))
+        return _listed(await values.read_noderole_attribs(session, await get_noderole_view(session, id, visible)))
 
 
 @router.get("/node_roles/{id}/attribs/{attrib}", response_model=AttribValueOut, tags=["node_roles"])
 async def get_node_role_attrib(caller: ScopedReader, id: Id, attrib: Key, fields: Fields) -> Response:
     """One attrib of a noderole."""
     async with caller.read() as (session, visible):
-        found = await view_noderole(session, id, visible)
+        found = await get_noderole_view(session, id, visible)
         one = find_attrib_value(
             await values.read_noderole_attribs(session, found), attrib, f"{found.role} on {found.node}"
         )
@@ -231,13 +231,13 @@ async def get_node_role_attrib(caller: ScopedReader, id: Id, attrib: Key, fields
 
 async def _write_noderole(caller: Caller, terms: Terms, id: int, attrib: str, change: Change) -> Response:
     async def read(session: Session) -> tuple[AttribValue, int]:
-        await lock_deployment(session, (await view_noderole(session, id, EVERYTHING)).deployment_id)
-        found = await view_noderole(session, id, EVERYTHING)
+        await lock_deployment(session, (await get_noderole_view(session, id, EVERYTHING)).deployment_id)
+        found = await get_noderole_view(session, id, EVERYTHING)
         where = f"{found.role} on {found.node}"
         return find_attrib_value(await values.read_noderole_attribs(session, found), attrib, where), found.deployment_id
 
     async def store(session: Session, give: Give) -> None:
-        found = await view_noderole(session, id, EVERYTHING)
+        found = await get_noderole_view(session, id, EVERYTHING)
         deployment = await get_deployment(session, found.deployment_id, EVERYTHING)
         await snapshots.edit_binding_data(session, deployment, found, give(found.user_data))
 

@@ -8,7 +8,7 @@ from rackwright.api.http.answers import answer_list
 from rackwright.api.http.types import Id
 from rackwright.api.routes.attribs import shown_value
 from rackwright.store.graph.inputs import Input, read_inputs
-from rackwright.store.graph.noderole_views import view_noderole
+from rackwright.store.graph.noderole_views import get_noderole_view
 
 router = APIRouter(prefix="/node_roles", tags=["node_roles"])
 
@@ -50,6 +50,6 @@ class InputOut(BaseModel):
 async def get_node_role_inputs(caller: ScopedReader, id: Id) -> Response:
     """Every attrib that its role wants, with who answers for it and what that is now."""
     async with caller.read() as (session, visible):
-        found = await view_noderole(session, id, visible)
+        found = await get_noderole_view(session, id, visible)
         inputs = await read_inputs(session, found, visible)
     return answer_list([InputOut.of(one, found.node) for one in inputs])

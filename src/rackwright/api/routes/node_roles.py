@@ -25,9 +25,9 @@ from rackwright.store.graph.noderole_views import (
     NODE_ROLES,
     NodeRoleDetails,
     NodeRoleView,
-    read_details,
-    select_views,
-    view_noderole,
+    get_noderole_view,
+    read_noderole_details,
+    select_noderole_views,
 )
 from rackwright.store.graph.why import explain_waiting
 from rackwright.store.machines.nodes import find_node_locations
@@ -140,7 +140,7 @@ class BoundOut(BaseModel):
 async def list_node_roles(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(NODE_ROLES))]) -> Response:
     """All noderoles, or those that fit. Sorted by `cohort` they come in the order in which they can run."""
     async with caller.read(once=True) as (session, visible):
-        return await page(session, visible, asked, select_views, NodeRoleOut, _common)
+        return await page(session, visible, asked, select_noderole_views, NodeRoleOut, _common)
 
 
 @router.post("", status_code=201, response_model=BoundOut)
@@ -224,7 +224,9 @@ async def get_node_role(caller: ScopedReader, id: Id, fields: Fields) -> Respons
 
 
 async def _detail(session: Session, id: int, visible: Visibility) -> NodeRoleDetail:
-    return NodeRoleDetail.near(await view_noderole(session, id, visible), await read_details(session, id, visible))
+    return NodeRoleDetail.near(
+        await get_noderole_view(session, id, visible), await read_noderole_details(session, id, visible)
+    )
 
 
 async def _shown(session: Session, caller: Caller, id: int) -> NodeRoleDetail:
@@ -234,10 +236,10 @@ async def _shown(session: Session, caller: Caller, id: int) -> NodeRoleDetail:
 
 async def _locked(session: Session, caller: Caller, terms: Terms, id: int) -> NodeRoleView:
     """The noderole, with its deployment's proposal locked: that is where what people want of it is edited."""
-    found = await view_noderole(session, id, EVERYTHING)
+    found = await get_noderole_view(session, id, EVERYTHING)
     await caller.authorize(session, found.deployment_id)
     await session.run("SELECT FROM deployments WHERE id = :id FOR NO KEY UPDATE", id=found.deployment_id)
-    found = await view_noderole(session, id, EVERYTHING)
+    found = await get_noderole_view(session, id, EVERYTHING)
     terms.check(NodeRoleOut.of(found), f"{found.role} on {found.node}")
     return found
 

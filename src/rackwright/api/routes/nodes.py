@@ -23,7 +23,7 @@ from rackwright.domain.states import NodeRoleState
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
-from rackwright.store.graph.noderole_views import view_noderole
+from rackwright.store.graph.noderole_views import get_noderole_view
 from rackwright.store.machines import nodes as stored
 from rackwright.store.machines.keys import key_fingerprint, line_fingerprint
 from rackwright.store.machines.node_address import approve_address, forget_host_key, pin_host_key, pin_offered_key
@@ -440,6 +440,6 @@ async def reinstall_node(caller: Writer, terms: Posting, node: Key) -> Response:
         found = await lock_node(session, node)
         await caller.authorize(session, found.deployment_id)
         terms.check(NodeOut.of(found), f"node {found.name}")
-        return NodeRoleOut.of(await view_noderole(session, await start_reinstall(session, found), EVERYTHING))
+        return NodeRoleOut.of(await get_noderole_view(session, await start_reinstall(session, found), EVERYTHING))
 
     return await write(caller, terms, work)

@@ -9,7 +9,7 @@ from rackwright.domain.errors import NotFound
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployment_roles import DeploymentRoleRecord, select_deployment_roles
-from rackwright.store.graph.noderole_views import NodeRoleView, read_details
+from rackwright.store.graph.noderole_views import NodeRoleView, read_noderole_details
 from rackwright.store.machines.nodes import NodeRecord
 
 Layer = tuple[str, JsonObject]
@@ -65,7 +65,9 @@ async def read_node_attribs(session: Session, node: NodeRecord) -> list[AttribVa
     catalogue = (await session.catalogue()).catalogue
     layers: list[Layer] = [("discovery", node.discovery), ("hint", node.hint)]
     return [
-        resolve_value(attrib, None, layers) for attrib in _sorted(catalogue.attribs.values()) if attrib.role is None
+        resolve_value(attrib, None, layers)
+        for attrib in _sort_by_name(catalogue.attribs.values())
+        if attrib.role is None
     ]
 
 
@@ -80,24 +82,26 @@ async def read_noderole_attribs(
     The values are those of the open proposal, if there is one; with `committed` those that are in force.
     """
     catalogue = (await session.catalogue()).catalogue
-    details = await read_details(session, noderole.id, EVERYTHING)
+    details = await read_noderole_details(session, noderole.id, EVERYTHING)
     layers = [
         *await _read_deployment_layers(session, noderole.deployment_id, noderole.role, committed=committed),
         ("wall", details.wall),
         ("sysdata", details.sysdata),
         ("user", noderole.committed_data if committed else noderole.user_data),
     ]
-    return [resolve_value(attrib, noderole.role, layers) for attrib in _sorted(catalogue.attribs_of(noderole.role))]
+    return [
+        resolve_value(attrib, noderole.role, layers) for attrib in _sort_by_name(catalogue.attribs_of(noderole.role))
+    ]
 
 
 async def _read_deployment_layers(session: Session, deployment_id: int, role: str, *, committed: bool) -> list[Layer]:
     records = await select_deployment_roles(
         session, "WHERE dr.deployment_id = :id AND r.name = :role", id=deployment_id, role=role
     )
-    return _layers(records[0], committed=committed) if records else []
+    return _build_layers(records[0], committed=committed) if records else []
 
 
-def _layers(record: DeploymentRoleRecord, *, committed: bool = False) -> list[Layer]:
+def _build_layers(record: DeploymentRoleRecord, *, committed: bool = False) -> list[Layer]:
     data = record.committed_data if committed else record.data
     return [("template", record.template), ("deployment wall", record.wall), ("deployment", data)]
 
@@ -112,13 +116,13 @@ async def read_deployment_attribs(
     catalogue = (await session.catalogue()).catalogue
     records = await select_deployment_roles(session, "WHERE dr.deployment_id = :id ORDER BY r.name", id=deployment_id)
     return [
-        (record, resolve_value(attrib, record.role, _layers(record)))
+        (record, resolve_value(attrib, record.role, _build_layers(record)))
         for record in records
-        for attrib in _sorted(catalogue.attribs_of(record.role))
+        for attrib in _sort_by_name(catalogue.attribs_of(record.role))
     ]
 
 
-def _sorted(attribs: Iterable[Attrib]) -> list[Attrib]:
+def _sort_by_name(attribs: Iterable[Attrib]) -> list[Attrib]:
     return sorted(attribs, key=lambda attrib: attrib.name)
 
 

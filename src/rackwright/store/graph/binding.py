@@ -234,9 +234,9 @@ async def _update_positions(session: GraphSession, noderoles: Sequence[NodeRole]
     """Update cohorts and counts of unmet parents of proposed noderoles that moved within the graph."""
     if noderoles:
         await session.run(
-            "UPDATE node_roles nr SET cohort = given.cohort, unmet = given.unmet"
+            "UPDATE node_roles nr SET cohort = new_values.cohort, unmet = new_values.unmet"
             " FROM unnest(CAST(:ids AS bigint[]), CAST(:cohorts AS int[]), CAST(:unmet AS int[]))"
-            " AS given (id, cohort, unmet) WHERE nr.id = given.id",
+            " AS new_values (id, cohort, unmet) WHERE nr.id = new_values.id",
             ids=[noderole.id for noderole in noderoles],
             cohorts=[noderole.cohort for noderole in noderoles],
             unmet=[unmet.get(noderole.id, 0) for noderole in noderoles],
@@ -281,9 +281,9 @@ async def update_cohorts(session: GraphSession, cohorts: Mapping[int, int]) -> N
     """Set the cohorts of these noderoles."""
     if cohorts:
         rows = await session.rows(
-            "UPDATE node_roles nr SET cohort = given.cohort"
-            " FROM unnest(CAST(:ids AS bigint[]), CAST(:cohorts AS int[])) AS given (id, cohort)"
-            " WHERE nr.id = given.id RETURNING nr.node_id",
+            "UPDATE node_roles nr SET cohort = new_values.cohort"
+            " FROM unnest(CAST(:ids AS bigint[]), CAST(:cohorts AS int[])) AS new_values (id, cohort)"
+            " WHERE nr.id = new_values.id RETURNING nr.node_id",
             ids=list(cohorts),
             cohorts=list(cohorts.values()),
         )

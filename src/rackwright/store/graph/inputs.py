@@ -8,7 +8,7 @@ from rackwright.domain.states import PROPOSED
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import Visibility
 from rackwright.store.graph.attrib_values import AttribValue, read_node_attribs, read_noderole_attribs, resolve_value
-from rackwright.store.graph.noderole_views import NODE_ROLES, NodeRoleView, select_views
+from rackwright.store.graph.noderole_views import NODE_ROLES, NodeRoleView, select_noderole_views
 from rackwright.store.graph.run_attribs import stage_noderoles
 from rackwright.store.machines.nodes import get_node
 
@@ -61,7 +61,7 @@ async def _select_suppliers(session: Session, id: int, visible: Visibility) -> d
         id=id,
     )
     where = f"WHERE nr.id = ANY (:ids) AND {visible.condition(NODE_ROLES.seen)}"
-    views = await select_views(session, where, ids=[row.parent_id for row in links], **visible.values)
+    views = await select_noderole_views(session, where, ids=[row.parent_id for row in links], **visible.values)
     parents = {view.id: view for view in views}
     return {row.name: parents[row.parent_id] for row in links if row.parent_id in parents}
 

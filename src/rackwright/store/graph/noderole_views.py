@@ -74,14 +74,14 @@ def edge_end_condition(end: str) -> str:
     return f"EXISTS (SELECT FROM node_roles e WHERE e.id = {end} AND e.deployment_id = ANY (:sees))"
 
 
-async def select_views(session: Session, where: str, **values: object) -> list[NodeRoleView]:
+async def select_noderole_views(session: Session, where: str, **values: object) -> list[NodeRoleView]:
     rows = await session.rows(f"{_SELECT} {where}", **values)
     return [NodeRoleView(**{**row._mapping, "state": NodeRoleState(row.state)}) for row in rows]
 
 
-async def view_noderole(session: Session, id: int, visible: Visibility) -> NodeRoleView:
+async def get_noderole_view(session: Session, id: int, visible: Visibility) -> NodeRoleView:
     where = f"WHERE nr.id = :id AND {visible.condition(NODE_ROLES.seen)}"
-    views = await select_views(session, where, id=id, **visible.values)
+    views = await select_noderole_views(session, where, id=id, **visible.values)
     if not views:
         raise NotFound("noderole", id)
     return views[0]
@@ -107,7 +107,7 @@ class NodeRoleDetails:
     children: list[int]
 
 
-async def read_details(session: Session, id: int, visible: Visibility) -> NodeRoleDetails:
+async def read_noderole_details(session: Session, id: int, visible: Visibility) -> NodeRoleDetails:
     """Return the details of a noderole, with those of its neighbours that may be seen."""
     seen_parent = visible.condition(edge_end_condition("parent_id"))
     seen_child = visible.condition(edge_end_condition("child_id"))

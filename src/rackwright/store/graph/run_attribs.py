@@ -161,7 +161,7 @@ async def _stage(session: Session, stored: StoredCatalogue, ids: Collection[int]
             ancestors=tuple(sources[ancestor] for ancestor in ancestors.get(row.id, ())),
             members=members.get((row.deployment_id, row.role_id), ()),
         )
-        inputs = stage(stored.catalogue, role.name, _layers(stored, row), surroundings)
+        inputs = stage(stored.catalogue, role.name, _build_layers(stored, row), surroundings)
         staged[row.id] = StagedNodeRole(row.node_id, row.node, role, inputs)
         if only_defaults:
             default_inputs[row.role_id] = inputs
@@ -174,7 +174,7 @@ def _has_own_inputs(row: Row[Any]) -> bool:
     return bool(row.quirks) or any(layer is not None for layer in own_layers)
 
 
-def _layers(stored: StoredCatalogue, row: Row[Any]) -> Layers:
+def _build_layers(stored: StoredCatalogue, row: Row[Any]) -> Layers:
     return Layers(
         template=stored.catalogue.role(stored.name_of(row.role_id)).template,
         deployment_wall=row.deployment_wall or {},
@@ -227,7 +227,7 @@ async def _select_sources(
     if not ids:
         return {}
     return {
-        row.id: Source(stored.name_of(row.role_id), _layers(stored, row).merged())
+        row.id: Source(stored.name_of(row.role_id), _build_layers(stored, row).merged())
         for row in await session.rows(_LAYERS, ids=list(ids))
     }
 

@@ -77,7 +77,7 @@ WITH before AS (
         error = :error
     FROM before WHERE nr.id = before.id
     RETURNING nr.id, before.state AS was, nr.state AS now, nr.node_id, nr.deployment_id, nr.trace
-), told AS (
+), emitted AS (
     INSERT INTO events (kind, subject_id, node_id, deployment_id, trace)
     SELECT {EVENT_KINDS}[now + 1], id, node_id, deployment_id, trace FROM moved WHERE was <> now
 )
@@ -104,7 +104,7 @@ before AS (
 """Parts of a statement: they add `steps` (id, step) to the counts of unmet parents, and block or unblock noderoles."""
 
 _CHANGE_UNMET_AND_TELL = f"""
-{CHANGE_UNMET}, told AS (
+{CHANGE_UNMET}, emitted AS (
     INSERT INTO events (kind, subject_id, node_id, deployment_id, trace)
     SELECT {EVENT_KINDS}[now + 1], id, node_id, deployment_id, trace FROM moved WHERE was <> now
 )
@@ -113,16 +113,16 @@ SELECT id, now, node_id FROM moved WHERE was <> now
 
 UPDATE_CHILDREN = f"""
 WITH steps AS (
-    SELECT e.child_id AS id, sum(turned.step)::int AS step
-    FROM unnest(CAST(:parents AS bigint[]), CAST(:steps AS int[])) AS turned (id, step)
-    JOIN node_role_edges e ON e.parent_id = turned.id
+    SELECT e.child_id AS id, sum(changed.step)::int AS step
+    FROM unnest(CAST(:parents AS bigint[]), CAST(:steps AS int[])) AS changed (id, step)
+    JOIN node_role_edges e ON e.parent_id = changed.id
     GROUP BY e.child_id
 ), {_CHANGE_UNMET_AND_TELL}"""
 
 _CHANGE_UNMET_COUNTS = f"""
 WITH steps AS (
     SELECT id, sum(step)::int AS step
-    FROM unnest(CAST(:children AS bigint[]), CAST(:steps AS int[])) AS given (id, step) GROUP BY id
+    FROM unnest(CAST(:children AS bigint[]), CAST(:steps AS int[])) AS changes (id, step) GROUP BY id
 ), {_CHANGE_UNMET_AND_TELL}"""
 
 

@@ -13,7 +13,7 @@ from rackwright.store.graph.transition_sql import sources_sql
 _SLOT_HOLDING_STATES = ", ".join(f"'{state}'" for state in sorted(HOLDS_SLOT))
 
 _CHOSEN_CANDIDATES = """
-picked AS (
+chosen AS (
     SELECT s.candidate_id FROM slots s JOIN nodes n ON n.id = s.node_id
     WHERE s.candidate_id IS NOT NULL AND (NOT n.admin OR n.id = :here OR CAST(:here AS bigint) IS NULL)
       AND (CAST(:only AS bigint) IS NULL OR s.candidate_id = :only)
@@ -24,7 +24,7 @@ picked AS (
 # row that another transaction holds is left for the next pass; waiting for it here, with slots held, could deadlock.
 _LOCK_CANDIDATES = f"""
 WITH {_CHOSEN_CANDIDATES}
-SELECT id FROM node_roles WHERE id = ANY (ARRAY(SELECT candidate_id FROM picked))
+SELECT id FROM node_roles WHERE id = ANY (ARRAY(SELECT candidate_id FROM chosen))
   AND {sources_sql(Trigger.CLAIM, state="state")}
 ORDER BY cohort, id FOR UPDATE SKIP LOCKED
 """
@@ -32,7 +32,7 @@ ORDER BY cohort, id FOR UPDATE SKIP LOCKED
 _READ_CANDIDATES = f"""
 WITH {_CHOSEN_CANDIDATES}, {ROLES_WITH_DATA}
 SELECT {CANDIDATE_COLUMNS} FROM node_roles nr JOIN nodes n ON n.id = nr.node_id CROSS JOIN shaped
-WHERE nr.id = ANY (ARRAY(SELECT candidate_id FROM picked))
+WHERE nr.id = ANY (ARRAY(SELECT candidate_id FROM chosen))
 ORDER BY nr.cohort, nr.id
 """
 
@@ -73,7 +73,7 @@ _LINE_TRIGGERS = (Trigger.PARENTS_MET, Trigger.CLAIM)
 # What could follow on the same node is locked too. On a phantom node each noderole has a slot of its own. A slot that
 # is not free after all is left alone: no other server starts a run while this one holds the cap lock.
 _LOCK_LINES = f"""
-WITH picked AS (
+WITH chosen AS (
     SELECT s.node_id, s.node_role_id, s.cohort, s.candidate_id FROM slots s JOIN nodes n ON n.id = s.node_id
     WHERE s.candidate_id IS NOT NULL AND (NOT n.admin OR n.id = :here OR CAST(:here AS bigint) IS NULL)
       AND abs(s.slot) % :lanes = :lane
@@ -81,10 +81,10 @@ WITH picked AS (
     ORDER BY s.cohort, s.candidate_id LIMIT :limit
 ), locked AS (
     SELECT id FROM node_roles WHERE id = ANY (ARRAY(
-        SELECT line.id FROM picked CROSS JOIN LATERAL (
+        SELECT line.id FROM chosen CROSS JOIN LATERAL (
             SELECT nr.id FROM node_roles nr
-            WHERE nr.node_id = picked.node_id AND (nr.cohort, nr.id) >= (picked.cohort, picked.candidate_id)
-              AND (picked.node_role_id IS NULL OR nr.id = picked.node_role_id)
+            WHERE nr.node_id = chosen.node_id AND (nr.cohort, nr.id) >= (chosen.cohort, chosen.candidate_id)
+              AND (chosen.node_role_id IS NULL OR nr.id = chosen.node_role_id)
               AND {sources_sql(*_LINE_TRIGGERS)} AND NOT nr.doomed
             ORDER BY nr.cohort, nr.id LIMIT :length) line
     )) AND {sources_sql(*_LINE_TRIGGERS, state="state")}

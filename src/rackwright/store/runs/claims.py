@@ -76,9 +76,9 @@ ORDER BY run.queued_at, run.id FOR UPDATE OF nr SKIP LOCKED
 """
 
 _STAGED_ROWS = """
-WITH given AS (
+WITH staged_rows AS (
     SELECT id, staged, decode(hash, 'hex') AS hash, content
-    FROM jsonb_to_recordset(:given) AS given (id bigint, staged jsonb, hash text, content text)
+    FROM jsonb_to_recordset(:staged_rows) AS staged_rows (id bigint, staged jsonb, hash text, content text)
 )
 """
 
@@ -89,9 +89,9 @@ _START = f"""
     INSERT INTO runs (node_role_id, node_id, slot, jig, state, attempt, inputs_rev, staged, hash, worker, started_at,
                       lease_until, deadline, trace, content)
     SELECT nr.id, nr.node_id, CASE WHEN n.system THEN -nr.id ELSE n.id END, r.jig, 'running', nr.attempts + 1,
-           nr.inputs_rev, given.staged, given.hash, :worker, now(), now() + :lease * interval '1 second',
-           coalesce(r.deadline, {DEFAULT_DEADLINE}), {TRACE_OF}, given.content
-    FROM given JOIN node_roles nr ON nr.id = given.id JOIN nodes n ON n.id = nr.node_id
+           nr.inputs_rev, staged_rows.staged, staged_rows.hash, :worker, now(), now() + :lease * interval '1 second',
+           coalesce(r.deadline, {DEFAULT_DEADLINE}), {TRACE_OF}, staged_rows.content
+    FROM staged_rows JOIN node_roles nr ON nr.id = staged_rows.id JOIN nodes n ON n.id = nr.node_id
     JOIN roles r ON r.id = nr.role_id
     ORDER BY nr.cohort, nr.id
     RETURNING id, node_role_id, node_id, slot, attempt, deadline, refresh, trace
@@ -101,7 +101,7 @@ _START = f"""
     FROM started WHERE nr.id = started.node_role_id RETURNING nr.id, nr.node_id, nr.deployment_id, nr.trace
 ), taken AS (
     UPDATE slots s SET candidate_id = NULL, cohort = NULL FROM started WHERE s.slot = started.slot
-), told AS (
+), emitted AS (
     INSERT INTO events (kind, subject_id, node_id, deployment_id, trace)
     SELECT '{event_kind(Trigger.CLAIM)}', id, node_id, deployment_id, trace FROM marked
 )
@@ -110,10 +110,10 @@ _START = f"""
 
 _START_REFRESHES = f"""
 {_STAGED_ROWS}, started AS (
-    UPDATE runs run SET state = 'running', staged = given.staged, hash = given.hash, worker = :worker,
+    UPDATE runs run SET state = 'running', staged = staged_rows.staged, hash = staged_rows.hash, worker = :worker,
         started_at = now(), lease_until = now() + :lease * interval '1 second', inputs_rev = nr.inputs_rev,
-        content = given.content
-    FROM given JOIN node_roles nr ON nr.id = given.id
+        content = staged_rows.content
+    FROM staged_rows JOIN node_roles nr ON nr.id = staged_rows.id
     WHERE run.node_role_id = nr.id AND run.state = 'queued'
     RETURNING run.id, run.node_role_id, run.slot, run.attempt, run.deadline, run.refresh, run.trace
 ), taken AS (
@@ -191,7 +191,7 @@ async def _start(session: Session, query: str, claimant: Claimant, starting: Map
     contents = {id: stored.content_of(noderole.role, claimant.file_kinds) for id, noderole in starting.items()}
     rows = await session.rows(
         query,
-        given=Jsonb(
+        staged_rows=Jsonb(
             [
                 {"id": id, "staged": noderole.staged.input, "hash": noderole.staged.hash.hex(), "content": contents[id]}
                 for id, noderole in starting.items()

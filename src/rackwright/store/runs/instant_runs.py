@@ -82,30 +82,30 @@ _END = f"""
 WITH staged AS MATERIALIZED (
     SELECT CAST(input AS jsonb) AS input, hash, place
     FROM unnest(CAST(:inputs AS text[]), CAST(:hashes AS bytea[])) WITH ORDINALITY AS staged (input, hash, place)
-), given AS MATERIALIZED (
-    SELECT given.id, given.run_id, given.was_blocked, given.turn, staged.input, staged.hash
+), executed AS MATERIALIZED (
+    SELECT executed.id, executed.run_id, executed.was_blocked, executed.turn, staged.input, staged.hash
     FROM unnest(CAST(:ids AS bigint[]), CAST(:runs AS bigint[]), CAST(:places AS int[]), CAST(:blocked AS bool[]))
-        WITH ORDINALITY AS given (id, run_id, place, was_blocked, turn)
-    JOIN staged ON staged.place = given.place
+        WITH ORDINALITY AS executed (id, run_id, place, was_blocked, turn)
+    JOIN staged ON staged.place = executed.place
 ), started AS (
     INSERT INTO runs (id, node_role_id, node_id, slot, jig, state, attempt, inputs_rev, staged, hash, worker,
                       started_at, ended_at, deadline, trace)
-    SELECT given.run_id, nr.id, nr.node_id, CASE WHEN n.system THEN -nr.id ELSE n.id END, r.jig,
-           '{Answer.SUCCEEDED}', nr.attempts + 1, nr.inputs_rev, given.input, given.hash, :worker,
+    SELECT executed.run_id, nr.id, nr.node_id, CASE WHEN n.system THEN -nr.id ELSE n.id END, r.jig,
+           '{Answer.SUCCEEDED}', nr.attempts + 1, nr.inputs_rev, executed.input, executed.hash, :worker,
            now(), now(), coalesce(r.deadline, {DEFAULT_DEADLINE}),
            {TRACE_OF}
-    FROM given JOIN node_roles nr ON nr.id = given.id JOIN nodes n ON n.id = nr.node_id
+    FROM executed JOIN node_roles nr ON nr.id = executed.id JOIN nodes n ON n.id = nr.node_id
     JOIN roles r ON r.id = nr.role_id
 ), ended AS (
-    UPDATE node_roles nr SET state = {target_sql(Trigger.SUCCEED)}, unmet = 0, hash = given.hash, error = '',
+    UPDATE node_roles nr SET state = {target_sql(Trigger.SUCCEED)}, unmet = 0, hash = executed.hash, error = '',
         forced = false, attempts = 0, retry_at = NULL
-    FROM given WHERE nr.id = given.id
-    RETURNING nr.id, nr.node_id, nr.deployment_id, nr.trace, given.turn, given.was_blocked
+    FROM executed WHERE nr.id = executed.id
+    RETURNING nr.id, nr.node_id, nr.deployment_id, nr.trace, executed.turn, executed.was_blocked
 ), steps AS (
-    SELECT e.child_id AS id, -count(*)::int AS step FROM given JOIN node_role_edges e ON e.parent_id = given.id
-    WHERE NOT EXISTS (SELECT FROM given child WHERE child.id = e.child_id)
+    SELECT e.child_id AS id, -count(*)::int AS step FROM executed JOIN node_role_edges e ON e.parent_id = executed.id
+    WHERE NOT EXISTS (SELECT FROM executed child WHERE child.id = e.child_id)
     GROUP BY e.child_id
-), {CHANGE_UNMET}, told AS (
+), {CHANGE_UNMET}, emitted AS (
     INSERT INTO events (kind, subject_id, node_id, deployment_id, trace)
     SELECT kind, id, node_id, deployment_id, trace FROM (
         SELECT turn, place, kind, id, node_id, deployment_id, trace

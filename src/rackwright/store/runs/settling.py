@@ -42,15 +42,15 @@ class FinishedRun:
 # triggers. A destructive one that succeeded is ACTIVE even if its inputs changed in the meantime: it never runs twice
 # by itself.
 _SETTLE = f"""
-WITH given AS (
-    SELECT * FROM jsonb_to_recordset(:given) AS given (id bigint, answer text, error text, wall jsonb)
+WITH results AS (
+    SELECT * FROM jsonb_to_recordset(:results) AS results (id bigint, answer text, error text, wall jsonb)
 ), ended AS (
-    UPDATE runs SET state = given.answer, error = given.error, lease_until = NULL,
-        ended_at = CASE WHEN given.answer = 'accepted' THEN NULL ELSE now() END
-    FROM given WHERE runs.id = given.id
-      AND (runs.state = 'running' OR runs.state = 'accepted' AND given.answer <> 'accepted')
+    UPDATE runs SET state = results.answer, error = results.error, lease_until = NULL,
+        ended_at = CASE WHEN results.answer = 'accepted' THEN NULL ELSE now() END
+    FROM results WHERE runs.id = results.id
+      AND (runs.state = 'running' OR runs.state = 'accepted' AND results.answer <> 'accepted')
     RETURNING runs.id, runs.node_role_id, runs.node_id, runs.hash, runs.inputs_rev, runs.refresh, runs.state,
-              runs.attempt, given.wall, given.error
+              runs.attempt, results.wall, results.error
 ), before AS (
     SELECT nr.id, nr.state AS was, nr.wall AS old_wall, ended.id AS run_id, ended.hash, ended.wall, ended.error,
         ended.refresh, ended.state AS run_state, ended.inputs_rev, r.destructive
@@ -74,10 +74,10 @@ WITH given AS (
     FROM before WHERE nr.id = before.id
     RETURNING nr.id, before.was, nr.state AS now, nr.node_id, nr.deployment_id, nr.doomed, nr.trace,
               before.old_wall <> nr.wall AS wall_changed
-), told AS (
+), emitted AS (
     INSERT INTO events (kind, subject_id, node_id, deployment_id, trace)
     SELECT {EVENT_KINDS}[now + 1], id, node_id, deployment_id, trace FROM moved WHERE was <> now
-), told_runs AS (
+), emitted_for_runs AS (
     INSERT INTO events (kind, subject_id, node_id)
     SELECT 'run.' || ended.state, ended.id, ended.node_id FROM ended WHERE ended.refresh OR ended.state = 'accepted'
 )
@@ -97,7 +97,7 @@ async def settle_runs(session: Session, finished: Sequence[FinishedRun]) -> list
     walls = await _seal_walls(session, finished)
     rows = await session.rows(
         _SETTLE,
-        given=Jsonb(
+        results=Jsonb(
             [
                 {"id": run.run_id, "answer": run.answer, "error": run.error, "wall": wall}
                 for run, wall in zip(finished, walls, strict=True)

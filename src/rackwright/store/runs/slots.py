@@ -62,19 +62,19 @@ def _lock_statement(nodes: str) -> str:
 @cache
 def _refresh_statement(nodes: str) -> str:
     return f"""
-        WITH wanted AS ({_CANDIDATES} WHERE s.node_id = ANY ({nodes}))
-        UPDATE slots s SET candidate_id = wanted.id, cohort = wanted.cohort
-        FROM wanted WHERE s.slot = wanted.slot
-          AND (s.candidate_id IS DISTINCT FROM wanted.id OR s.cohort IS DISTINCT FROM wanted.cohort)
+        WITH computed AS ({_CANDIDATES} WHERE s.node_id = ANY ({nodes}))
+        UPDATE slots s SET candidate_id = computed.id, cohort = computed.cohort
+        FROM computed WHERE s.slot = computed.slot
+          AND (s.candidate_id IS DISTINCT FROM computed.id OR s.cohort IS DISTINCT FROM computed.cohort)
         RETURNING s.candidate_id
     """
 
 
 _COMPARE_SLOTS = f"""
-WITH wanted AS ({_CANDIDATES} WHERE s.slot > :after ORDER BY s.slot LIMIT :limit)
+WITH computed AS ({_CANDIDATES} WHERE s.slot > :after ORDER BY s.slot LIMIT :limit)
 SELECT s.slot, s.node_id,
-       s.candidate_id IS DISTINCT FROM wanted.id OR s.cohort IS DISTINCT FROM wanted.cohort AS wrong
-FROM slots s JOIN wanted ON wanted.slot = s.slot ORDER BY s.slot
+       s.candidate_id IS DISTINCT FROM computed.id OR s.cohort IS DISTINCT FROM computed.cohort AS wrong
+FROM slots s JOIN computed ON computed.slot = s.slot ORDER BY s.slot
 """
 
 
