@@ -126,9 +126,8 @@ async def commit_beside_copy(home: Path, nodes: int) -> dict[str, float]:
             await bind_proposed(session, await get_deployment(session, "bench", EVERYTHING), requests)
 
         async def plan(session: GraphSession) -> str:
-            return (
-                await commits.plan_proposal_commit(session, await get_deployment(session, "bench", EVERYTHING))
-            ).digest
+            deployment = await get_deployment(session, "bench", EVERYTHING)
+            return (await commits.plan_proposal_commit(session, deployment)).digest
 
         settled(database)
         await clock.time("bind", store.change_graph(bind))

@@ -153,7 +153,7 @@ async def _write_upgrade(
     written = await write_committed(session, stored, deployment_id, graph, new_upgrade.bound)
     pairs = zip(new_upgrade.bound.created, written.created, strict=True)
     ids = {planned.id: noderole.id for planned, noderole in pairs}
-    relinked = [noderole_relink.with_ids(ids) for noderole_relink in new_upgrade.relinked]
+    relinked = [relinked_noderole.with_ids(ids) for relinked_noderole in new_upgrade.relinked]
     await relink_noderoles(session, stored, relinked)
     return relinked
 

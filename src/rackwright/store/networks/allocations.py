@@ -127,13 +127,18 @@ async def _lock_recipient(session: Session, node_id: int) -> _Recipient:
 
 
 async def ensure_addresses(
-    session: Session, network: str, node_id: int, node_role_id: int | None = None, has: Sequence[Address] = ()
+    session: Session,
+    network: str,
+    node_id: int,
+    node_role_id: int | None = None,
+    host_addresses: Sequence[Address] = (),
 ) -> list[AllocationRecord]:
     """Have the node hold one address of each family of the network, and return its allocations there.
 
     It is the address that the node should have, or any that fits, in this order: a person's hint, what it holds
-    already, one that it was found to have (`has`), the host part of its admin address, the lowest that is free. A hint
-    that cannot be granted is a conflict: nobody gets another address than the requested one without being told.
+    already, one that its host was found to have (`host_addresses`), the host part of its admin address, the lowest that
+    is free. A hint that cannot be granted is a conflict: nobody gets another address than the requested one without
+    being told.
     """
     recipient = await _lock_recipient(session, node_id)
     record = await lock_network(session, network)
@@ -150,7 +155,7 @@ async def ensure_addresses(
                 await free_allocations(session, [current])
             await _allocate_exactly(session, record, recipient, hinted, node_role_id)
         else:
-            await _allocate_any(session, record, recipient, subnet.version, node_role_id, has)
+            await _allocate_any(session, record, recipient, subnet.version, node_role_id, host_addresses)
     return await select_allocations(
         session,
         "WHERE a.network_id = :network AND a.node_id = :node ORDER BY a.family",
@@ -199,13 +204,13 @@ async def _allocate_any(
     recipient: _Recipient,
     family: int,
     node_role_id: int | None,
-    has: Sequence[Address],
+    host_addresses: Sequence[Address],
 ) -> None:
     network = record.network
     subnet = network.subnet(family)
     assert subnet is not None
     # An address that the host is found to have counts more than any range: the host answers there already.
-    for address in has:
+    for address in host_addresses:
         if address in subnet:
             await _allocate_exactly(session, record, recipient, address, node_role_id, router=True)
             return
