@@ -16,7 +16,7 @@ from rackwright.domain.machines.mesh_members import Member, MemberState, MeshVie
 from rackwright.mesh.client import MeshClient, MeshError
 from rackwright.store.db.locks import MESH_LOCK
 from rackwright.store.db.session import first_line
-from rackwright.store.db.single_server import Alone, alone
+from rackwright.store.db.single_server import ServerLock, try_server_lock
 from rackwright.store.machines.mesh_members import Followed, follow_mesh, marked_members
 from rackwright.store.store import Store
 
@@ -61,7 +61,7 @@ class MeshFollower:
     async def _follow_alone(self) -> None:
         """Follow the mesh until its agent ends, unless another server does."""
         try:
-            async with alone(self._store, MESH_LOCK) as held:
+            async with try_server_lock(self._store, MESH_LOCK) as held:
                 if held is not None:
                     await self._follow(held)
         except MeshError as error:
@@ -69,7 +69,7 @@ class MeshFollower:
         except RackwrightError as error:
             log.warning("cannot follow the mesh: %s", first_line(error))
 
-    async def _follow(self, held: Alone) -> None:
+    async def _follow(self, held: ServerLock) -> None:
         """Until the agent ends."""
         cluster = await self._client.cluster()
         self._absent.clear()

@@ -16,7 +16,7 @@ from rackwright.domain.effects import effects_from_json
 from rackwright.domain.errors import Conflict, Invalid, Rule
 from rackwright.domain.hooks import Effect, Refuse
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
-from rackwright.store.db.hook_context import Call, HookContext, Verdicts
+from rackwright.store.db.hook_context import HookContext, HookVerdicts, PendingCall
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.hooks.hook_effects import apply_effects, refusal
 from rackwright.store.settings import read_setting
@@ -34,7 +34,7 @@ AT_ONCE = 4
 class Unjudged(Exception):
     """The change must not be made yet: hooks that may refuse it were not asked."""
 
-    def __init__(self, calls: Sequence[Call]) -> None:
+    def __init__(self, calls: Sequence[PendingCall]) -> None:
         super().__init__(f"{len(calls)} hooks were not asked")
         self.calls = calls
 
@@ -83,13 +83,13 @@ class Judge:
             "What this would change kept changing while hooks were asked about it. Look at it again, then repeat it.",
         )
 
-    async def _ask(self, calls: Sequence[Call]) -> dict[str, Sequence[Effect]]:
+    async def _ask(self, calls: Sequence[PendingCall]) -> dict[str, Sequence[Effect]]:
         async with self.store.read() as session:
             budget = float(await read_setting(session, "hook_budget", BUDGET))
             stored = await session.catalogue()
         places = asyncio.Semaphore(AT_ONCE)
 
-        async def one(call: Call) -> Sequence[Effect]:
+        async def one(call: PendingCall) -> Sequence[Effect]:
             async with places:
                 return await self._verdict(call, stored, budget)
 
@@ -100,7 +100,7 @@ class Judge:
             raise errors.exceptions[0] from None  # one refusal is enough, the others are not asked any more
         return {call.key: task.result() for call, task in zip(calls, tasks, strict=True)}
 
-    async def _verdict(self, call: Call, stored: StoredCatalogue, budget: float) -> Sequence[Effect]:
+    async def _verdict(self, call: PendingCall, stored: StoredCatalogue, budget: float) -> Sequence[Effect]:
         try:
             folder = await self.files.of_role(stored, call.role)
             asked = RoleCall(str(folder), stored.version, call.role, call.hook, call.view)
@@ -121,7 +121,7 @@ def _with_verdicts(work: Callable[[S], Awaitable[T]], given: Given) -> Callable[
     """The work, with the verdicts that were given; it is undone if it takes others."""
 
     async def judged(session: S) -> T:
-        verdicts = Verdicts(_apply, given)
+        verdicts = HookVerdicts(_apply, given)
         session.hooks = HookContext(verdicts)
         result = await work(session)
         if verdicts.missing:
@@ -131,5 +131,5 @@ def _with_verdicts(work: Callable[[S], Awaitable[T]], given: Given) -> Callable[
     return judged
 
 
-async def _apply(session: Session, call: Call, effects: Sequence[Effect]) -> None:
+async def _apply(session: Session, call: PendingCall, effects: Sequence[Effect]) -> None:
     await apply_effects(session, origin(call.role, call.hook, call.subject, call.subject_id, call.view), effects)

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from rackwright.domain.catalogue import Flag, Json, JsonObject
 from rackwright.domain.errors import NotFound
-from rackwright.store.db.listing import EVERYBODY, Column, Filter, Listing, key_id
+from rackwright.store.db.listing import SEEN_BY_EVERY_READER, Column, Filter, Listing, key_id
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import Visibility
 
@@ -66,7 +66,7 @@ BARCLAMPS = Listing(
     },
     default="name",
     id="b.id",
-    seen=EVERYBODY,
+    seen=SEEN_BY_EVERY_READER,
 )
 
 
@@ -109,7 +109,7 @@ JIGS = Listing(
     },
     default="name",
     id="j.id",
-    seen=EVERYBODY,
+    seen=SEEN_BY_EVERY_READER,
 )
 
 
@@ -148,7 +148,7 @@ HAMMERS = Listing(
     },
     default="name",
     id="h.id",
-    seen=EVERYBODY,
+    seen=SEEN_BY_EVERY_READER,
 )
 
 
@@ -204,7 +204,7 @@ ROLES = Listing(
     },
     default="name",
     id="r.id",
-    seen=EVERYBODY,
+    seen=SEEN_BY_EVERY_READER,
 )
 
 
@@ -253,7 +253,7 @@ ATTRIBS = Listing(
     },
     default="name",
     id="a.id",
-    seen=EVERYBODY,
+    seen=SEEN_BY_EVERY_READER,
 )
 
 

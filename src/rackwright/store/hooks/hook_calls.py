@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.hooks import STATE_HOOKS
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
-from rackwright.store.db.hook_context import Call
+from rackwright.store.db.hook_context import PendingCall
 from rackwright.store.db.session import Session
 from rackwright.store.hooks.hook_views import (
     DEPLOYMENT_VIEW,
@@ -196,7 +196,7 @@ async def queue_network(session: Session, what: str, subject_id: int, view: Json
     await _tell(
         session,
         [
-            Call(role, hook, subject, subject_id, node_id if isinstance(node_id, int) else None, view)
+            PendingCall(role, hook, subject, subject_id, node_id if isinstance(node_id, int) else None, view)
             for role in (await session.catalogue()).catalogue.hooked(hook)
         ],
     )
@@ -215,10 +215,10 @@ async def ask_noderoles(session: Session, hook: str, ids: Collection[int], *, ne
         ids=list(ids),
         hook=hook,
     )
-    calls = [Call(row.role, hook, "noderole", row.id, row.node_id, row.view) for row in rows]
+    calls = [PendingCall(row.role, hook, "noderole", row.id, row.node_id, row.view) for row in rows]
     if new and session.hooks.verdicts is not None:
         # It gets another id each time that it is tried, and has none if the hook refuses.
-        calls = [Call(c.role, hook, "noderole", c.subject_id, c.node_id, {**c.view, "id": 0}) for c in calls]
+        calls = [PendingCall(c.role, hook, "noderole", c.subject_id, c.node_id, {**c.view, "id": 0}) for c in calls]
     await _ask(session, calls)
 
 
@@ -233,24 +233,24 @@ async def ask_deployment_roles(session: Session, hook: str, ids: Collection[int]
         ids=list(ids),
         hook=hook,
     )
-    await _ask(session, [Call(row.role, hook, "deployment", row.id, None, row.view) for row in rows])
+    await _ask(session, [PendingCall(row.role, hook, "deployment", row.id, None, row.view) for row in rows])
 
 
-async def _ask(session: Session, calls: Sequence[Call]) -> None:
+async def _ask(session: Session, calls: Sequence[PendingCall]) -> None:
     """Do as the verdicts say. Where nobody can be refused (discovery, first start), hooks are told afterwards."""
     verdicts = session.hooks.verdicts
     if verdicts is None:
         await _tell(session, calls)
         return
     for call in calls:
-        effects = verdicts.given.get(call.key)
+        effects = verdicts.effects_by_key.get(call.key)
         if effects is None:
             verdicts.missing.append(call)
         elif effects:
             await verdicts.apply(session, call, effects)
 
 
-async def _tell(session: Session, calls: Sequence[Call]) -> None:
+async def _tell(session: Session, calls: Sequence[PendingCall]) -> None:
     if calls:
         await session.run(
             """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rackwright.domain.runs import HOLDS_SLOT
 from rackwright.domain.states import Trigger
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
-from rackwright.store.db.pipeline import Asked, Rows, array
+from rackwright.store.db.pipeline import Rows, Statement, array
 from rackwright.store.graph.run_attribs import GLANCE, SHAPED, Glance
 from rackwright.store.graph.transition_sql import sources_sql
 
@@ -46,7 +46,7 @@ class Picking:
     limit: int
     only: int | None = None
 
-    def statements(self, stored: StoredCatalogue) -> tuple[Asked, Asked]:
+    def statements(self, stored: StoredCatalogue) -> tuple[Statement, Statement]:
         """What to ask, in this order. Slots are up to date."""
         where = {"here": self.here, "limit": self.limit, "only": self.only}
         return (_LOCK, where), (_GLANCE, {**where, "templated": array(stored.templated)})
@@ -117,7 +117,7 @@ class Lines:
     lanes: int = 1
     """Slots are dealt out to so many lanes, and this picks from one of them."""
 
-    def statements(self, stored: StoredCatalogue) -> tuple[Asked, Asked]:
+    def statements(self, stored: StoredCatalogue) -> tuple[Statement, Statement]:
         """What to ask, in this order. Slots are up to date."""
         return (
             _LOCK_LINES,

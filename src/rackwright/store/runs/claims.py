@@ -14,7 +14,7 @@ from sqlalchemy import Row
 from rackwright.domain.catalogue import Jig
 from rackwright.domain.runs import DEFAULT_DEADLINE, Run
 from rackwright.domain.states import ACTIVE, Trigger
-from rackwright.store.db.pipeline import Asked, Rows
+from rackwright.store.db.pipeline import Rows, Statement
 from rackwright.store.db.session import Session
 from rackwright.store.graph.run_attribs import StagedNodeRole, stage_glanced, stage_noderoles
 from rackwright.store.graph.transition_sql import event_kind, fixed_target, target_sql
@@ -160,7 +160,7 @@ async def _claim_ordinary(session: Session, claimant: Claimant, picking: Picking
     return Pass(started, sorted(same))
 
 
-async def _with_slots(session: Session, *asked: Asked) -> list[Rows]:
+async def _with_slots(session: Session, *asked: Statement) -> list[Rows]:
     """Ask once it is worked out what would run next, without waiting for that in between."""
     await queue_hooks(session)
     fresh = refreshing(session.touched) if session.touched else ()

@@ -14,7 +14,7 @@ from rackwright.domain.hooks import STATE_HOOKS
 from rackwright.domain.runs import DEFAULT_DEADLINE, Answer, Outcome, Run
 from rackwright.domain.states import TRANSITIONS, Trigger
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
-from rackwright.store.db.pipeline import Asked, Cursor, array
+from rackwright.store.db.pipeline import Cursor, Statement, array
 from rackwright.store.db.session import Session
 from rackwright.store.graph.run_attribs import stage_plain
 from rackwright.store.graph.transition_sql import event_kind, target_sql
@@ -124,16 +124,16 @@ async def run_ahead(session: Session, at_once: AtOnce, worker: str, here: int | 
     lanes = [Lines(here, LINES, LENGTH, jigs, lane, LANES) for lane in range(LANES)]
     ahead = Ahead()
     async with session.pipe() as pipe:
-        picked = [await pipe.ask(*lane.statements(stored)) for lane in lanes]
+        picked = [await pipe.send(*lane.statements(stored)) for lane in lanes]
         ending: list[Sequence[Cursor]] = []
         for asked in picked:
-            [_, seen] = await pipe.answers(asked)
+            [_, seen] = await pipe.fetch_rows(asked)
             # From here on the server works on one lane, and we on another.
             made = await _Making(stored, at_once, ahead).make(in_lines(seen))
             if made:
-                ending.append(await pipe.ask(_ending(made, worker), *refreshing_touched()))
+                ending.append(await pipe.send(_ending(made, worker), *refreshing_touched()))
         for sent in ending:
-            [[[ended, _]], *_] = await pipe.answers(sent)
+            [[[ended, _]], *_] = await pipe.fetch_rows(sent)
             ahead.ended += ended
     return ahead
 
@@ -187,7 +187,7 @@ class _Making:
         return Made(run, plain.staged, one.state in TRANSITIONS[Trigger.PARENTS_MET].sources)
 
 
-def _ending(made: Sequence[Made], worker: str) -> Asked:
+def _ending(made: Sequence[Made], worker: str) -> Statement:
     staged = {one.staged.hash: one.staged for one in made}  # most have what others of their role have
     places = {hash: place for place, hash in enumerate(staged, start=1)}
     return _END, {

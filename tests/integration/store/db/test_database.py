@@ -73,11 +73,11 @@ async def test_with_a_url_that_server_is_used_and_no_other_is_started(scheme: st
 async def test_who_may_not_make_a_database_leaves_an_empty_one_as_it_is(postgres_url: str, home: Path) -> None:
     for url in (postgres_url, None):
         with pytest.raises(DatabaseEmpty, match="rackwright server"):
-            await open_database(url, home, make=False)
+            await open_database(url, home, create=False)
     assert not await asyncio.to_thread(home.exists)
     async with await open_database(postgres_url, home):
         pass
-    async with await open_database(postgres_url, home, make=False):
+    async with await open_database(postgres_url, home, create=False):
         pass
 
 

@@ -40,8 +40,8 @@ async def test_a_lost_connection_is_said_once_and_the_next_change_has_another(
     async def work(session: Session) -> None:
         backend.append(await session.value("SELECT pg_backend_pid()"))
         async with session.pipe() as pipe:
-            asked = await pipe.ask(*[("SELECT pg_sleep(:seconds)", {"seconds": 600}) for _ in range(unread)])
-            await pipe.answers(asked)
+            asked = await pipe.send(*[("SELECT pg_sleep(:seconds)", {"seconds": 600}) for _ in range(unread)])
+            await pipe.fetch_rows(asked)
 
     with caplog.at_level(logging.ERROR):
         sleeping = asyncio.create_task(rack.store.change(work))
@@ -64,7 +64,7 @@ async def test_a_connection_that_cannot_leave_its_pipeline_is_not_used_again(
 
     async def work(session: Session) -> None:
         async with session.pipe() as pipe:
-            await pipe.ask(("SELECT 1", {}))
+            await pipe.send(("SELECT 1", {}))
             raise psycopg.errors.AdminShutdown("terminating connection due to administrator command")
 
     with caplog.at_level(logging.ERROR):

@@ -8,7 +8,7 @@ from tests.support.rack import Rack
 from tests.support.waiting import until
 
 from rackwright.domain.errors import NotFound
-from rackwright.store.db.read_connections import MOST
+from rackwright.store.db.read_connections import MAX_CONNECTIONS
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.machines.nodes import get_node
 
@@ -42,7 +42,7 @@ async def test_who_is_cancelled_while_waiting_leaves_no_transaction_behind(rack:
             asked.set()
             await session.value("SELECT pg_sleep(600)")
 
-    for _ in range(MOST + 1):  # a place that was not given back would be missed by the last
+    for _ in range(MAX_CONNECTIONS + 1):  # a place that was not given back would be missed by the last
         asked = asyncio.Event()
         waiting = asyncio.create_task(wait())
         await asked.wait()

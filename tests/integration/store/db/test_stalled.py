@@ -25,9 +25,9 @@ class Standing:
     async def in_pipeline(self, session: Session) -> None:
         self.pid = await session.value("SELECT pg_backend_pid()")
         async with session.pipe() as pipe:
-            await pipe.answers(await pipe.ask(TAKE))
+            await pipe.fetch_rows(await pipe.send(TAKE))
             await self.woken.wait()
-            await pipe.answers(await pipe.ask(TAKE))
+            await pipe.fetch_rows(await pipe.send(TAKE))
 
     async def in_copy(self, session: Session) -> None:
         self.pid = await session.value("SELECT pg_backend_pid()")
