@@ -109,7 +109,7 @@ async def _held(embedded: EmbeddedPostgres | None) -> AsyncIterator[None]:
         return
     whole = asyncio.current_task()
     assert whole is not None
-    watch = asyncio.create_task(embedded.lost(), name="embedded database")
+    watch = asyncio.create_task(embedded.wait_until_lost(), name="embedded database")
     lost = False
 
     def ended(task: asyncio.Task[None]) -> None:

@@ -8,7 +8,7 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import NotFound
 from rackwright.domain.graph.snapshots import Planned, Proposal, plan_commit
 from rackwright.domain.states import PROPOSED, Trigger
-from rackwright.store.catalogue.submitted_data import checked_edit
+from rackwright.store.catalogue.submitted_data import prepare_submitted_data
 from rackwright.store.db.listing import Column, Filter, Listing
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING, Visibility
@@ -89,7 +89,7 @@ async def find_deployment_role(session: Session, deployment_id: int, role: str) 
 async def edit_data(session: Session, record: DeploymentRoleRecord, data: JsonObject) -> DeploymentRoleRecord:
     """Set what people want of a role in a deployment. The deployment is locked, and `record` is what it is."""
     attribs = (await session.catalogue()).catalogue.attribs_of(record.role)
-    kept = checked_edit(session.store.vault, attribs, record.data, data)
+    kept = prepare_submitted_data(session.store.vault, attribs, record.data, data)
     deployment = await get_deployment(session, record.deployment_id, EVERYTHING)
     if deployment.system:
         await _set_in_place(session, record, kept)

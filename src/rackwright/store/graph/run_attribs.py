@@ -13,7 +13,7 @@ from sqlalchemy import Row
 from rackwright.domain.attributes import Layers, Source, Staged, Surroundings, stage
 from rackwright.domain.catalogue import Flag, JsonObject, Role
 from rackwright.domain.states import PROPOSED
-from rackwright.store.catalogue.stored_catalogue import CatalogueMoved, StoredCatalogue
+from rackwright.store.catalogue.stored_catalogue import CatalogueOutdated, StoredCatalogue
 from rackwright.store.db.session import Session
 
 # Empty maps come as NULL: most are, and reading none is faster than reading an empty one.
@@ -119,10 +119,10 @@ def stage_plain(stored: StoredCatalogue, row: Glance) -> StagedNodeRole | None:
     role = stored.catalogue.roles[name]
     if row.rich or role.wants or role.has(Flag.CLUSTER):
         return None
-    bare = stored.bare.get(row.role_id)
+    bare = stored.default_inputs.get(row.role_id)
     if bare is None:
         bare = stage(stored.catalogue, role.name, Layers(template=role.template), Surroundings())
-        stored.bare[row.role_id] = bare
+        stored.default_inputs[row.role_id] = bare
     return StagedNodeRole(row.node_id, row.node, role, bare)
 
 
@@ -134,12 +134,12 @@ async def stage_noderoles(session: Session, ids: Collection[int]) -> dict[int, S
     while True:
         try:
             return await _stage(session, await session.catalogue(), ids)
-        except CatalogueMoved:
+        except CatalogueOutdated:
             session.forget_catalogue()
 
 
 async def _stage(session: Session, stored: StoredCatalogue, ids: Collection[int]) -> dict[int, StagedNodeRole]:
-    rows = await session.rows(_STAGING, ids=list(ids), templated=stored.templated)
+    rows = await session.rows(_STAGING, ids=list(ids), templated=stored.templated_role_ids)
     links = await _links(session, stored, rows)
     ancestors = await _ancestors(session, [row.id for row in rows if row.above])
     sources = await _sources(session, stored, links, ancestors)
@@ -147,7 +147,7 @@ async def _stage(session: Session, stored: StoredCatalogue, ids: Collection[int]
     staged: dict[int, StagedNodeRole] = {}
     bare: dict[int, Staged] = {}
     for row in rows:
-        role = stored.catalogue.role(stored.name_of(row.role_id))
+        role = stored.catalogue.role(stored.role_name(row.role_id))
         plain = not (role.wants or row.above or _has_own(row) or role.has(Flag.CLUSTER))
         if plain and row.role_id in bare:
             staged[row.id] = StagedNodeRole(row.node_id, row.node, role, bare[row.role_id])
@@ -175,7 +175,7 @@ def _has_own(row: Row[Any]) -> bool:
 
 def _layers(stored: StoredCatalogue, row: Row[Any]) -> Layers:
     return Layers(
-        template=stored.catalogue.role(stored.name_of(row.role_id)).template,
+        template=stored.catalogue.role(stored.role_name(row.role_id)).template,
         deployment_wall=row.deployment_wall or {},
         committed=row.committed or {},
         wall=row.wall or {},
@@ -188,7 +188,7 @@ async def _links(
     session: Session, stored: StoredCatalogue, rows: Sequence[Row[Any]]
 ) -> dict[int, list[tuple[str, int]]]:
     """For each noderole the attribs it wants of a parent, and that parent."""
-    roles = {row.id: stored.catalogue.role(stored.name_of(row.role_id)) for row in rows}
+    roles = {row.id: stored.catalogue.role(stored.role_name(row.role_id)) for row in rows}
     wanting = [id for id, role in roles.items() if role.wants]
     if not wanting:
         return {}
@@ -226,7 +226,7 @@ async def _sources(
     if not ids:
         return {}
     return {
-        row.id: Source(stored.name_of(row.role_id), _layers(stored, row).merged())
+        row.id: Source(stored.role_name(row.role_id), _layers(stored, row).merged())
         for row in await session.rows(_LAYERS, ids=list(ids))
     }
 
@@ -238,7 +238,7 @@ async def _members(
     clusters = {
         (row.deployment_id, row.role_id)
         for row in rows
-        if stored.catalogue.role(stored.name_of(row.role_id)).has(Flag.CLUSTER)
+        if stored.catalogue.role(stored.role_name(row.role_id)).has(Flag.CLUSTER)
     }
     if not clusters:
         return {}

@@ -8,7 +8,7 @@ from rackwright.domain.errors import Conflict, NotFound, NotPermitted, Rule
 from rackwright.domain.machines.power import with_matching_password
 from rackwright.domain.machines.ssh_login import login_of
 from rackwright.domain.states import Trigger
-from rackwright.store.catalogue.submitted_data import checked_edit
+from rackwright.store.catalogue.submitted_data import prepare_submitted_data
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
@@ -86,7 +86,7 @@ async def _checked_hint(session: Session, node: NodeRecord, hint: JsonObject, *,
     """The hint as it may be stored. How a BMC is reached is the administrator's to say, with its password."""
     catalogue = (await session.catalogue()).catalogue
     own = [attrib for attrib in catalogue.attribs.values() if attrib.role is None]
-    checked = checked_edit(session.store.vault, own, node.hint, hint, LARGEST_HINT)
+    checked = prepare_submitted_data(session.store.vault, own, node.hint, hint, LARGEST_HINT)
     before, after = node.hint.get("bmc"), checked.get("bmc")
     if before == after:
         return checked

@@ -49,7 +49,7 @@ class Picking:
     def statements(self, stored: StoredCatalogue) -> tuple[Statement, Statement]:
         """What to ask, in this order. Slots are up to date."""
         where = {"here": self.here, "limit": self.limit, "only": self.only}
-        return (_LOCK, where), (_GLANCE, {**where, "templated": array(stored.templated)})
+        return (_LOCK, where), (_GLANCE, {**where, "templated": array(stored.templated_role_ids)})
 
 
 def picked(locked: Rows, seen: Rows) -> list[Glance]:
@@ -128,7 +128,7 @@ class Lines:
                 "lane": self.lane,
                 "lanes": self.lanes,
             },
-        ), (_GLANCE_LINES, {"templated": array(stored.templated), "instant": list(self.instant)})
+        ), (_GLANCE_LINES, {"templated": array(stored.templated_role_ids), "instant": list(self.instant)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,7 @@ async def _start(session: Session, query: str, claimant: Claimant, starting: Map
     if not starting:
         return []
     stored = await session.catalogue()
-    contents = {id: stored.content_of(one.role, claimant.file_kinds) for id, one in starting.items()}
+    contents = {id: stored.content_digest(one.role, claimant.file_kinds) for id, one in starting.items()}
     rows = await session.rows(
         query,
         given=Jsonb(

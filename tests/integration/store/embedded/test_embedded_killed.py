@@ -55,7 +55,7 @@ async def test_a_killed_keeper_takes_the_server_with_it_and_its_users_hear_of_it
     fill(await server.start())
     postmaster = postmaster_of(home)
     os.kill(keeper_of(home), signal.SIGKILL)
-    await asyncio.wait_for(server.lost(), PATIENCE)
+    await asyncio.wait_for(server.wait_until_lost(), PATIENCE)
     wait_until(lambda: not is_alive(postmaster), "the server stops")
     await server.stop()
     await assert_starts_with(home, 1000)
