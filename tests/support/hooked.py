@@ -20,7 +20,7 @@ from rackwright.jigs.base import Jig
 from rackwright.jigs.noop import NoopJig
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.session import Session
-from rackwright.store.hooks.hook_queue import FAILED, FailingCall, select_calls
+from rackwright.store.hooks.hook_queue import FAILED_SQL, FailingHookCall, select_calls
 
 PRELUDE = """
 import json, os, time
@@ -37,9 +37,9 @@ def note(hook, view):
 """
 
 
-async def failing_calls(session: Session) -> list[FailingCall]:
+async def failing_calls(session: Session) -> list[FailingHookCall]:
     """Return the calls that failed, the newest first, as the API selects them."""
-    return await select_calls(session, f"WHERE {FAILED} ORDER BY id DESC")
+    return await select_calls(session, f"WHERE {FAILED_SQL} ORDER BY id DESC")
 
 
 class Hooked:

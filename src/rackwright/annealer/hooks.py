@@ -28,13 +28,13 @@ from rackwright.store.hooks.hook_effects import Origin, apply_effects
 from rackwright.store.hooks.hook_queue import (
     HookCall,
     claim_calls,
+    emit_oscillating,
     end_call,
     fail_call,
-    hand_back,
-    next_due,
-    tell_oscillating,
+    hand_back_calls,
+    seconds_until_due,
 )
-from rackwright.store.hooks.hook_views import shown_view
+from rackwright.store.hooks.hook_views import read_shown_view
 from rackwright.store.settings import read_setting
 from rackwright.store.store import Store
 
@@ -132,7 +132,7 @@ class HookDispatcher:
         if len(self._tasks) >= self.pace.at_once:
             return self.pace.tick
         async with self.store.read() as session:
-            due = await next_due(session)
+            due = await seconds_until_due(session)
         # A call that is due but not ours to take (its turn has not come) must not make us spin.
         return self.pace.tick if due is None else min(max(due, 0.05), self.pace.tick)
 
@@ -143,7 +143,7 @@ class HookDispatcher:
         await asyncio.gather(*tasks.values(), return_exceptions=True)
         if tasks:
             with contextlib.suppress(*DATABASE_TROUBLE):
-                await self.store.change(lambda session: hand_back(session, tasks, self.worker), actor=ACTOR)
+                await self.store.change(lambda session: hand_back_calls(session, tasks, self.worker), actor=ACTOR)
 
     # --- by hand
 
@@ -171,7 +171,7 @@ class HookDispatcher:
                 session.hooks = HookContext(chain=call.chain)
                 if await end_call(session, call, self.worker) and prepared is not None:
                     await apply_effects(session, _origin(prepared.call), effects)
-                    await tell_oscillating(session)
+                    await emit_oscillating(session)
 
             await self.store.change(settle, actor=f"{ACTOR}: {call.handler}", lock=lock)
             return Delivered(call)
@@ -198,7 +198,7 @@ class HookDispatcher:
         """All that is needed to make a call, as of now; None: what it is about is gone, so there is nobody to ask. Of a
         node that goes its handlers are told for itself."""
         async with self.store.read() as session:
-            view = await shown_view(session, call.id, call.subject, call.subject_id, call.view)
+            view = await read_shown_view(session, call.id, call.subject, call.subject_id, call.view)
             if view is None:
                 return None
             budget: float = await read_setting(session, "hook_budget", BUDGET)

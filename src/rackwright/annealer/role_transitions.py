@@ -8,7 +8,7 @@ from rackwright.domain.hooks import DO_TRANSITION
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import Log
 from rackwright.jigs.role_provided import TransitionFailed
-from rackwright.store.hooks.hook_views import noderole_view
+from rackwright.store.hooks.hook_views import read_noderole_view
 from rackwright.store.store import Store
 
 
@@ -23,7 +23,7 @@ class RoleTransitions:
     async def do_transition(self, run: Run, log: Log) -> Outcome:
         async with self.store.read() as session:
             stored = await session.catalogue()
-            view = await noderole_view(session, run.node_role_id)
+            view = await read_noderole_view(session, run.node_role_id)
         role = stored.catalogue.roles.get(run.role)
         if role is None or view is None or DO_TRANSITION not in role.hooks:
             raise TransitionFailed(

@@ -24,7 +24,7 @@ from rackwright.store.db.locks import CAP_LOCK
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.why import waiting, why
-from rackwright.store.hooks.hook_queue import waiting_calls
+from rackwright.store.hooks.hook_queue import count_waiting_calls
 from rackwright.store.runs import run_lifecycle
 from rackwright.store.runs.claims import Claimant, Pass, claim
 from rackwright.store.runs.settling import Finished, settle
@@ -92,7 +92,7 @@ async def step(
         delivered += await hooks.deliver_all()
     async with store.read() as session:
         return StepReport(
-            list(ran), claimed.unchanged, delivered, await waiting_calls(session), await _waiting(session, cap)
+            list(ran), claimed.unchanged, delivered, await count_waiting_calls(session), await _waiting(session, cap)
         )
 
 

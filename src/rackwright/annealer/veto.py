@@ -18,7 +18,7 @@ from rackwright.domain.hooks import Effect, Refuse
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
 from rackwright.store.db.hook_context import HookContext, HookVerdicts, PendingCall
 from rackwright.store.db.session import GraphSession, Session
-from rackwright.store.hooks.hook_effects import apply_effects, refusal
+from rackwright.store.hooks.hook_effects import apply_effects, refusal_text
 from rackwright.store.settings import read_setting
 from rackwright.store.store import Store
 
@@ -113,7 +113,7 @@ class Judge:
             ) from None
         for effect in effects:
             if isinstance(effect, Refuse):
-                raise Conflict(Rule.REFUSED, refusal(call.role, call.hook, effect))
+                raise Conflict(Rule.REFUSED, refusal_text(call.role, call.hook, effect))
         return effects
 
 

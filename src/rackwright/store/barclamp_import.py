@@ -20,7 +20,7 @@ from rackwright.store.graph.subgraph import bump_graph, role_closure
 from rackwright.store.graph.transitions import dirty_roles
 from rackwright.store.graph.upgrades import upgrade_after_import
 from rackwright.store.hooks.hook_calls import queue_jig_active
-from rackwright.store.hooks.hook_queue import drop_orphans
+from rackwright.store.hooks.hook_queue import delete_orphaned_calls
 
 STRUCTURAL_FLAGS = frozenset({Flag.IMPLICIT, Flag.CLUSTER, Flag.SERVICE, Flag.ABSTRACT, Flag.DESTRUCTIVE})
 """Flags that shaped the graph, or that keep a noderole from running twice: they are fixed while the role is bound."""
@@ -51,7 +51,7 @@ async def import_barclamps(session: GraphSession, barclamps: Sequence[Barclamp])
     await dirty_roles(session, _roles_with_changed_inputs(before, after))
     await _bind_bootstrap(session, after.catalogue)
     behind = await upgrade_after_import(session, before, after)
-    await drop_orphans(session)
+    await delete_orphaned_calls(session)
     active_before = {jig.name for jig in before.catalogue.jigs.values() if jig.active}
     for jig in after.catalogue.jigs.values():
         if jig.active and jig.name not in active_before:

@@ -64,12 +64,12 @@ class Store:
         self._catalogue: StoredCatalogue | None = None
         self.watchers: set[Callable[[], None]] = set()
         """Functions called after each commit of this process: there may be new events or new work."""
-        self.people_version = 0
+        self.permissions_version = 0
         """Grows whenever this process changed users, grants, tokens or sessions: cached permissions are stale then."""
 
-    def forget_people(self) -> None:
+    def forget_permissions(self) -> None:
         """Make every cache of permissions stale, so that it is read again."""
-        self.people_version += 1
+        self.permissions_version += 1
 
     async def change(
         self,

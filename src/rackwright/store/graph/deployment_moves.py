@@ -10,7 +10,7 @@ from rackwright.store.graph.deployments import DEEPEST, DeploymentRecord, phanto
 from rackwright.store.graph.subgraph import bump_graph
 from rackwright.store.hooks.hook_calls import queue_node_updated
 from rackwright.store.networks.dns_refresh import refresh_names
-from rackwright.store.people.users import below, lineage
+from rackwright.store.people.users import deployment_and_ancestors, deployment_subtrees
 
 
 async def rename_deployment(session: GraphSession, deployment: DeploymentRecord, name: str) -> None:
@@ -38,14 +38,14 @@ async def move_deployment(session: GraphSession, deployment: DeploymentRecord, p
     if parent.id == deployment.parent_id:
         return
     _check_own(deployment, "moved")
-    tree = await below(session, [deployment.id])
+    tree = await deployment_subtrees(session, [deployment.id])
     if parent.id in tree:
         raise Conflict(
             Rule.CYCLE, f"{parent.name!r} is {deployment.name!r} or below it, so {deployment.name!r} cannot go there."
         )
-    line = await lineage(session, parent.id)
+    line = await deployment_and_ancestors(session, parent.id)
     await _check_depth(session, deployment, len(line))
-    lost = set(await lineage(session, deployment.id)) - tree - set(line)
+    lost = set(await deployment_and_ancestors(session, deployment.id)) - tree - set(line)
     for query, rule, words in _LEFT_BEHIND:
         await _check_left_behind(session, query, rule, words.format(name=deployment.name), tree, lost)
     await session.run("UPDATE deployments SET parent_id = :parent WHERE id = :id", parent=parent.id, id=deployment.id)

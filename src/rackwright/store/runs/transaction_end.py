@@ -1,7 +1,7 @@
 """What a transaction does last: roles are told of its moves, and slots are worked out again."""
 
 from rackwright.store.db.session import Session
-from rackwright.store.hooks.hook_calls import queue_moves
+from rackwright.store.hooks.hook_calls import queue_state_hooks
 from rackwright.store.runs.slots import WORK_CHANNEL, refresh_slots
 
 
@@ -16,4 +16,4 @@ async def settle_slots(session: Session) -> None:
 async def queue_hooks(session: Session) -> None:
     """Tell roles of the moves so far; it comes before slots, since a call to make keeps work from starting."""
     moved, session.moved = session.moved, []
-    await queue_moves(session, moved)
+    await queue_state_hooks(session, moved)
