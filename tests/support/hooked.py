@@ -14,7 +14,7 @@ from tests.support.waiting import PATIENCE
 from rackwright.annealer.hooks import HookDispatcher, HookPace
 from rackwright.annealer.role_files import RoleFiles
 from rackwright.annealer.role_workers import RoleWorkers
-from rackwright.annealer.veto import Judge
+from rackwright.annealer.veto import VetoedChanges
 from rackwright.barclamps.loader import load_folder
 from rackwright.jigs.base import Jig
 from rackwright.jigs.noop import NoopJig
@@ -54,7 +54,7 @@ class Hooked:
         self.dispatcher = HookDispatcher(
             rack.store, self.workers, self.files, jigs or {"noop": NoopJig()}, "test", pace
         )
-        self.judge = Judge(rack.store, self.workers, self.files)
+        self.judge = VetoedChanges(rack.store, self.workers, self.files)
 
     def write(self, roles: str, code: str) -> None:
         """The barclamp's two files; `roles` is YAML below the key `roles:`, indented by two."""

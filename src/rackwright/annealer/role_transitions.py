@@ -1,4 +1,4 @@
-"""What the role-provided jig needs of the server: the role's code and its noderole's view, for `do_transition`."""
+"""Call `do_transition` of a role for the role-provided jig, with the role's code and its noderole's view."""
 
 from rackwright.annealer.role_files import FilesMissing, RoleFiles
 from rackwright.annealer.role_workers import CallFailed, RoleCall, RoleWorkers
@@ -13,7 +13,7 @@ from rackwright.store.store import Store
 
 
 class RoleTransitions:
-    """Calls `do_transition` in a worker process."""
+    """Calls `do_transition` of roles in worker processes."""
 
     def __init__(self, store: Store, workers: RoleWorkers, files: RoleFiles) -> None:
         self.store = store

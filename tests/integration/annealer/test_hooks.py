@@ -606,7 +606,7 @@ async def test_a_verdict_holds_only_for_what_the_hook_was_shown(hooked: Hooked) 
         """,
     )
     await _ready(rack, "n1")
-    asked = hooked.judge._ask
+    asked = hooked.judge._ask_hooks
 
     async def slowly(calls: Any) -> Any:
         given = await asked(calls)
@@ -614,7 +614,7 @@ async def test_a_verdict_holds_only_for_what_the_hook_was_shown(hooked: Hooked) 
             await _update(rack, N1, bootenv="changed")
         return given
 
-    hooked.judge._ask = slowly  # type: ignore[method-assign]  # the only place where something can come between
+    hooked.judge._ask_hooks = slowly  # type: ignore[method-assign]  # the only place where something can come between
     await _bind(hooked, "hooked-parent")
     assert hooked.noted_names() == ["", "changed"]
     assert await rack.state("n1", "hooked-parent") is PROPOSED
