@@ -97,7 +97,7 @@ class RunLog:
     def put_back(self, text: str) -> None:
         self._pending.insert(0, text)
 
-    def written(self) -> None:
+    def mark_written(self) -> None:
         """Note that the text that was taken is stored, so that there is room for as much."""
         self._pending_bytes -= self._taken_bytes
         self._room.set()
@@ -178,7 +178,7 @@ class RunLogs:
                     self._open[id].put_back(text)
                 raise
         for run_log in self._open.values():
-            run_log.written()
+            run_log.mark_written()
         for id in ended:
             del self._open[id]
 

@@ -76,9 +76,9 @@ class MeshFollower:
         last_summary: MembersSummary = ()
         last_checks: list[dict[str, str]] = []
         due = checks_due = 0.0
-        async with aclosing(self._client.listen("watch")) as answers:
-            async for answer in answers:
-                members = answer["members"]
+        async with aclosing(self._client.listen("watch")) as reports:
+            async for report in reports:
+                members = report["members"]
                 summary, now = _summarise(members), time.monotonic()
                 checks_now = [_checks(member) for member in members]
                 # Software that fails and passes all the time is applied now and then; a death at once.

@@ -158,8 +158,8 @@ class Store:
     async def catalogue(self, session: Session) -> StoredCatalogue:
         """Return the catalogue as of this transaction; it is read only if its version changed since."""
         version = await session.value("SELECT catalogue_version FROM graph")
-        known = self._catalogue
-        if known is None or known.version != version:
-            known = await load_catalogue(session, version)
-            self._catalogue = known
-        return known
+        catalogue = self._catalogue
+        if catalogue is None or catalogue.version != version:
+            catalogue = await load_catalogue(session, version)
+            self._catalogue = catalogue
+        return catalogue

@@ -1,4 +1,4 @@
-"""Hooks in real worker processes, on a real PostgreSQL: who is called when, with what, and what the answer does."""
+"""Hooks in real worker processes, on a real PostgreSQL: which is called when, with what, and what its effects do."""
 
 import asyncio
 from typing import Any
@@ -606,13 +606,13 @@ async def test_a_verdict_holds_only_for_what_the_hook_was_shown(hooked: Hooked) 
         """,
     )
     await _ready(rack, "n1")
-    asked = hooked.judge._ask_hooks
+    ask_hooks = hooked.judge._ask_hooks
 
     async def slowly(calls: Any) -> Any:
-        given = await asked(calls)
+        verdicts = await ask_hooks(calls)
         if len(hooked.noted()) == 1:
             await _update(rack, N1, bootenv="changed")
-        return given
+        return verdicts
 
     hooked.judge._ask_hooks = slowly  # type: ignore[method-assign]  # the only place where something can come between
     await _bind(hooked, "hooked-parent")

@@ -44,7 +44,7 @@ async def _run_id(site: Site, machine: HandMachine) -> int:
 
 
 async def _late(site: Site, machine: HandMachine) -> None:
-    """Its deadline passes."""
+    """Let the deadline of a machine's install pass."""
     run = await _run_id(site, machine)
     await site.change(
         lambda session: session.run(

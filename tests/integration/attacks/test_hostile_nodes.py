@@ -123,7 +123,7 @@ async def watch_until_asked(site: Site, probe: Probe, machine: HandMachine) -> N
 async def test_silent_machines_that_are_waited_for_keep_no_living_one_from_being_asked(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silent_machines, "ASKED_AT_ONCE", 1)
+    monkeypatch.setattr(silent_machines, "MAX_CONCURRENT_PROBES", 1)
     silent, neighbour = [await installed(site, number) for number in (1, 2)]
     await site.change(lambda session: update_node(session, silent.name, {"alive": False}))
     await watch_until_asked(site, NeverAnswering([silent, neighbour], {silent.name: None}), neighbour)
@@ -133,8 +133,8 @@ async def test_silent_machines_that_are_waited_for_keep_no_living_one_from_being
 async def test_a_living_machine_that_never_answers_is_waited_for_only_so_long(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silent_machines, "ASKED_AT_ONCE", 1)
-    monkeypatch.setattr(reachability, "SECONDS_TO_ANSWER", 0.2)
+    monkeypatch.setattr(silent_machines, "MAX_CONCURRENT_PROBES", 1)
+    monkeypatch.setattr(reachability, "PROBE_SECONDS", 0.2)
     hostile, neighbour = [await installed(site, number) for number in (1, 2)]
     await watch_until_asked(site, NeverAnswering([hostile, neighbour], {hostile.name: None}), neighbour)
     assert await site.alive(neighbour)

@@ -1,4 +1,4 @@
-"""Logs of runs in memory: bounded for each run and for all, full at a run's share, and cut where it is said."""
+"""Logs of runs in memory: bounded for each run and for all, full at a run's share, and cut with a note."""
 
 import asyncio
 from typing import Any
@@ -18,8 +18,8 @@ from rackwright.annealer.logs import (
 from rackwright.store.runs.run_logs import LOG_LIMIT
 
 
-class Written:
-    """Takes the place of the store, so that what is written and when it cannot be is seen."""
+class RecordingStore:
+    """A store that records the texts that are written to it, and can be away."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.texts: dict[int, str] = {}
@@ -38,11 +38,11 @@ class Written:
 
 
 @pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> Written:
-    return Written(monkeypatch)
+def written(monkeypatch: pytest.MonkeyPatch) -> RecordingStore:
+    return RecordingStore(monkeypatch)
 
 
-async def test_a_run_is_full_at_its_share_and_another_one_is_not(written: Written) -> None:
+async def test_a_run_is_full_at_its_share_and_another_one_is_not(written: RecordingStore) -> None:
     with written.logs.writer(1) as chatty, written.logs.writer(2) as quiet:
         chatty("x" * MAX_SHARE_BYTES)
         quiet("y\n")
@@ -57,7 +57,7 @@ async def test_a_run_is_full_at_its_share_and_another_one_is_not(written: Writte
     assert written.texts == {1: "x" * MAX_SHARE_BYTES, 2: "y\n"}
 
 
-async def test_the_shares_of_all_runs_are_no_more_than_the_allowance(written: Written) -> None:
+async def test_the_shares_of_all_runs_are_no_more_than_the_allowance(written: RecordingStore) -> None:
     writers = [written.logs.writer(number) for number in range(64)]
     for writer in writers:
         writer.__enter__()
@@ -68,7 +68,7 @@ async def test_the_shares_of_all_runs_are_no_more_than_the_allowance(written: Wr
     assert written.logs.share == MAX_SHARE_BYTES
 
 
-async def test_nothing_is_lost_while_the_database_is_away_and_nobody_talks_on(written: Written) -> None:
+async def test_nothing_is_lost_while_the_database_is_away_and_nobody_talks_on(written: RecordingStore) -> None:
     with written.logs.writer(1) as log:
         written.away = True
         log("a" * MAX_SHARE_BYTES)
@@ -82,7 +82,7 @@ async def test_nothing_is_lost_while_the_database_is_away_and_nobody_talks_on(wr
     assert written.logs._open == {}
 
 
-async def test_what_a_run_says_on_while_it_is_full_is_left_out_and_told_in_its_place(written: Written) -> None:
+async def test_what_a_run_says_on_while_it_is_full_is_left_out_and_told_in_its_place(written: RecordingStore) -> None:
     with written.logs.writer(1) as log:
         for _ in range(2 * OVERDRAFT_SHARES):
             log("a" * MAX_SHARE_BYTES)
@@ -97,7 +97,7 @@ async def test_what_a_run_says_on_while_it_is_full_is_left_out_and_told_in_its_p
 
 
 @pytest.mark.parametrize("letter", ["x", "é"])
-async def test_a_log_that_is_too_long_is_cut_once_and_has_its_end(written: Written, letter: str) -> None:
+async def test_a_log_that_is_too_long_is_cut_once_and_has_its_end(written: RecordingStore, letter: str) -> None:
     """However long: 30 MiB of short lines in blocks, written down in between."""
     block = f"{letter * 7}\n" * 2**13
     size = len(block.encode())
@@ -120,7 +120,7 @@ async def test_a_log_that_is_too_long_is_cut_once_and_has_its_end(written: Writt
     assert len(head.encode()) + 20 * 2**20 + len(tail.encode()) == pytest.approx(count * size + 14, rel=0.01)
 
 
-async def test_one_text_that_is_longer_than_a_log_is_kept_as_far_as_it_goes(written: Written) -> None:
+async def test_one_text_that_is_longer_than_a_log_is_kept_as_far_as_it_goes(written: RecordingStore) -> None:
     with written.logs.writer(1) as log:
         log("".join(f"{number:09d}\n" for number in range(2 * LOG_LIMIT // 10)))
     await written.logs.flush()

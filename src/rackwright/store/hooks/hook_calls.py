@@ -54,13 +54,13 @@ async def queue_state_hooks(session: Session, state_changes: Sequence[tuple[int,
     rows = await session.rows(
         f"""
         INSERT INTO hook_calls (kind, handler, hook, subject, subject_id, node_id, blocks, view)
-        SELECT 'role', r.name, told.hook, 'noderole', nr.id, nr.node_id, true,
-               {NODEROLE_BRIEF} || jsonb_build_object('state', told.state)
+        SELECT 'role', r.name, change.hook, 'noderole', nr.id, nr.node_id, true,
+               {NODEROLE_BRIEF} || jsonb_build_object('state', change.state)
         FROM unnest(CAST(:ids AS bigint[]), CAST(:states AS int[]), CAST(:hooks AS text[]))
-            WITH ORDINALITY AS told (id, state, hook, place)
-        JOIN node_roles nr ON nr.id = told.id
-        JOIN roles r ON r.id = nr.role_id AND told.hook = ANY (r.hooks) JOIN nodes n ON n.id = nr.node_id
-        ORDER BY told.place RETURNING node_id
+            WITH ORDINALITY AS change (id, state, hook, position)
+        JOIN node_roles nr ON nr.id = change.id
+        JOIN roles r ON r.id = nr.role_id AND change.hook = ANY (r.hooks) JOIN nodes n ON n.id = nr.node_id
+        ORDER BY change.position RETURNING node_id
         """,
         ids=[id for id, _, _ in hooked_changes],
         states=[state for _, state, _ in hooked_changes],
@@ -114,13 +114,13 @@ def _joined_sql(name: str) -> str:
 
 _QUEUE_NODES = f"""
 WITH fresh AS (
-    SELECT n.id, n.name, given.before
-    FROM unnest(CAST(:ids AS bigint[]), CAST(:before AS jsonb[])) AS given (id, before)
-    JOIN nodes n ON n.id = given.id AND NOT n.system
+    SELECT n.id, n.name, changed.before
+    FROM unnest(CAST(:ids AS bigint[]), CAST(:before AS jsonb[])) AS changed (id, before)
+    JOIN nodes n ON n.id = changed.id AND NOT n.system
 ), handlers AS (
     SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:handlers AS text[]), CAST(:hooks AS text[]),
                          CAST(:errors AS text[]))
-        WITH ORDINALITY AS handlers (kind, handler, hook, error, place)
+        WITH ORDINALITY AS handlers (kind, handler, hook, error, position)
 ), waiting AS (
     SELECT h.id, h.kind, h.handler, h.subject_id,
            fresh.before || coalesce(h.view -> 'before', '{{}}')
@@ -140,7 +140,7 @@ SELECT kind, handler, hook, 'node', fresh.id, fresh.id,
 FROM fresh CROSS JOIN handlers
 WHERE NOT EXISTS (SELECT FROM waiting w
                   WHERE w.kind = handlers.kind AND w.handler = handlers.handler AND w.subject_id = fresh.id)
-ORDER BY fresh.id, place
+ORDER BY fresh.id, position
 RETURNING handler, hook, subject_id, error
 """
 
@@ -267,7 +267,8 @@ async def _queue_calls(session: Session, calls: Sequence[PendingCall]) -> None:
             SELECT 'role', handler, hook, subject, subject_id, node_id, view
             FROM unnest(CAST(:handlers AS text[]), CAST(:hooks AS text[]), CAST(:subjects AS text[]),
                         CAST(:subject_ids AS bigint[]), CAST(:node_ids AS bigint[]), CAST(:views AS jsonb[]))
-                WITH ORDINALITY AS given (handler, hook, subject, subject_id, node_id, view, place) ORDER BY place
+                WITH ORDINALITY AS call (handler, hook, subject, subject_id, node_id, view, position)
+                ORDER BY position
             """,
             handlers=[call.role for call in calls],
             hooks=[call.hook for call in calls],

@@ -67,7 +67,7 @@ class Receiver:
 def patient_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """A receiver that a busy machine holds up is called once, and by one server."""
     monkeypatch.setattr(webhook_deliveries, "PATIENCE", PATIENCE)
-    monkeypatch.setattr(stored, "LEASE", 2 * PATIENCE)
+    monkeypatch.setattr(stored, "LEASE_SECONDS", 2 * PATIENCE)
 
 
 @pytest.fixture

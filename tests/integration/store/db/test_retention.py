@@ -1,4 +1,4 @@
-"""What grows is forgotten: each table has a rule, and what people still need stays."""
+"""Retention: each table that grows has a rule, and what people still need stays."""
 
 from functools import partial
 
