@@ -18,8 +18,8 @@ from rackwright.mesh.runs.believed_records import RunBelief
 @pytest.fixture(autouse=True)
 def patient_product(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give hooks as much time as a slow machine needs. What is to be late sets a time of its own."""
-    monkeypatch.setattr(hooks, "BUDGET", PATIENCE)
-    monkeypatch.setattr(veto, "BUDGET", PATIENCE)
+    monkeypatch.setattr(hooks, "HOOK_BUDGET_SECONDS", PATIENCE)
+    monkeypatch.setattr(veto, "HOOK_BUDGET_SECONDS", PATIENCE)
 
 
 @pytest.fixture(autouse=True)

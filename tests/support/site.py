@@ -14,8 +14,8 @@ from tests.support.rack import ADMIN, Rack
 from tests.support.reach import all_reached
 from tests.support.registration import registration, signed
 
-from rackwright.annealer.installs import Installs, Reach
-from rackwright.annealer.power_saving import Powersave
+from rackwright.annealer.installs import InstallAdvancer, Reach
+from rackwright.annealer.power_saving import PowerSaver
 from rackwright.annealer.step import StepReport, step
 from rackwright.api.app import create_app, create_machine_app
 from rackwright.api.context import Server
@@ -183,8 +183,8 @@ class Site:
         self.machine_app = create_machine_app(self.server)
         self.rack = Rack(self.server.store)
         reach = Reach(hammer=lambda _: self.bmc, probe=lambda _: self.bmc)
-        self.installs = Installs(self.server.store, reach)
-        self.powersave = Powersave(self.server.store, reach)
+        self.installs = InstallAdvancer(self.server.store, reach)
+        self.powersave = PowerSaver(self.server.store, reach)
 
     async def stop(self) -> None:
         await self._stack.aclose()

@@ -14,10 +14,10 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from rackwright.annealer.annealer import Annealer
 from rackwright.annealer.hooks import HookDispatcher
-from rackwright.annealer.installs import Installs
-from rackwright.annealer.providers import Providers
+from rackwright.annealer.installs import InstallAdvancer
+from rackwright.annealer.providers import ProviderRefresher
 from rackwright.annealer.supervision import Supervisor
-from rackwright.annealer.veto import Judge
+from rackwright.annealer.veto import VetoedChanges
 from rackwright.api.auth.authentication import Doorkeeper, Forbidden, Unauthenticated
 from rackwright.api.auth.passwords import Passwords
 from rackwright.api.auth.permissions import Permissions, RequestVisibility
@@ -64,11 +64,11 @@ class Server:
     store: Store
     jigs: Mapping[str, Jig]
     claimant: Claimant
-    judge: Judge
+    judge: VetoedChanges
     hooks: HookDispatcher
-    installs: Installs
+    installs: InstallAdvancer
     shelf: Shelf
-    providers: Providers
+    providers: ProviderRefresher
     cap: int = 10
     policy: Policy = field(default_factory=Policy)
     passwords: Passwords = field(default_factory=Passwords)

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 
 from rackwright.annealer.loop import AT_ONCE, Loop
 from rackwright.api.auth.limits import TooMany
-from rackwright.store.events.outbox import Cursor, Event, check_kept, newest, read_events
+from rackwright.store.events.outbox import Cursor, Event, check_cursor_kept, newest_cursor, read_events
 from rackwright.store.store import Store
 
 RING = 10_000
@@ -101,7 +101,7 @@ class Feed:
             return found, found[-1].cursor if found else max(cursor, self._tail)
         tail = self._tail
         async with self.store.read() as session:
-            await check_kept(session, cursor)
+            await check_cursor_kept(session, cursor)
             found = await read_events(session, cursor, PAGE)
         return found, found[-1].cursor if found else max(cursor, tail)
 
@@ -129,7 +129,7 @@ class Feed:
         """Take in what is new. A reader that was let go must not meddle with the findings of the one that followed."""
         since = self._since
         async with self.store.read() as session:
-            tail = await newest(session) if since is None else self._tail
+            tail = await newest_cursor(session) if since is None else self._tail
             found = [] if since is None else await read_events(session, tail, PAGE)
         if self._reader is not asyncio.current_task():
             return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from rackwright.annealer.loop import Loop
-from rackwright.store.db.retention import FORGET, forget, forget_runs
+from rackwright.store.db.retention import FORGET_SQL, forget, forget_runs
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import forget_events
 from rackwright.store.events.repeated_requests import KEPT_SECONDS
@@ -42,7 +42,7 @@ class Retention:
     async def forget(self) -> None:
         """All that is too old now."""
         await self._repeat(lambda session: forget_events(session, self.keep.events, BATCH))
-        for table in FORGET:
+        for table in FORGET_SQL:
             seconds = KEPT_SECONDS if table == "kept_answers" else self.keep.runs
             await self._repeat(partial(forget, table=table, keep=seconds, batch=BATCH))
         await self._forget_runs()

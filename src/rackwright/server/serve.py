@@ -21,16 +21,16 @@ from fastapi import FastAPI
 
 from rackwright.annealer.annealer import Annealer, Pace
 from rackwright.annealer.hooks import HookDispatcher, HookPace
-from rackwright.annealer.installs import Installs
+from rackwright.annealer.installs import InstallAdvancer
 from rackwright.annealer.mesh_follower import MeshFollower
-from rackwright.annealer.power_saving import Powersave
-from rackwright.annealer.providers import Provided, Providers
-from rackwright.annealer.reachability import Sight
+from rackwright.annealer.power_saving import PowerSaver
+from rackwright.annealer.providers import ProviderDaemon, ProviderRefresher
+from rackwright.annealer.reachability import ReachabilityCheck
 from rackwright.annealer.role_files import RoleFiles
 from rackwright.annealer.role_transitions import RoleTransitions
 from rackwright.annealer.role_workers import RoleWorkers
-from rackwright.annealer.silent_machines import Watch
-from rackwright.annealer.veto import Judge
+from rackwright.annealer.silent_machines import MachineWatch
+from rackwright.annealer.veto import VetoedChanges
 from rackwright.api.app import create_app
 from rackwright.api.auth.passwords import Passwords
 from rackwright.api.context import Policy, Server
@@ -109,7 +109,7 @@ async def _held(embedded: EmbeddedPostgres | None) -> AsyncIterator[None]:
         return
     whole = asyncio.current_task()
     assert whole is not None
-    watch = asyncio.create_task(embedded.lost(), name="embedded database")
+    watch = asyncio.create_task(embedded.wait_until_lost(), name="embedded database")
     lost = False
 
     def ended(task: asyncio.Task[None]) -> None:
@@ -180,12 +180,12 @@ async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncI
     await store.change(lambda session: publish_server_key(session, host_name(), means.public_key), actor="first start")
     async with httpx.AsyncClient(trust_env=False, timeout=ANSWER_SECONDS, limits=LIMITS) as http:
         reach = reach_of(means, http, options)
-        look = Sight(store, reach, claimant.node_id).look
+        look = ReachabilityCheck(store, reach, claimant.node_id).check
         transitions = RoleTransitions(store, workers, means.files)
         jigs = make_jigs(means.jig_ports(transitions, http if options.lab else None, look))
         provided = [
-            Provided(dhcp.daemon, "provisioner-dhcp-server", PROVIDER_ROLE),
-            Provided(names.daemon, "dns-server", "dns-database"),
+            ProviderDaemon(dhcp.daemon, "provisioner-dhcp-server", PROVIDER_ROLE),
+            ProviderDaemon(names.daemon, "dns-server", "dns-database"),
         ]
         hooks = HookDispatcher(store, workers, means.files, jigs, claimant.worker, HookPace(lease=options.lease))
         try:
@@ -193,11 +193,11 @@ async def _parts(store: Store, passwords: Passwords, options: Options) -> AsyncI
                 store,
                 jigs,
                 claimant,
-                Judge(store, workers, means.files),
+                VetoedChanges(store, workers, means.files),
                 hooks,
-                Installs(store, reach, options.tick, options.lease),
+                InstallAdvancer(store, reach, options.tick, options.lease),
                 shelf,
-                Providers(store, claimant.node_id or NO_NODE, provided, options.lease),
+                ProviderRefresher(store, claimant.node_id or NO_NODE, provided, options.lease),
                 heartbeat=options.heartbeat,
                 kernel_arguments=options.kernel_arguments,
                 discovered_names=options.discovered_names,
@@ -243,8 +243,8 @@ async def _annealing(server: Server, options: Options) -> AsyncIterator[None]:
     """All that works by itself. What breaks is started again, and the server goes on."""
     annealer, supervisor = server.annealer, server.supervisor
     assert annealer is not None
-    watch = Watch(server.store, server.installs.reach, options.heartbeat)
-    powersave = Powersave(server.store, server.installs.reach, options.tick)
+    watch = MachineWatch(server.store, server.installs.reach, options.heartbeat)
+    powersave = PowerSaver(server.store, server.installs.reach, options.tick)
     webhooks = Webhooks(server.store, server.claimant.worker, Courier(options.webhook_allow))
     retention = Retention(server.store, Keep(options.event_retention, options.run_retention))
     mesh = _mesh_of(options)

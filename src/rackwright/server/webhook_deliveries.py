@@ -26,7 +26,7 @@ from rackwright.domain.networks.call_targets import Address, Network, Target, pa
 from rackwright.store.db.session import DATABASE_TROUBLE, first_line
 from rackwright.store.events import webhooks
 from rackwright.store.events.outbox import Cursor, Event
-from rackwright.store.events.webhooks import Delivery, Work
+from rackwright.store.events.webhooks import ClaimedWebhook, Delivery
 from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -152,28 +152,28 @@ class Webhooks:
 
     async def _start_due(self) -> None:
         async with self.store.read() as session:
-            if not await webhooks.any_due(session, self.worker):
+            if not await webhooks.has_due_webhooks(session, self.worker):
                 return
         taken = await self.store.change(
-            lambda session: webhooks.take_due(session, self.worker, list(self._busy)), actor="webhooks"
+            lambda session: webhooks.claim_due_webhooks(session, self.worker, list(self._busy)), actor="webhooks"
         )
         for work in taken:
             self._busy[work.hook.id] = asyncio.create_task(self._serve(work), name=f"webhook {work.hook.name}")
 
-    async def _serve(self, work: Work) -> None:
+    async def _serve(self, work: ClaimedWebhook) -> None:
         """Deliver what there is, until there is nothing more or a call fails."""
         try:
             async with self._places:
                 await self._deliver_all(work)
             await self.store.change(
-                lambda session: webhooks.release(session, work.hook.id, self.worker), actor="webhooks"
+                lambda session: webhooks.release_webhook(session, work.hook.id, self.worker), actor="webhooks"
             )
         except DATABASE_TROUBLE as error:
             log.warning("webhook %s waits: the database does not answer: %s", work.hook.name, first_line(error))
         finally:
             del self._busy[work.hook.id]
 
-    async def _deliver_all(self, work: Work) -> None:
+    async def _deliver_all(self, work: ClaimedWebhook) -> None:
         hook, cursor, failures = work.hook, work.hook.cursor, work.hook.failures
         while True:
             async with self.store.read() as session:
@@ -194,10 +194,10 @@ class Webhooks:
 
     async def _note(self, hook_id: int, upto: Cursor, delivery: Delivery | None) -> bool:
         return await self.store.change(
-            lambda session: webhooks.advance(session, hook_id, self.worker, upto, delivery), actor="webhooks"
+            lambda session: webhooks.advance_webhook(session, hook_id, self.worker, upto, delivery), actor="webhooks"
         )
 
-    async def _note_failure(self, work: Work, delivery: Delivery) -> None:
+    async def _note_failure(self, work: ClaimedWebhook, delivery: Delivery) -> None:
         await self.store.change(
-            lambda session: webhooks.fail(session, work.hook, self.worker, delivery), actor="webhooks"
+            lambda session: webhooks.record_failure(session, work.hook, self.worker, delivery), actor="webhooks"
         )

@@ -1,4 +1,4 @@
-"""Hooks in real worker processes, on a real PostgreSQL: who is called when, with what, and what the answer does."""
+"""Hooks in real worker processes, on a real PostgreSQL: which is called when, with what, and what its effects do."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ from rackwright.store.graph import commits
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import delete_deployment, get_deployment
 from rackwright.store.graph.snapshots import discard, remove_role
-from rackwright.store.hooks.hook_calls import MOST_RECALLS
+from rackwright.store.hooks.hook_calls import MAX_RECALLS
 from rackwright.store.hooks.hook_queue import retry_call
 from rackwright.store.machines.nodes import (
     NewNode,
@@ -252,7 +252,7 @@ class Unbound(RoleHooks):
 """
 
 
-@pytest.mark.parametrize(("code", "most"), [(RESTLESS, 1 + MOST_RECALLS), (PING_PONG, 4 * (1 + MOST_RECALLS))])
+@pytest.mark.parametrize(("code", "most"), [(RESTLESS, 1 + MAX_RECALLS), (PING_PONG, 4 * (1 + MAX_RECALLS))])
 async def test_hooks_that_keep_changing_their_node_are_given_up(hooked: Hooked, code: str, most: int) -> None:
     rack = hooked.rack
     await hooked.load(ROLES, code)
@@ -261,7 +261,7 @@ async def test_hooks_that_keep_changing_their_node_are_given_up(hooked: Hooked, 
     hooked.notes.unlink(missing_ok=True)
     await _update(rack, N1, description="new")
     assert await hooked.deliver() == []
-    assert MOST_RECALLS < len(hooked.noted()) <= most
+    assert MAX_RECALLS < len(hooked.noted()) <= most
     given_up = await rack.do(failing_calls)
     assert given_up
     assert all(call.state == "failed" and "oscillates" in call.error for call in given_up)
@@ -280,10 +280,10 @@ async def test_a_hook_that_leaves_its_node_as_it_is_is_not_called_again(hooked: 
     await rack.node("n1")
     await hooked.deliver()
     hooked.notes.unlink(missing_ok=True)
-    for number in range(MOST_RECALLS + 3):
+    for number in range(MAX_RECALLS + 3):
         await _update(rack, N1, description=f"{number}")
         await hooked.deliver()
-    assert len(hooked.noted()) == MOST_RECALLS + 4
+    assert len(hooked.noted()) == MAX_RECALLS + 4
     assert await rack.do(failing_calls) == []
 
 
@@ -606,15 +606,15 @@ async def test_a_verdict_holds_only_for_what_the_hook_was_shown(hooked: Hooked) 
         """,
     )
     await _ready(rack, "n1")
-    asked = hooked.judge._ask
+    ask_hooks = hooked.judge._ask_hooks
 
     async def slowly(calls: Any) -> Any:
-        given = await asked(calls)
+        verdicts = await ask_hooks(calls)
         if len(hooked.noted()) == 1:
             await _update(rack, N1, bootenv="changed")
-        return given
+        return verdicts
 
-    hooked.judge._ask = slowly  # type: ignore[method-assign]  # the only place where something can come between
+    hooked.judge._ask_hooks = slowly  # type: ignore[method-assign]  # the only place where something can come between
     await _bind(hooked, "hooked-parent")
     assert hooked.noted_names() == ["", "changed"]
     assert await rack.state("n1", "hooked-parent") is PROPOSED

@@ -11,7 +11,7 @@ from tests.support.rack import ADMIN, refused, unbroken
 from tests.support.site import DATABASE, DISCOVERED, INSTALL, INSTALLED, OS, HandMachine, Site
 from tests.support.waiting import until
 
-from rackwright.annealer.installs import Installs
+from rackwright.annealer.installs import InstallAdvancer
 from rackwright.domain.errors import Rule
 from rackwright.domain.graph.why import Cause
 from rackwright.domain.machines.install import ENDED, Stage
@@ -44,7 +44,7 @@ async def _run_id(site: Site, machine: HandMachine) -> int:
 
 
 async def _late(site: Site, machine: HandMachine) -> None:
-    """Its deadline passes."""
+    """Let the deadline of a machine's install pass."""
     run = await _run_id(site, machine)
     await site.change(
         lambda session: session.run(
@@ -524,7 +524,7 @@ async def test_no_more_installs_run_at_once_than_max_installs(site: Site) -> Non
 async def test_two_servers_that_look_at_once_begin_no_more_than_max_installs(site: Site) -> None:
     machines = await site.deployed(1, 2, 3, 4)
     await site.change(lambda session: write_setting(session, "max_installs", 1))
-    other = Installs(site.server.store, site.installs.reach)
+    other = InstallAdvancer(site.server.store, site.installs.reach)
     first, *rest = machines
     await site.step(cap=1)
 

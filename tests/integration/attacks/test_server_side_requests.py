@@ -14,7 +14,7 @@ from fastapi import FastAPI, Request, Response
 from tests.support.site import HandMachine, Site, running_site
 from tests.support.waiting import PATIENCE
 
-from rackwright.annealer.installs import hammer_node
+from rackwright.annealer.installs import read_hammer_node
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.networks.call_targets import simulated_address
 from rackwright.hammers.base import HammerFailed, HammerNode
@@ -57,7 +57,7 @@ async def test_what_a_machine_says_of_its_controller_is_not_connected_to(site: S
         assert (await machine.register(inventory={"bmc": bmc})).status_code == 201
         id = await site.rack.node_id(machine.name)
         async with site.server.store.read() as session:
-            node = await hammer_node(session, id)
+            node = await read_hammer_node(session, id)
         reach = site.server.installs.reach
         assert isinstance(reach.hammer(node), SshHammer)
         assert isinstance(reach.probe(node), SshHammer)
@@ -75,7 +75,7 @@ async def test_a_machine_does_not_move_the_controller_that_people_set(site: Site
     machine.new_boot()
     await machine.register(inventory={"bmc": {"address": "192.0.2.66", "plain": True}})
     async with site.server.store.read() as session:
-        node = await hammer_node(session, id)
+        node = await read_hammer_node(session, id)
     assert node.settings["bmc"] == {"kind": "redfish", "username": "ops", "password": "hidden"}
     with pytest.raises(HammerFailed, match="has no BMC address"):
         await site.server.installs.reach.hammer(node).status(node)

@@ -20,7 +20,7 @@ from rackwright.api.routes.machines.machines import INVENTORY_LIMIT
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.machines.install import Stage
 from rackwright.store.db.session import Session
-from rackwright.store.hooks.hook_views import brief_before, forget_last_state, shown_view
+from rackwright.store.hooks.hook_views import brief_before, forget_last_state, read_shown_view
 from rackwright.store.machines.nodes import delete_node
 
 MOST_CALL = 8 * 1024
@@ -147,7 +147,7 @@ async def test_who_is_told_by_a_small_call_is_shown_all_of_the_node(site: Site) 
     assert isinstance(call, int)
     assert isinstance(stored, dict)
     async with site.server.store.read() as session:
-        shown = await shown_view(session, call, "node", id, stored)
+        shown = await read_shown_view(session, call, "node", id, stored)
     assert shown is not None
     assert shown["discovery"] == {"address": machine.address, "blob": "2" * LARGE}
     assert shown["before"] == {

@@ -15,7 +15,7 @@ import pytest
 from tests.support.netns import network
 from tests.support.people import House, house, ok, refused
 
-from rackwright.annealer.installs import hammer_node
+from rackwright.annealer.installs import read_hammer_node
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.networks.dns import DnsState, Type
 from rackwright.reach.ssh_connections import Target, Unreachable
@@ -166,7 +166,7 @@ BMC = {"kind": "redfish", "address": "192.0.2.20", "username": "ops", "password"
 async def bmc_of(home: House, node_id: int) -> dict[str, Any]:
     """As a hammer gets it."""
     async with home.store.read() as session:
-        found = (await hammer_node(session, node_id)).settings["bmc"]
+        found = (await read_hammer_node(session, node_id)).settings["bmc"]
     assert isinstance(found, dict)
     return found
 

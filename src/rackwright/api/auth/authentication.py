@@ -17,8 +17,8 @@ from rackwright.domain.errors import RackwrightError
 from rackwright.domain.people import Principal
 from rackwright.store.db.session import Session
 from rackwright.store.machines.registration import find_node_by_token
-from rackwright.store.people.sessions import Lifetime, find_person, mark_seen
-from rackwright.store.people.tokens import find_principal, fingerprint, mark_used
+from rackwright.store.people.sessions import Lifetime, find_session_principal, mark_session_seen
+from rackwright.store.people.tokens import find_token_principal, hash_secret, mark_token_used
 from rackwright.store.store import Store
 
 K = TypeVar("K")
@@ -106,15 +106,15 @@ class Doorkeeper:
         return bool(secret) and await self._look_up("session", secret) is not None
 
     async def _look_up(self, kind: str, secret: str) -> Principal | None:
-        key, version, now = fingerprint(f"{kind} {secret}"), self._store.people_version, self._clock()
+        key, version, now = hash_secret(f"{kind} {secret}"), self._store.permissions_version, self._clock()
         known = self._known.get(key)
         if known is not None and known[0] == version and known[1] > now:
             return known[2]
         async with self._store.read() as session:
             if kind == "token":
-                principal = await find_principal(session, secret)
+                principal = await find_token_principal(session, secret)
             else:
-                principal = await find_person(session, secret, self._life)
+                principal = await find_session_principal(session, secret, self._life)
         if principal is not None:
             _keep(self._known, key, (version, now + MEMORY, principal))
             await self._mark(principal)
@@ -124,9 +124,9 @@ class Doorkeeper:
         """When it was last used, now and then."""
         mark: Callable[[Session, int], Awaitable[None]]
         kind, id, mark = (
-            ("token", principal.token_id, mark_used)
+            ("token", principal.token_id, mark_token_used)
             if principal.token_id is not None
-            else ("session", principal.session_id or 0, mark_seen)
+            else ("session", principal.session_id or 0, mark_session_seen)
         )
         if self._marked.get((kind, id), -MARK_EVERY) + MARK_EVERY <= self._clock():
             _keep(self._marked, (kind, id), self._clock())

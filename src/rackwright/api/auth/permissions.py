@@ -11,7 +11,7 @@ from rackwright.domain.people import GRANTS, SCOPES, Permission, Principal
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING, Visibility
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
-from rackwright.store.people.users import below, lineage
+from rackwright.store.people.users import deployment_and_ancestors, deployment_subtrees
 
 
 class RequestVisibility(Visibility):
@@ -54,7 +54,7 @@ class Permissions:
         self._asked_in = session
         if self.principal.may(permission):
             return
-        line = [] if deployment_id is None else await lineage(session, deployment_id)
+        line = [] if deployment_id is None else await deployment_and_ancestors(session, deployment_id)
         if not line or not self.principal.may_in(permission, line):
             where = "here" if line else "for the whole system"
             raise Forbidden(f"This takes the permission {permission} {where}, which you do not have.")
@@ -63,7 +63,7 @@ class Permissions:
         """Whether the caller may let machines in. They belong to nobody yet, so it takes the whole system."""
         if self.principal.may(Permission.WRITE):
             return True
-        line = await lineage(session, (await get_deployment(session, SYSTEM, EVERYTHING)).id)
+        line = await deployment_and_ancestors(session, (await get_deployment(session, SYSTEM, EVERYTHING)).id)
         return self.principal.may_in(Permission.WRITE, line)
 
     async def authorize_accepting(self, session: Session) -> None:
@@ -112,9 +112,9 @@ class Permissions:
             return RequestVisibility(None)
         principal, limits = self.principal, []
         if Permission.READ not in GRANTS[principal.role]:
-            limits.append(await below(session, list(principal.grants)))
+            limits.append(await deployment_subtrees(session, list(principal.grants)))
         if principal.subtree is not None:
-            limits.append(await below(session, [principal.subtree]))
+            limits.append(await deployment_subtrees(session, [principal.subtree]))
         return RequestVisibility(sorted(set.intersection(*limits)))
 
     def check_limited(self, visible: RequestVisibility) -> None:

@@ -14,7 +14,16 @@ from pydantic import BaseModel, Field, ValidationError, create_model
 
 from rackwright.api.http.answers import answer_page
 from rackwright.domain.errors import Invalid
-from rackwright.store.db.listing import MOST, Column, Filter, Listing, Wanted, checked_key, key_of, page_sql
+from rackwright.store.db.listing import (
+    MAX_PAGE_SIZE,
+    Column,
+    Filter,
+    Listing,
+    PageRequest,
+    checked_key,
+    key_of,
+    page_sql,
+)
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import Visibility
 
@@ -28,7 +37,7 @@ class Asked:
     """What a client asked of a list."""
 
     listing: Listing
-    wanted: Wanted
+    wanted: PageRequest
     fields: frozenset[str] | None
 
 
@@ -69,7 +78,7 @@ class ListDependency:
         cursor, fields = given.pop("cursor", None), given.pop("fields", None)
         return Asked(
             listing,
-            Wanted(
+            PageRequest(
                 sort,
                 limit,
                 None if cursor is None else _after(listing, sort, cursor),
@@ -110,7 +119,7 @@ def _common(listing: Listing) -> Fields:
             Literal[sorts],
             Field(listing.default, description="What to sort by; with - in front the last comes first."),
         ),
-        "limit": (int, Field(LIMIT, ge=1, le=MOST, description="How many at most.")),
+        "limit": (int, Field(LIMIT, ge=1, le=MAX_PAGE_SIZE, description="How many at most.")),
         "cursor": (str, Field(None, max_length=2000, description="`next` of the page before.")),
         "fields": (str, Field(None, description="Only these properties of each, separated by commas.")),
     }

@@ -13,7 +13,7 @@ from rackwright.api.http.answers import Resource, answer
 from rackwright.api.http.etags import check_if_match, parse_if_match
 from rackwright.domain.people import Principal
 from rackwright.store.db.session import GraphSession, Session
-from rackwright.store.events.repeated_requests import KeptAnswer, claim_key, keep_answer, kept_answer
+from rackwright.store.events.repeated_requests import KeptResponse, claim_key, keep_response, read_kept_response
 
 S = TypeVar("S", bound=Session)
 Location = Callable[[BaseModel], str]
@@ -115,7 +115,9 @@ def _once(
             return _again(kept)
         response = _rendered(await work(session), status, location)
         headers = {name: value for name, value in response.headers.items() if name != "content-length"}
-        await keep_answer(session, owner, terms.key, KeptAnswer(response.status_code, headers, bytes(response.body)))
+        await keep_response(
+            session, owner, terms.key, KeptResponse(response.status_code, headers, bytes(response.body))
+        )
         return response
 
     return once
@@ -145,7 +147,7 @@ async def replayed(caller: Caller, terms: Terms) -> Response | None:
     if terms.key is None:
         return None
     async with caller.server.store.read() as session:
-        kept = await kept_answer(session, _owner(caller.principal), terms.key, terms.request)
+        kept = await read_kept_response(session, _owner(caller.principal), terms.key, terms.request)
     return None if kept is None else _again(kept)
 
 
@@ -156,7 +158,7 @@ def _owner(principal: Principal) -> str:
     return f"{principal.user_id} {hashlib.sha256(repr(powers).encode()).hexdigest()[:32]}"
 
 
-def _again(kept: KeptAnswer) -> Response:
+def _again(kept: KeptResponse) -> Response:
     return Response(kept.body, kept.status, {**kept.headers, "Idempotency-Replayed": "true"})
 
 

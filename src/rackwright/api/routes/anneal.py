@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from rackwright.annealer.run_cap import DEFAULT_CAP, LARGEST
+from rackwright.annealer.run_cap import DEFAULT_CAP, MAX_CAP
 from rackwright.annealer.step import StepReport, step
 from rackwright.api.context import ScopedReader, Writer
 from rackwright.api.http.answers import Resource, answer
@@ -64,7 +64,7 @@ class StatusOut(BaseModel):
 class CapIn(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    cap: Annotated[int, Field(ge=1, le=LARGEST)] | Literal["auto"] = Field(
+    cap: Annotated[int, Field(ge=1, le=MAX_CAP)] | Literal["auto"] = Field(
         description="How many runs may execute at once; auto: found out by itself.", examples=[10]
     )
 

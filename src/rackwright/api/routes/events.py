@@ -26,9 +26,9 @@ from rackwright.store.events.outbox import (
     CursorGone,
     Event,
     EventFilter,
-    check_kept,
-    forgotten,
-    newest,
+    check_cursor_kept,
+    forgotten_cursor,
+    newest_cursor,
     read_events,
 )
 from rackwright.store.graph.deployments import get_deployment
@@ -134,11 +134,11 @@ async def _wanted(session: Session, visible: RequestVisibility, caller: Caller, 
 
 async def _start(session: Session, since: str) -> Cursor:
     if since == "now":
-        return await newest(session)
+        return await newest_cursor(session)
     if not since:
-        return await forgotten(session)
+        return await forgotten_cursor(session)
     cursor = Cursor.parse(since)
-    await check_kept(session, cursor)
+    await check_cursor_kept(session, cursor)
     return cursor
 
 
@@ -148,7 +148,7 @@ async def _page(feed: Feed, query: EventQuery, wanted: EventFilter, cursor: Curs
         while True:
             async with feed.store.read() as session:
                 found = await read_events(session, cursor, query.limit, wanted)
-                upto = found[-1].cursor if len(found) == query.limit else max(cursor, await newest(session))
+                upto = found[-1].cursor if len(found) == query.limit else max(cursor, await newest_cursor(session))
             left = deadline - time.monotonic()
             if found or left <= 0 or feed.closing:
                 return EventsOut(items=[EventOut.of(event) for event in found], next=str(upto))

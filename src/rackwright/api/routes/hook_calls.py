@@ -15,7 +15,7 @@ from rackwright.api.http.types import Id
 from rackwright.api.http.writing import Posting, write
 from rackwright.store.db.session import Session
 from rackwright.store.graph.deployments import read_root_id
-from rackwright.store.hooks.hook_queue import FAILED, HOOK_CALLS, FailingCall, retry_call, select_calls
+from rackwright.store.hooks.hook_queue import FAILED_SQL, HOOK_CALLS, FailingHookCall, retry_call, select_calls
 
 router = APIRouter(prefix="/hook_calls", tags=["hook_calls"])
 
@@ -37,7 +37,7 @@ class HookCallOut(Resource):
     not_before: datetime | None
 
     @classmethod
-    def of(cls, call: FailingCall) -> "HookCallOut":
+    def of(cls, call: FailingHookCall) -> "HookCallOut":
         return cls(etag=tag(call.id, call.state, call.attempts), **asdict(call))
 
 
@@ -45,7 +45,7 @@ class HookCallOut(Resource):
 async def list_hook_calls(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(HOOK_CALLS))]) -> Response:
     """Calls of hooks that failed, the newest first."""
     async with caller.read() as (session, visible):
-        return await page(session, visible, asked, select_calls, HookCallOut, HookCallOut.of, FAILED)
+        return await page(session, visible, asked, select_calls, HookCallOut, HookCallOut.of, FAILED_SQL)
 
 
 @router.post("/{id}/retry", status_code=204)

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from rackwright.annealer.installs import hammer_node
+from rackwright.annealer.installs import read_hammer_node
 from rackwright.api.context import Administrator, Caller, ScopedReader, Writer
 from rackwright.api.http.answers import answer
 from rackwright.api.http.types import Key
@@ -169,7 +169,7 @@ def _check_real(node: NodeRecord) -> None:
 
 async def _reached(caller: Caller, node_id: int) -> tuple[Hammer, HammerNode]:
     async with caller.server.store.read() as session:
-        reached = await hammer_node(session, node_id)
+        reached = await read_hammer_node(session, node_id)
     try:
         return caller.server.installs.reach.hammer(reached), reached
     except HammerFailed as error:

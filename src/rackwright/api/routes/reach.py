@@ -3,8 +3,8 @@
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
-from rackwright.annealer.installs import hammer_node
-from rackwright.annealer.reachability import ACTOR, look_at
+from rackwright.annealer.installs import read_hammer_node
+from rackwright.annealer.reachability import ACTOR, probe_node
 from rackwright.api.context import Person, Writer
 from rackwright.api.http.answers import answer
 from rackwright.api.http.types import Key
@@ -82,9 +82,9 @@ async def _look(caller: Writer, node_id: int) -> tuple[str, bool]:
     if node_id == server.claimant.node_id:
         return "", False
     async with server.store.read() as session:
-        node = await hammer_node(session, node_id)
+        node = await read_hammer_node(session, node_id)
     try:
-        seen = await look_at(server.installs.reach, node)
+        seen = await probe_node(server.installs.reach, node)
     except HammerFailed as error:
         return str(error), error.answers
 

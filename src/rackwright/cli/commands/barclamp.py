@@ -129,7 +129,7 @@ async def _import(folder: Path, flags: dict[str, Any]) -> list[str]:
 
     try:
         options = load_settings(flags).options
-        async with await open_database(options.database_url, options.home, make=False) as database:
+        async with await open_database(options.database_url, options.home, create=False) as database:
             store = Store(database, await open_vault(Store(database), options.home))
             barclamp = load_folder(folder)
             return await store.change_graph(

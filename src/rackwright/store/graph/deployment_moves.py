@@ -13,7 +13,7 @@ from rackwright.store.graph.deployments import MAX_DEPTH, DeploymentRecord, phan
 from rackwright.store.graph.subgraph import bump_graph
 from rackwright.store.hooks.hook_calls import queue_node_updated
 from rackwright.store.networks.dns_refresh import refresh_dns_servers
-from rackwright.store.people.users import below, lineage
+from rackwright.store.people.users import deployment_and_ancestors, deployment_subtrees
 
 
 async def rename_deployment(session: GraphSession, deployment: DeploymentRecord, name: str) -> None:
@@ -41,14 +41,14 @@ async def move_deployment(session: GraphSession, deployment: DeploymentRecord, p
     if parent.id == deployment.parent_id:
         return
     _check_not_system(deployment, "moved")
-    tree = await below(session, [deployment.id])
+    tree = await deployment_subtrees(session, [deployment.id])
     if parent.id in tree:
         raise Conflict(
             Rule.CYCLE, f"{parent.name!r} is {deployment.name!r} or below it, so {deployment.name!r} cannot go there."
         )
-    new_lineage = await lineage(session, parent.id)
+    new_lineage = await deployment_and_ancestors(session, parent.id)
     await _check_depth(session, deployment, len(new_lineage))
-    lost_ancestors = set(await lineage(session, deployment.id)) - tree - set(new_lineage)
+    lost_ancestors = set(await deployment_and_ancestors(session, deployment.id)) - tree - set(new_lineage)
     for query, rule, problem in _DEPENDENCIES:
         await _check_dependencies(session, query, rule, problem.format(name=deployment.name), tree, lost_ancestors)
     await session.run("UPDATE deployments SET parent_id = :parent WHERE id = :id", parent=parent.id, id=deployment.id)

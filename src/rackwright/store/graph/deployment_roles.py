@@ -8,7 +8,7 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import NotFound
 from rackwright.domain.graph.snapshots import Planned, Proposal, plan_commit
 from rackwright.domain.states import PROPOSED, Trigger
-from rackwright.store.catalogue.submitted_data import checked_edit
+from rackwright.store.catalogue.submitted_data import prepare_submitted_data
 from rackwright.store.db.listing import Column, Filter, Listing
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING, Visibility
@@ -94,7 +94,7 @@ async def edit_deployment_role_data(
     The caller has locked the deployment, and `record` is the deployment-role as it is now.
     """
     attribs = (await session.catalogue()).catalogue.attribs_of(record.role)
-    new_data = checked_edit(session.store.vault, attribs, record.data, data)
+    new_data = prepare_submitted_data(session.store.vault, attribs, record.data, data)
     deployment = await get_deployment(session, record.deployment_id, EVERYTHING)
     if deployment.system:
         await _set_in_place(session, record, new_data)

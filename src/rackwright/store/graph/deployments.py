@@ -13,7 +13,7 @@ from rackwright.store.events.outbox import emit
 from rackwright.store.graph.noderoles import delete_noderoles
 from rackwright.store.graph.subgraph import bump_graph
 from rackwright.store.hooks.hook_calls import ask_deployment_roles, queue_node_updated
-from rackwright.store.people.users import lineage
+from rackwright.store.people.users import deployment_and_ancestors
 
 SYSTEM = "system"
 MAX_DEPTH = 32
@@ -150,7 +150,7 @@ async def create_deployment(session: GraphSession, name: str, parent: str | int 
     if await session.value("SELECT 1 FROM deployments WHERE name = :name", name=name):
         raise Conflict(Rule.EXISTS, f"There is a deployment {name!r} already. Choose another name.")
     parent_id = (await get_deployment(session, SYSTEM if parent is None else parent, EVERYTHING)).id
-    if len(await lineage(session, parent_id)) >= MAX_DEPTH:
+    if len(await deployment_and_ancestors(session, parent_id)) >= MAX_DEPTH:
         raise Invalid(f"Deployments lie at most {MAX_DEPTH} deep. Choose one further up as the parent.", "/parent")
     id = await insert_deployment(session, name, parent_id, description)
     await session.run("INSERT INTO snapshots (deployment_id, state) VALUES (:id, 'proposed')", id=id)

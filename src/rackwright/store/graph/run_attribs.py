@@ -13,7 +13,7 @@ from sqlalchemy import Row
 from rackwright.domain.attributes import Layers, Source, Staged, Surroundings, stage
 from rackwright.domain.catalogue import Flag, JsonObject, Role
 from rackwright.domain.states import PROPOSED
-from rackwright.store.catalogue.stored_catalogue import CatalogueMoved, StoredCatalogue
+from rackwright.store.catalogue.stored_catalogue import CatalogueOutdated, StoredCatalogue
 from rackwright.store.db.session import Session
 
 # Empty maps come as NULL: most are empty, and reading NULL is faster than reading an empty map.
@@ -119,10 +119,10 @@ def stage_defaults(stored: StoredCatalogue, candidate: ClaimCandidate) -> Staged
     role = stored.catalogue.roles[name]
     if candidate.may_have_inputs or role.wants or role.has(Flag.CLUSTER):
         return None
-    bare = stored.bare.get(candidate.role_id)
+    bare = stored.default_inputs.get(candidate.role_id)
     if bare is None:
         bare = stage(stored.catalogue, role.name, Layers(template=role.template), Surroundings())
-        stored.bare[candidate.role_id] = bare
+        stored.default_inputs[candidate.role_id] = bare
     return StagedNodeRole(candidate.node_id, candidate.node, role, bare)
 
 
@@ -135,12 +135,12 @@ async def stage_noderoles(session: Session, ids: Collection[int]) -> dict[int, S
     while True:
         try:
             return await _stage(session, await session.catalogue(), ids)
-        except CatalogueMoved:
+        except CatalogueOutdated:
             session.forget_catalogue()
 
 
 async def _stage(session: Session, stored: StoredCatalogue, ids: Collection[int]) -> dict[int, StagedNodeRole]:
-    rows = await session.rows(_STAGING, ids=list(ids), templated=stored.templated)
+    rows = await session.rows(_STAGING, ids=list(ids), templated=stored.templated_role_ids)
     links = await _select_links(session, stored, rows)
     ancestors = await _select_ancestors(session, [row.id for row in rows if row.above])
     sources = await _select_sources(session, stored, links, ancestors)
@@ -148,7 +148,7 @@ async def _stage(session: Session, stored: StoredCatalogue, ids: Collection[int]
     staged: dict[int, StagedNodeRole] = {}
     default_inputs: dict[int, Staged] = {}
     for row in rows:
-        role = stored.catalogue.role(stored.name_of(row.role_id))
+        role = stored.catalogue.role(stored.role_name(row.role_id))
         only_defaults = not (role.wants or row.above or _has_own_inputs(row) or role.has(Flag.CLUSTER))
         if only_defaults and row.role_id in default_inputs:
             staged[row.id] = StagedNodeRole(row.node_id, row.node, role, default_inputs[row.role_id])
@@ -176,7 +176,7 @@ def _has_own_inputs(row: Row[Any]) -> bool:
 
 def _build_layers(stored: StoredCatalogue, row: Row[Any]) -> Layers:
     return Layers(
-        template=stored.catalogue.role(stored.name_of(row.role_id)).template,
+        template=stored.catalogue.role(stored.role_name(row.role_id)).template,
         deployment_wall=row.deployment_wall or {},
         committed=row.committed or {},
         wall=row.wall or {},
@@ -189,7 +189,7 @@ async def _select_links(
     session: Session, stored: StoredCatalogue, rows: Sequence[Row[Any]]
 ) -> dict[int, list[tuple[str, int]]]:
     """Return for each noderole the attribs that it wants of a parent, each with that parent."""
-    roles = {row.id: stored.catalogue.role(stored.name_of(row.role_id)) for row in rows}
+    roles = {row.id: stored.catalogue.role(stored.role_name(row.role_id)) for row in rows}
     wanting_ids = [id for id, role in roles.items() if role.wants]
     if not wanting_ids:
         return {}
@@ -227,7 +227,7 @@ async def _select_sources(
     if not ids:
         return {}
     return {
-        row.id: Source(stored.name_of(row.role_id), _build_layers(stored, row).merged())
+        row.id: Source(stored.role_name(row.role_id), _build_layers(stored, row).merged())
         for row in await session.rows(_LAYERS, ids=list(ids))
     }
 
@@ -239,7 +239,7 @@ async def _select_members(
     clusters = {
         (row.deployment_id, row.role_id)
         for row in rows
-        if stored.catalogue.role(stored.name_of(row.role_id)).has(Flag.CLUSTER)
+        if stored.catalogue.role(stored.role_name(row.role_id)).has(Flag.CLUSTER)
     }
     if not clusters:
         return {}

@@ -11,7 +11,7 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.graph.snapshots import Difference, Intent, SnapshotState, diff
 from rackwright.domain.states import PROPOSED, TODO
-from rackwright.store.catalogue.submitted_data import checked_edit
+from rackwright.store.catalogue.submitted_data import prepare_submitted_data
 from rackwright.store.db.listing import Column, Filter, Listing
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING, Visibility
@@ -307,7 +307,7 @@ async def edit_binding_data(
 ) -> None:
     """As `set_binding_data`, for data that a person read and changed: secrets that came back masked stay the same."""
     attribs = (await session.catalogue()).catalogue.attribs_of(noderole.role)
-    new_data = checked_edit(session.store.vault, attribs, noderole.user_data, data)
+    new_data = prepare_submitted_data(session.store.vault, attribs, noderole.user_data, data)
     await set_binding_data(session, deployment, noderole.node_id, noderole.role, new_data)
 
 

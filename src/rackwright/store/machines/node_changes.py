@@ -8,7 +8,7 @@ from rackwright.domain.errors import Conflict, NotFound, NotPermitted, Rule
 from rackwright.domain.machines.power import with_matching_password
 from rackwright.domain.machines.ssh_login import login_of
 from rackwright.domain.states import Trigger
-from rackwright.store.catalogue.submitted_data import checked_edit
+from rackwright.store.catalogue.submitted_data import prepare_submitted_data
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
@@ -92,7 +92,7 @@ async def _check_hint(session: Session, node: NodeRecord, hint: JsonObject, *, a
     """Return the hint as it may be stored. Only an administrator may set how a BMC is reached, with its password."""
     catalogue = (await session.catalogue()).catalogue
     node_attribs = [attrib for attrib in catalogue.attribs.values() if attrib.role is None]
-    checked = checked_edit(session.store.vault, node_attribs, node.hint, hint, MAX_HINT_BYTES)
+    checked = prepare_submitted_data(session.store.vault, node_attribs, node.hint, hint, MAX_HINT_BYTES)
     before, after = node.hint.get("bmc"), checked.get("bmc")
     if before == after:
         return checked

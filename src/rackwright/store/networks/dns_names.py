@@ -9,7 +9,7 @@ from rackwright.store.db.session import Session
 from rackwright.store.networks.allocations import allocate_for_bound_nodes
 from rackwright.store.networks.domains import select_domains
 from rackwright.store.networks.network_rows import select_networks
-from rackwright.store.people.users import lineages
+from rackwright.store.people.users import ancestors_by_deployment
 
 _HOSTS = """
 SELECT n.id, n.name, n.deployment_id, coalesce(
@@ -34,7 +34,7 @@ async def read_dns_state(session: Session) -> DnsState:
     await allocate_for_bound_nodes(session)
     generation = await session.value("SELECT generation FROM boot_state FOR SHARE")
     domains = {domain.name: domain.deployment_id for domain in await select_domains(session, "")}
-    ancestors = await lineages(session)
+    ancestors = await ancestors_by_deployment(session)
     rows = [
         row
         for row in await session.rows(_HOSTS, admin=Category.ADMIN.value)

@@ -10,7 +10,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import NotFound
 from rackwright.domain.networks.networks import Category, Network, Range, Router, Use
-from rackwright.store.db.listing import EVERYBODY, Column, Filter, Listing, key_id
+from rackwright.store.db.listing import SEEN_BY_EVERY_READER, Column, Filter, Listing, key_id
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import Visibility
 
@@ -74,7 +74,7 @@ NETWORKS = Listing(
     },
     default="name",
     id="n.id",
-    seen=EVERYBODY,
+    seen=SEEN_BY_EVERY_READER,
 )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rackwright.domain.runs import HOLDS_SLOT
 from rackwright.domain.states import Trigger
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
-from rackwright.store.db.pipeline import Asked, Rows, array
+from rackwright.store.db.pipeline import Rows, Statement, array
 from rackwright.store.graph.run_attribs import CANDIDATE_COLUMNS, ROLES_WITH_DATA, ClaimCandidate
 from rackwright.store.graph.transition_sql import sources_sql
 
@@ -47,10 +47,10 @@ class CandidateQuery:
     only: int | None = None
     """The only noderole to claim; None: all may be claimed."""
 
-    def statements(self, stored: StoredCatalogue) -> tuple[Asked, Asked]:
+    def statements(self, stored: StoredCatalogue) -> tuple[Statement, Statement]:
         """Return the statements to send, in this order, when slots are up to date: one locks, one reads."""
         values = {"here": self.here, "limit": self.limit, "only": self.only}
-        return (_LOCK_CANDIDATES, values), (_READ_CANDIDATES, {**values, "templated": array(stored.templated)})
+        return (_LOCK_CANDIDATES, values), (_READ_CANDIDATES, {**values, "templated": array(stored.templated_role_ids)})
 
 
 def read_candidates(locked: Rows, rows: Rows) -> list[ClaimCandidate]:
@@ -121,7 +121,7 @@ class LineQuery:
     lanes: int = 1
     """Slots are divided among so many lanes, and the query takes those of one lane."""
 
-    def statements(self, stored: StoredCatalogue) -> tuple[Asked, Asked]:
+    def statements(self, stored: StoredCatalogue) -> tuple[Statement, Statement]:
         """Return the statements to send, in this order, when slots are up to date: one locks, one reads."""
         return (
             _LOCK_LINES,
@@ -132,7 +132,7 @@ class LineQuery:
                 "lane": self.lane,
                 "lanes": self.lanes,
             },
-        ), (_READ_LINES, {"templated": array(stored.templated), "instant": list(self.instant)})
+        ), (_READ_LINES, {"templated": array(stored.templated_role_ids), "instant": list(self.instant)})
 
 
 @dataclass(frozen=True, slots=True)

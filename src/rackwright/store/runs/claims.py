@@ -14,7 +14,7 @@ from sqlalchemy import Row
 from rackwright.domain.catalogue import Jig
 from rackwright.domain.runs import DEFAULT_DEADLINE, Run
 from rackwright.domain.states import ACTIVE, Trigger
-from rackwright.store.db.pipeline import Asked, Rows
+from rackwright.store.db.pipeline import Rows, Statement
 from rackwright.store.db.session import Session
 from rackwright.store.graph.run_attribs import StagedNodeRole, stage_candidates, stage_noderoles
 from rackwright.store.graph.transition_sql import event_kind, fixed_target, target_sql
@@ -22,7 +22,7 @@ from rackwright.store.graph.transitions import TRACE_OF, move_noderoles
 from rackwright.store.runs.claim_candidates import CandidateQuery, read_candidates
 from rackwright.store.runs.instant_runs import InstantJigs, execute_instant_runs
 from rackwright.store.runs.slots import refresh_statements
-from rackwright.store.runs.transaction_end import queue_state_hooks
+from rackwright.store.runs.transaction_end import queue_hooks_of_moves
 
 DEFAULT_LEASE = 30.0
 EXTRA_REFRESHES = 2
@@ -166,9 +166,9 @@ async def _claim_ordinary(session: Session, claimant: Claimant, query: Candidate
     return ClaimResult(started, sorted(unchanged))
 
 
-async def _query_after_slot_refresh(session: Session, *statements: Asked) -> list[Rows]:
+async def _query_after_slot_refresh(session: Session, *statements: Statement) -> list[Rows]:
     """Refresh the slots of touched nodes, then run these statements, without waiting in between."""
-    await queue_state_hooks(session)
+    await queue_hooks_of_moves(session)
     refreshes = refresh_statements(session.touched) if session.touched else ()
     results = await session.batch(*refreshes, *statements)
     session.touched.clear()
@@ -188,7 +188,7 @@ async def _start(session: Session, query: str, claimant: Claimant, starting: Map
     if not starting:
         return []
     stored = await session.catalogue()
-    contents = {id: stored.content_of(noderole.role, claimant.file_kinds) for id, noderole in starting.items()}
+    contents = {id: stored.content_digest(noderole.role, claimant.file_kinds) for id, noderole in starting.items()}
     rows = await session.rows(
         query,
         staged_rows=Jsonb(

@@ -14,7 +14,7 @@ from rackwright.domain.hooks import STATE_HOOKS
 from rackwright.domain.runs import DEFAULT_DEADLINE, Answer, Outcome, Run
 from rackwright.domain.states import TRANSITIONS, Trigger
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
-from rackwright.store.db.pipeline import Asked, Cursor, array
+from rackwright.store.db.pipeline import Cursor, Statement, array
 from rackwright.store.db.session import Session
 from rackwright.store.graph.run_attribs import stage_defaults
 from rackwright.store.graph.transition_sql import event_kind, target_sql
@@ -131,16 +131,16 @@ async def execute_instant_runs(
     lanes = [LineQuery(here, MAX_LINES, LINE_LENGTH, jigs, lane, LANES) for lane in range(LANES)]
     progress = InstantProgress()
     async with session.pipe() as pipe:
-        queries = [await pipe.ask(*lane.statements(stored)) for lane in lanes]
+        queries = [await pipe.send(*lane.statements(stored)) for lane in lanes]
         writes: list[Sequence[Cursor]] = []
         for query in queries:
-            [_, rows] = await pipe.answers(query)
+            [_, rows] = await pipe.fetch_rows(query)
             # From here on the database works on one lane, and this process on another.
             executed = await _LaneExecutor(stored, instant, progress).execute(read_line_members(rows))
             if executed:
-                writes.append(await pipe.ask(_end_statement(executed, worker), *refresh_touched_statements()))
+                writes.append(await pipe.send(_end_statement(executed, worker), *refresh_touched_statements()))
         for write in writes:
-            [[[ended, _]], *_] = await pipe.answers(write)
+            [[[ended, _]], *_] = await pipe.fetch_rows(write)
             progress.ended += ended
     return progress
 
@@ -201,7 +201,7 @@ class _LaneExecutor:
         return InstantRun(run, with_defaults.staged, member.state in TRANSITIONS[Trigger.PARENTS_MET].sources)
 
 
-def _end_statement(instant_runs: Sequence[InstantRun], worker: str) -> Asked:
+def _end_statement(instant_runs: Sequence[InstantRun], worker: str) -> Statement:
     staged = {
         instant_run.staged.hash: instant_run.staged for instant_run in instant_runs
     }  # most noderoles of a role have the same inputs

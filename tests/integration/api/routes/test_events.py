@@ -19,7 +19,7 @@ from rackwright.client.transport import open_async_http
 from rackwright.server.serve import TOKEN_FILE, listening
 from rackwright.store.db.database import open_database
 from rackwright.store.db.session import Session
-from rackwright.store.events.outbox import Cursor, EventFilter, emit, forget_events, newest, read_events
+from rackwright.store.events.outbox import Cursor, EventFilter, emit, forget_events, newest_cursor, read_events
 from rackwright.store.store import Store
 
 
@@ -154,7 +154,9 @@ async def test_a_filter_says_the_same_in_the_database_and_in_memory(home: House)
     async with home.store.read() as session:
         everything = await read_events(session, Cursor(), 10_000)
         kinds = sorted({event.kind for event in everything})
-        places = sorted({event.place_id for event in everything if event.place_id is not None})
+        places = sorted(
+            {event.effective_deployment_id for event in everything if event.effective_deployment_id is not None}
+        )
         assert len(everything) > 20
         for _ in range(200):
             wanted = EventFilter(
@@ -252,7 +254,7 @@ async def test_a_reader_that_is_let_go_ends_its_question_and_leaves_the_next_one
         except asyncio.CancelledError:
             broken_off.append(session)
             raise
-        return await newest(session)
+        return await newest_cursor(session)
 
     monkeypatch.setattr("rackwright.api.event_feed.newest", slow)
     feed = Feed(home.store)

@@ -8,7 +8,7 @@ from tests.support.api import Api, Site, ok, refused
 from tests.support.ipmi import PASSWORD, USER, SimulatedBmc, simulated_bmc
 from tests.support.waiting import PATIENCE
 
-from rackwright.annealer.installs import hammer_node
+from rackwright.annealer.installs import read_hammer_node
 from rackwright.domain.catalogue import JsonObject
 from rackwright.hammers import ipmi
 from rackwright.hammers.base import HammerFailed, HammerNode
@@ -79,7 +79,7 @@ async def test_where_nobody_said_what_a_bmc_speaks_the_lowest_priority_of_a_barc
 
     async def chosen() -> object:
         async with site.rack.store.read() as session:
-            node = await hammer_node(session, (await get_node(session, NODE, EVERYTHING)).id)
+            node = await read_hammer_node(session, (await get_node(session, NODE, EVERYTHING)).id)
         return site.server.installs.reach.hammer(node)
 
     assert isinstance(await chosen(), RedfishHammer)

@@ -13,7 +13,7 @@ from tests.support.people import PASSWORD, House, house, ok, refused
 from rackwright.api.auth import passwords
 from rackwright.api.auth.passwords import Passwords
 from rackwright.server.serve import PASSWORD_FILE, TOKEN_FILE
-from rackwright.store.people.people_version import people_changed
+from rackwright.store.people.permission_changes import note_permission_change
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ async def test_sessions_end_by_idling_and_by_age(home: House, aged: str) -> None
     browser = await home.browser("admin", home.admin_password)
 
     async def age(session: Any) -> None:
-        people_changed(session)
+        note_permission_change(session)
         await session.run(f"UPDATE sessions SET {aged}")
 
     await home.store.change(age)
@@ -216,7 +216,7 @@ async def test_a_token_expires(home: House) -> None:
     await ok(client.get("/me"))
 
     async def expire(session: Any) -> None:
-        people_changed(session)
+        note_permission_change(session)
         await session.run("UPDATE tokens SET expires_at = now() WHERE expires_at IS NOT NULL")
 
     await home.store.change(expire)

@@ -67,7 +67,7 @@ class Receiver:
 def patient_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """A receiver that a busy machine holds up is called once, and by one server."""
     monkeypatch.setattr(webhook_deliveries, "PATIENCE", PATIENCE)
-    monkeypatch.setattr(stored, "LEASE", 2 * PATIENCE)
+    monkeypatch.setattr(stored, "LEASE_SECONDS", 2 * PATIENCE)
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ async def test_after_many_failures_it_is_given_up_until_somebody_resumes_it(
     home: House, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stored, "back_off", lambda failures: 0.0)
-    monkeypatch.setattr(stored, "GIVE_UP", 3)
+    monkeypatch.setattr(stored, "MAX_FAILURES", 3)
     receiver.answer = lambda: Response(status_code=500)
     await hook(home, receiver)
 
@@ -182,7 +182,7 @@ async def test_after_many_failures_it_is_given_up_until_somebody_resumes_it(
 
 
 def test_the_waits_grow_and_end_at_an_hour() -> None:
-    waits = [stored.back_off(failures) for failures in range(1, stored.GIVE_UP + 1)]
+    waits = [stored.back_off(failures) for failures in range(1, stored.MAX_FAILURES + 1)]
     assert waits[:4] == [1, 2, 4, 8]
     assert waits == sorted(waits)
     assert waits[-1] == 3600
@@ -200,9 +200,9 @@ async def test_two_servers_do_not_deliver_twice(home: House, receiver: Receiver)
 async def test_another_server_goes_on_where_a_dead_one_stopped(home: House, receiver: Receiver) -> None:
     await hook(home, receiver)
     await happen(home, 1)
-    await home.store.change(lambda session: stored.take_due(session, "dead", []))
+    await home.store.change(lambda session: stored.claim_due_webhooks(session, "dead", []))
     async with home.store.read() as session:
-        assert not await stored.any_due(session, "w2")
+        assert not await stored.has_due_webhooks(session, "w2")
     await home.store.change(lambda session: session.run("UPDATE webhooks SET lease_until = now() - interval '1 s'"))
     async with delivering(home, "w2"):
         await until(lambda: receiver.subjects == [1], "it is taken over")

@@ -1,18 +1,18 @@
-"""What grows is forgotten: each table has a rule, and what people still need stays."""
+"""Retention: each table that grows has a rule, and what people still need stays."""
 
 from functools import partial
 
 from tests.support.rack import Rack
 
 from rackwright.server.retention import Keep, Retention
-from rackwright.store.db.retention import forget_runs, unaccounted
+from rackwright.store.db.retention import forget_runs, tables_without_retention
 from rackwright.store.db.tables import metadata
 
 DAY = 86400.0
 
 
 def test_of_every_table_somebody_said_why_it_does_not_grow_for_ever() -> None:
-    assert unaccounted(metadata.tables) == set()
+    assert tables_without_retention(metadata.tables) == set()
 
 
 async def run_twice(rack: Rack) -> tuple[int, int]:

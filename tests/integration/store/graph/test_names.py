@@ -9,7 +9,7 @@ from rackwright.store.machines.node_address import approve_address
 from rackwright.store.machines.nodes import update_node
 from rackwright.store.networks import dns_names
 from rackwright.store.networks.domains import create_domain
-from rackwright.store.people.users import lineages
+from rackwright.store.people.users import ancestors_by_deployment
 
 NODE = "n1.rack.example"
 
@@ -31,7 +31,7 @@ async def test_a_deployment_that_is_made_meanwhile_fails_nothing(rack: Rack, mon
     await rack.store.change(lambda session: update_node(session, node, {"discovery": {"address": "192.0.2.7"}}))
 
     async def lines_of_a_moment_ago(session: Session) -> dict[int, frozenset[int]]:
-        lines = await lineages(session)
+        lines = await ancestors_by_deployment(session)
         deployment = await rack.deployment("made-meanwhile")
         await rack.store.change(
             lambda other: other.run("UPDATE nodes SET deployment_id = :made WHERE id = :id", made=deployment, id=node)
@@ -39,7 +39,7 @@ async def test_a_deployment_that_is_made_meanwhile_fails_nothing(rack: Rack, mon
         return lines
 
     with monkeypatch.context() as patched:
-        patched.setattr(dns_names, "lineages", lines_of_a_moment_ago)
+        patched.setattr(dns_names, "ancestors_by_deployment", lines_of_a_moment_ago)
         assert NODE not in await served(rack)
     assert NODE in await served(rack)
 

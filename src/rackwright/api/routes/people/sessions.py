@@ -14,7 +14,7 @@ from rackwright.api.context import Caller, Person, Server, Unauthenticated
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit
 from rackwright.store.people.sessions import end_session, list_sessions, open_session
-from rackwright.store.people.users import Credential, find_credential, is_current
+from rackwright.store.people.users import Credential, find_credential, is_credential_current
 
 router = APIRouter(prefix="/sessions", tags=["people"])
 
@@ -67,7 +67,7 @@ async def login(request: Request, response: Response, source: Source, body: Logi
     life = server.policy.sessions
 
     async def work(session: Session) -> tuple[int, str]:
-        if not await is_current(session, credential):
+        if not await is_credential_current(session, credential):
             raise WrongLogin
         return await open_session(session, credential.user_id, life, source, agent)
 

@@ -85,7 +85,7 @@ async def issue_token(caller: Person, body: TokenIn) -> Response:
             caller.require(Permission.ADMINISTER)
             owner = (await get_user(session, body.user)).id
         if caller.principal.token_id is not None:
-            await tokens.check_outlived_by(session, caller.principal.token_id, body.expires_at)
+            await tokens.check_token_lifetime(session, caller.principal.token_id, body.expires_at)
         visible = await caller.visibility(session)  # the answer names the deployment
         place = None if body.deployment is None else (await get_deployment(session, body.deployment, visible)).id
         new = NewToken(owner, body.name, body.scope, place, body.expires_at)

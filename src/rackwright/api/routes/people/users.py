@@ -168,7 +168,7 @@ async def grant_role(caller: Writer, terms: Editing, user: Key, deployment: Key,
         await caller.authorize(session, place.id, Permission.ADMINISTER)
         found = await lock_user(session, user)
         terms.check(UserOut.of(found), f"user {found.name}")
-        await users.grant(session, found, place.id, body.role)
+        await users.grant_role(session, found, place.id, body.role)
         return await _shown(session, caller, await users.get_user(session, found.id))
 
     return await write(caller, terms, work)
@@ -183,7 +183,7 @@ async def revoke_role(caller: Writer, terms: Editing, user: Key, deployment: Key
         await caller.authorize(session, place.id, Permission.ADMINISTER)
         found = await lock_user(session, user)
         terms.check(UserOut.of(found), f"user {found.name}")
-        await users.take_back(session, found, place.id, place.name)
+        await users.revoke_grant(session, found, place.id, place.name)
         return await _shown(session, caller, await users.get_user(session, found.id))
 
     return await write(caller, terms, work)

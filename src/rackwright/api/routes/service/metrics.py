@@ -18,7 +18,7 @@ from rackwright.annealer.supervision import Supervisor
 from rackwright.api.auth.limits import source_of
 from rackwright.api.context import Server, allowed, authenticated
 from rackwright.domain.people import Permission
-from rackwright.store.db.counts import Standing, standing
+from rackwright.store.db.counts import SystemCounts, read_system_counts
 
 router = APIRouter(tags=["metrics"], include_in_schema=False)
 
@@ -81,7 +81,7 @@ class Measured:
 class _Standing:
     """How the system stood at one moment, for one answer."""
 
-    def __init__(self, server: Server, found: Standing) -> None:
+    def __init__(self, server: Server, found: SystemCounts) -> None:
         self._server = server
         self._found = found
 
@@ -139,7 +139,7 @@ async def metrics(request: Request) -> Response:
     server: Server = request.app.state.server
     meters: Meters = request.app.state.meters
     async with server.store.read() as session:
-        found = await standing(session)
+        found = await read_system_counts(session)
     now = CollectorRegistry()
     now.register(_Standing(server, found))
     return Response(generate_latest(meters.registry) + generate_latest(now), media_type=CONTENT_TYPE_LATEST)
