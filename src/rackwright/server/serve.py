@@ -38,6 +38,7 @@ from rackwright.api.event_feed import Feed
 from rackwright.api.http import problems
 from rackwright.api.http.connections import BACKLOG, Acceptor, ConnectionLimits, Gate, Visit
 from rackwright.api.http.time_limits import QUIET, SAME_FAULT, PatientProtocol
+from rackwright.api.webhook_sender import WebhookSender
 from rackwright.barclamps.loader import built_in
 from rackwright.jigs.registry import kinds_that_run_files, make_jigs
 from rackwright.mesh.client import MeshClient
@@ -50,7 +51,7 @@ from rackwright.server.retention import Keep, Retention
 from rackwright.server.running_servers import announced, local_url
 from rackwright.server.settings import Options, SettingsInvalid
 from rackwright.server.tls import certificate_of, keep_fresh
-from rackwright.server.webhook_deliveries import Courier, Webhooks
+from rackwright.server.webhook_deliveries import WebhookDeliveries
 from rackwright.store.bootstrap import first_start
 from rackwright.store.database_errors import EmbeddedPostgresFailed
 from rackwright.store.db.database import open_database
@@ -245,7 +246,7 @@ async def _annealing(server: Server, options: Options) -> AsyncIterator[None]:
     assert annealer is not None
     watch = Watch(server.store, server.installs.reach, options.heartbeat)
     powersave = Powersave(server.store, server.installs.reach, options.tick)
-    webhooks = Webhooks(server.store, server.claimant.worker, Courier(options.webhook_allow))
+    webhooks = WebhookDeliveries(server.store, server.claimant.worker, WebhookSender(options.webhook_allow))
     retention = Retention(server.store, Keep(options.event_retention, options.run_retention))
     mesh = _mesh_of(options)
     until_stopped: dict[str, Callable[[], Awaitable[None]]] = {"annealer": annealer.run, "hooks": server.hooks.run}

@@ -15,9 +15,9 @@ from rackwright.api.http.paging import Asked, page, parameters
 from rackwright.api.http.types import Key, Name
 from rackwright.api.http.writing import Editing, Terms, write
 from rackwright.api.routes.events import KIND
+from rackwright.api.webhook_sender import WebhookSender
 from rackwright.domain.errors import Invalid
 from rackwright.domain.networks.call_targets import parse_target, refusal
-from rackwright.server.webhook_deliveries import Courier
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events import webhooks
@@ -170,5 +170,5 @@ async def test_webhook(caller: Administrator, webhook: Key) -> DeliveryOut:
         secret = await webhooks.open_secret(session, hook.id)
     now = datetime.now(UTC)
     event = Event(Cursor(), "webhook.test", hook.id, None, None, {"name": hook.name}, caller.principal.name, "", now)
-    courier = Courier(caller.server.policy.webhook_allow)
-    return DeliveryOut.of(await courier.deliver(hook.name, hook.url, secret, event, 1))
+    sender = WebhookSender(caller.server.policy.webhook_allow)
+    return DeliveryOut.of(await sender.deliver(hook.name, hook.url, secret, event, 1))

@@ -20,10 +20,11 @@ from tests.support.clock import pass_time
 from tests.support.people import House, house, ok, refused
 from tests.support.waiting import PATIENCE, until
 
-from rackwright.server import webhook_deliveries
+from rackwright.api import webhook_sender
+from rackwright.api.webhook_sender import WebhookSender
 from rackwright.server.serve import listening
 from rackwright.server.tls import self_made
-from rackwright.server.webhook_deliveries import Courier, Webhooks
+from rackwright.server.webhook_deliveries import WebhookDeliveries
 from rackwright.store.db.session import Session
 from rackwright.store.events import webhooks as stored
 from rackwright.store.events.outbox import emit
@@ -66,7 +67,7 @@ class Receiver:
 @pytest.fixture(autouse=True)
 def patient_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """A receiver that a busy machine holds up is called once, and by one server."""
-    monkeypatch.setattr(webhook_deliveries, "PATIENCE", PATIENCE)
+    monkeypatch.setattr(webhook_sender, "CALL_SECONDS", PATIENCE)
     monkeypatch.setattr(stored, "LEASE", 2 * PATIENCE)
 
 
@@ -84,8 +85,8 @@ async def home(migrated_url: str, tmp_path: Path) -> AsyncIterator[House]:
 
 
 @contextlib.asynccontextmanager
-async def delivering(home: House, worker: str = "w1") -> AsyncIterator[Webhooks]:
-    service = Webhooks(home.store, worker, Courier(LOOPBACK), tick=0.1)
+async def delivering(home: House, worker: str = "w1") -> AsyncIterator[WebhookDeliveries]:
+    service = WebhookDeliveries(home.store, worker, WebhookSender(LOOPBACK), tick=0.1)
     task = asyncio.create_task(service.run())
     try:
         yield service
@@ -240,8 +241,8 @@ async def test_an_answer_that_does_not_end_costs_a_bounded_time(home: House) -> 
         await happen(home, 1)
         async with home.store.read() as session:
             [event], _ = await stored.next_events(session, record, record.cursor, 10)
-        courier = Courier(LOOPBACK, patience=3600)
-        calling = asyncio.create_task(courier.deliver("chat", url, "secret", event, 1))
+        sender = WebhookSender(LOOPBACK, seconds=3600)
+        calling = asyncio.create_task(sender.deliver("chat", url, "secret", event, 1))
         await until(lambda: trickled >= 10, "the answer trickles in")
         pass_time(3600)
         delivery = await calling
@@ -314,7 +315,7 @@ async def test_over_tls_the_certificate_must_be_that_of_the_name(
     made = Receiver()
     certificate = self_made(tmp_path / "receiver", ["receiver.example"])
     trusted = ssl.create_default_context(cafile=str(certificate.certificate))
-    monkeypatch.setattr(webhook_deliveries, "trust", lambda: trusted)
+    monkeypatch.setattr(webhook_sender, "tls_context", lambda: trusted)
 
     async def resolve(host: str, port: int, **_: Any) -> list[Any]:
         return [(2, 1, 6, "", ("127.0.0.1", port))]
