@@ -34,10 +34,10 @@ from rackwright.annealer.veto import Judge
 from rackwright.api.app import create_app
 from rackwright.api.auth.passwords import Passwords
 from rackwright.api.context import Policy, Server
-from rackwright.api.event_feed import Feed
+from rackwright.api.event_feed import EventFeed
 from rackwright.api.http import problems
-from rackwright.api.http.connections import BACKLOG, Acceptor, ConnectionLimits, Gate, Visit
-from rackwright.api.http.time_limits import QUIET, SAME_FAULT, PatientProtocol
+from rackwright.api.http.connections import BACKLOG, Acceptor, ConnectionLimits, Gate, TrackedConnection
+from rackwright.api.http.time_limits import CLIENT_WARNING_FILTER, TRACEBACK_FILTER, TimeLimitedProtocol
 from rackwright.api.webhook_sender import WebhookSender
 from rackwright.barclamps.loader import built_in
 from rackwright.jigs.registry import kinds_that_run_files, make_jigs
@@ -309,9 +309,9 @@ class _Serving(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         assert sockets is not None
-        logging.getLogger("uvicorn.error").addFilter(QUIET)
+        logging.getLogger("uvicorn.error").addFilter(CLIENT_WARNING_FILTER)
         for logger in ("uvicorn.error", problems.__name__):
-            logging.getLogger(logger).addFilter(SAME_FAULT)
+            logging.getLogger(logger).addFilter(TRACEBACK_FILTER)
         gate = Gate(self._limits)
         self._acceptors = [Acceptor(listener, gate, self._protocol, self.config.ssl) for listener in sockets]
         for acceptor in self._acceptors:
@@ -328,16 +328,16 @@ class _Serving(uvicorn.Server):
             for acceptor in self._acceptors:
                 acceptor.close()
 
-    def _protocol(self, visit: Visit) -> asyncio.Protocol:
-        return PatientProtocol(self.config, self.server_state, {}, visit=visit, limits=self._limits)
+    def _protocol(self, tracked: TrackedConnection) -> asyncio.Protocol:
+        return TimeLimitedProtocol(self.config, self.server_state, {}, tracked=tracked, limits=self._limits)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        feed: Feed | None = getattr(getattr(self.config.app, "state", None), "feed", None)
+        feed: EventFeed | None = getattr(getattr(self.config.app, "state", None), "feed", None)
         if feed is not None:
             await feed.close()
         await super().shutdown(sockets)
         if feed is not None:
-            await feed.rested()
+            await feed.wait_idle()
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from tests.support.front import Front, front
 
-from rackwright.api.auth.cookies import own_cookie_only
+from rackwright.api.auth.cookies import keep_session_cookie
 
 MINUTE = 60.0
 LITTLE = 2.0
@@ -65,4 +65,4 @@ SESSION = b"rackwright_session=AbC-_9"
 def test_of_all_cookies_only_a_session_reaches_the_application(given: bytes, seen: bytes | None) -> None:
     host = (b"host", b"rack.example")
     expected = [host] if seen is None else [host, (b"cookie", seen)]
-    assert own_cookie_only([(b"cookie", given), host]) == expected
+    assert keep_session_cookie([(b"cookie", given), host]) == expected

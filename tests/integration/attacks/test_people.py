@@ -63,7 +63,7 @@ async def start_run(home: House) -> int:
 async def test_who_may_no_longer_see_a_run_no_longer_reads_its_log(
     home: House, red: httpx.AsyncClient, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "RECHECK", 0.5)
+    monkeypatch.setattr(runs, "RECHECK_SECONDS", 0.5)
     run = await start_run(home)
     reading = asyncio.create_task(red.get(f"/runs/{run}/log/tail", timeout=PATIENCE))
     await asyncio.wait({reading}, timeout=1)
@@ -95,7 +95,7 @@ async def test_a_request_sent_twice_is_answered_twice_until_its_sender_may_less(
 async def test_answers_that_stay_open_are_counted_whatever_they_wait_for(
     home: House, red: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_feed, "STREAMS", 1)
+    monkeypatch.setattr(event_feed, "MOST_STREAMS", 1)
     run = await start_run(home)
     waiting = asyncio.create_task(red.get("/events", params={"since": "now", "wait": 60}, timeout=PATIENCE))
     await asyncio.wait({waiting}, timeout=1)

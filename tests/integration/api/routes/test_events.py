@@ -13,7 +13,7 @@ from tests.support.people import EventStream, House, house, ok, refused
 from tests.support.servers import ManualServer
 from tests.support.waiting import PATIENCE, until
 
-from rackwright.api.event_feed import Feed
+from rackwright.api.event_feed import EventFeed
 from rackwright.client.access import Access
 from rackwright.client.transport import open_async_http
 from rackwright.server.serve import TOKEN_FILE, listening
@@ -255,7 +255,7 @@ async def test_a_reader_that_is_let_go_ends_its_question_and_leaves_the_next_one
         return await newest(session)
 
     monkeypatch.setattr("rackwright.api.event_feed.newest", slow)
-    feed = Feed(home.store)
+    feed = EventFeed(home.store)
 
     async def watch() -> None:
         async with feed.subscribed():
@@ -271,13 +271,13 @@ async def test_a_reader_that_is_let_go_ends_its_question_and_leaves_the_next_one
         asking.clear()
         async with feed.subscribed():
             await asking.wait()  # another reader began, while the first has its question under way
-            assert len(feed._ending) == 1
+            assert len(feed._ending_readers) == 1
             answered.set()
-            await feed.changed(Cursor(), PATIENCE)
+            await feed.wait_for_events(Cursor(), PATIENCE)
             assert feed._since == feed._tail > Cursor()
-        await feed.rested()
+        await feed.wait_idle()
     assert broken_off == []
-    assert feed._ending == set()
+    assert feed._ending_readers == set()
 
 
 # --- nothing lost, nothing twice

@@ -158,13 +158,13 @@ async def test_guessing_a_password_is_limited_by_name_and_source_and_by_source(h
 async def test_wrong_passwords_of_others_keep_nobody_out_and_are_answered_ever_more_slowly(
     home: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passwords, "SLOWED", 0.0)  # how long that is shall not matter here
+    monkeypatch.setattr(passwords, "DELAY", 0.0)  # how long that is shall not matter here
     limits: Passwords = home.app.state.server.passwords
     for number in range(40):
         client = home.client(source=f"192.0.2.{number}")
         refused(await client.post("/sessions", json={"name": "admin", "password": "guess"}), 401, "wrong-login")
-    monkeypatch.setattr(passwords, "SLOWED", 7.0)
-    assert limits.slow_down("admin") == 7.0
+    monkeypatch.setattr(passwords, "DELAY", 7.0)
+    assert limits.delay_after_failure("admin") == 7.0
     await home.browser("admin", home.admin_password, source="203.0.113.1")
 
 

@@ -15,7 +15,7 @@ from tests.support.postgres import execute
 
 from rackwright.annealer.annealer import Annealer, Counters
 from rackwright.annealer.step import step
-from rackwright.api.routes.service.health import STILL, Readiness
+from rackwright.api.routes.service.health import STALL_SECONDS, Readiness
 
 
 @pytest.fixture
@@ -70,12 +70,12 @@ async def test_ready_means_database_schema_and_annealer(home: House, migrated_ur
 async def test_an_annealer_that_makes_no_passes_is_not_ready(home: House) -> None:
     counters = Counters()
     server = replace(home.app.state.server, annealer=cast(Annealer, SimpleNamespace(counters=counters)))
-    times = iter([0.0, 0.0, STILL - 1, STILL + 1, STILL + 2])
+    times = iter([0.0, 0.0, STALL_SECONDS - 1, STALL_SECONDS + 1, STALL_SECONDS + 2])
     readiness = Readiness(lambda: next(times))
     seen = []
     for passes in (1, 1, 1, 2):
         counters.passes = passes
-        seen.append(readiness.annealing(server))
+        seen.append(readiness.is_annealing(server))
     assert seen == [True, True, False, True]
 
 

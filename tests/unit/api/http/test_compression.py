@@ -2,7 +2,7 @@
 
 import pytest
 
-from rackwright.api.http.compression import takes_gzip
+from rackwright.api.http.compression import accepts_gzip
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,8 @@ from rackwright.api.http.compression import takes_gzip
     ],
 )
 def test_gzip_is_for_whoever_asks_for_it(asked: str, takes: bool) -> None:
-    assert takes_gzip({"type": "http", "headers": [(b"host", b"x"), (b"accept-encoding", asked.encode())]}) is takes
+    assert accepts_gzip({"type": "http", "headers": [(b"host", b"x"), (b"accept-encoding", asked.encode())]}) is takes
 
 
 def test_who_says_nothing_is_sent_plain_answers() -> None:
-    assert not takes_gzip({"type": "http", "headers": []})
+    assert not accepts_gzip({"type": "http", "headers": []})
