@@ -31,7 +31,7 @@ class ListQuery:
     """The query of a client for a page of a list."""
 
     listing: Listing
-    wanted: Wanted
+    page_request: Wanted
     fields: frozenset[str] | None
 
 
@@ -181,10 +181,10 @@ async def read_page(
     `conditions` are more SQL conditions, with their `values`.
     """
     is_visible = visible.condition(query.listing.listed or query.listing.seen)
-    where, bound = page_sql(query.listing, query.wanted, is_visible, *conditions)
+    where, bound = page_sql(query.listing, query.page_request, is_visible, *conditions)
     rows = list(await select(session, where, **bound, **values, **visible.values))
     next = None
-    if len(rows) > query.wanted.limit:
-        rows = rows[: query.wanted.limit]
-        next = _make_cursor(query.wanted.sort, key_of(query.listing, query.wanted, rows[-1]))
+    if len(rows) > query.page_request.limit:
+        rows = rows[: query.page_request.limit]
+        next = _make_cursor(query.page_request.sort, key_of(query.listing, query.page_request, rows[-1]))
     return answer_page(model, [to_item(row) for row in rows], next, query.fields)

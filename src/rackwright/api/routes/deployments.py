@@ -1,15 +1,13 @@
 """/api/v2/deployments: the tree of deployments, and the steps from a proposal to what is in force."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from rackwright.api.audit import record_refusal
-from rackwright.api.context import Caller, Forbidden, ScopedReader, Server, Writer
+from rackwright.api.context import Caller, Forbidden, ScopedReader, Writer
 from rackwright.api.http.answers import Fields, Page, Resource, answer
 from rackwright.api.http.etags import make_etag
 from rackwright.api.http.paging import ListQuery, list_parameters, read_page
@@ -17,6 +15,7 @@ from rackwright.api.http.patching import patch_body, read_patch
 from rackwright.api.http.types import Key, Line, Name
 from rackwright.api.http.writing import EditTerms, PostTerms, Terms, answer_dry_run, write_graph
 from rackwright.api.routes.bind_targets import MOST_BINDINGS, TargetsIn, TargetsOut, try_targets
+from rackwright.api.routes.deployment_plans import PlanOut, list_installs
 from rackwright.api.routes.node_roles import (
     BindingIn,
     CreatedOut,
@@ -25,11 +24,9 @@ from rackwright.api.routes.node_roles import (
     make_bindings,
     plan_bindings,
 )
-from rackwright.api.routes.target_systems import target_systems
 from rackwright.domain.errors import Conflict, Invalid, Rule
 from rackwright.domain.graph.binding import BindPlan
-from rackwright.domain.graph.snapshots import CommitPlan, Difference
-from rackwright.domain.machines.planned_installs import missing
+from rackwright.domain.graph.snapshots import Difference
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits, deployment_moves, snapshots
@@ -41,7 +38,6 @@ from rackwright.store.graph.deployments import (
     lock_deployment,
     select_deployments,
 )
-from rackwright.store.graph.planned_installs import planned_installs
 
 router = APIRouter(prefix="/deployments", tags=["deployments"])
 
@@ -140,57 +136,6 @@ def _deployment_fields(deployment: DeploymentRecord) -> dict[str, object]:
         "noderoles": {state.label: count for state, count in deployment.counts.items()},
         "behind": deployment.upgrade_due,
     }
-
-
-class PlannedOut(BaseModel):
-    id: int
-    node: str
-    role: str
-    because: str
-
-
-class InstallOut(BaseModel):
-    """A machine that is given an operating system."""
-
-    node: str
-    os: str | None = Field(description="Null: none is chosen.", examples=["debian-12"])
-    disk: str | None = Field(description="What is wiped; null: no disk is known yet.", examples=["nvme-eui.0025385b"])
-    missing: list[str] = Field(description="What is not there yet, and what to do about it.")
-
-
-class PlanOut(BaseModel):
-    """What a commit would do, or did."""
-
-    digest: str = Field(description="Send it with the commit: it is refused if it would do anything else.")
-    created: list[PlannedOut]
-    rerun: list[PlannedOut] = Field(description="What runs again, and because of which input.")
-    held_back: list[PlannedOut] = Field(description="What waits until a cluster it stands on is whole again.")
-    removed: list[PlannedOut]
-    relinked: list[PlannedOut] = Field(
-        description="What comes to stand on others because a barclamp was imported anew, and on which."
-    )
-    roles_removed: list[str] = Field(description="Roles that the deployment no longer has.")
-    moved: list[str] = Field(description="Nodes that come into the deployment.")
-    wiped: list[str] = Field(description="Nodes whose disks would be wiped.")
-    installs: list[InstallOut] = Field(description="What each wiped node is given, and what it lacks for it.")
-
-    @classmethod
-    def of(cls, plan: CommitPlan, installs: list[InstallOut]) -> "PlanOut":
-        fields = {key: value for key, value in asdict(plan).items() if key != "deployment_id"}
-        return cls.model_validate({**fields, "installs": installs})
-
-
-async def _list_installs(session: Session, server: Server, plan: CommitPlan) -> list[InstallOut]:
-    """Return the installs of a plan, each with what it lacks. Simulated machines need no image."""
-    installs = await planned_installs(session, [line.id for line in (*plan.created, *plan.rerun)])
-    if not installs:
-        return []
-    systems = [] if server.simulates else await asyncio.to_thread(target_systems, server)
-    built_names = None if server.simulates else {system.name for system in systems if system.built}
-    return [
-        InstallOut(node=install.node, os=install.os, disk=install.disk, missing=list(missing(install, built_names)))
-        for install in installs
-    ]
 
 
 class CommitIn(BaseModel):
@@ -453,7 +398,7 @@ async def plan_deployment(caller: Writer, terms: PostTerms, deployment: Key) -> 
 
     async def work(session: GraphSession) -> PlanOut:
         plan = await commits.plan(session, await _lock_and_check(session, caller, terms, deployment))
-        return PlanOut.of(plan, await _list_installs(session, caller.server, plan))
+        return PlanOut.of(plan, await list_installs(session, caller.server, plan))
 
     return await write_graph(caller, terms, work)
 
@@ -467,7 +412,7 @@ async def commit_deployment(caller: Writer, terms: PostTerms, deployment: Key, b
         for deployment_id in await snapshots.proposed_from(session, record):
             await caller.authorize(session, deployment_id)  # the commit takes nodes from there
         plan = await commits.commit(session, record, body.digest, body.comment)
-        return PlanOut.of(plan, await _list_installs(session, caller.server, plan))
+        return PlanOut.of(plan, await list_installs(session, caller.server, plan))
 
     return await write_graph(caller, terms, work)
 

@@ -114,10 +114,10 @@ def _background_metrics(supervisor: Supervisor) -> Iterable[Metric]:
     return [broken, restarts]
 
 
-def _gauge(name: str, says: str, label: str, values: dict[str, int]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, says, labels=[label])
-    for word, count in sorted(values.items()):
-        family.add_metric([word], count)
+def _gauge(name: str, description: str, label: str, values: dict[str, int]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, description, labels=[label])
+    for label_value, count in sorted(values.items()):
+        family.add_metric([label_value], count)
     return family
 
 

@@ -73,7 +73,7 @@ def add_page(app: FastAPI, built: Path = BUILT) -> None:
         return _answer(request, files.get(request.url.path) or files["/index.html"])
 
     app.router.routes.append(Route("/assets/{name}", asset, methods=["GET"], include_in_schema=False))
-    app.router.routes.append(PageRoute("/{view:path}", view, methods=["GET"], include_in_schema=False))
+    app.router.routes.append(PageRoute("/{place:path}", view, methods=["GET"], include_in_schema=False))
 
 
 def _answer(request: Request, file: BuiltFile | None) -> Response:
