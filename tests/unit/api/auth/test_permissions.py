@@ -1,4 +1,4 @@
-"""Whether a request asked for its permission: what it knows of that, and what it refuses."""
+"""Whether a request checked its permission: what `Permissions` knows of that, and what it refuses."""
 
 from typing import cast
 

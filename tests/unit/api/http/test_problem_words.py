@@ -79,8 +79,8 @@ async def test_what_is_wrong_is_said_once_and_in_words(body: dict[str, Any], poi
 def test_a_document_that_a_patch_made_is_told_of_in_the_same_words() -> None:
     with pytest.raises(ValidationError) as wrong:
         CapIn.model_validate({"cap": 0})
-    fault = faults_in_document(wrong.value.errors(), {"cap": 0})
-    assert [(one.pointer, one.detail) for one in fault] == [("/cap", "cap must be at least 1")]
+    faults = faults_in_document(wrong.value.errors(), {"cap": 0})
+    assert [(fault.pointer, fault.detail) for fault in faults] == [("/cap", "cap must be at least 1")]
 
 
 SCHEMAS: list[tuple[dict[str, Any], Any, str, str]] = [
