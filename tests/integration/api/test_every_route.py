@@ -31,7 +31,7 @@ PUBLIC = {
     "GET /assets/{name}",
     "GET /{place:path}",
 }
-"""All that a stranger may ask. Whoever adds to it has thought about strangers."""
+"""All routes that a stranger may call. To add one, think about strangers first."""
 
 MACHINES = {
     "POST /api/v2/machine/heartbeat",
