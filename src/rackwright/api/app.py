@@ -55,9 +55,9 @@ MODULES = (
 
 
 def create_app(server: Server | None) -> FastAPI:
-    """Return the application of a server, for people. None: only to read the OpenAPI document of it and of the
-    machines' routes.
+    """Return the application of a server, for people.
 
+    None in place of the server: only to read the OpenAPI document, of this application and of the machines' routes.
     What machines use is served to them elsewhere (`create_machine_app`): who reaches people's address has no business
     with it. Simulated machines have no other address to call.
     """

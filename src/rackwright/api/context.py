@@ -50,8 +50,7 @@ S = TypeVar("S", bound=Session)
 
 @dataclass(frozen=True)
 class Policy:
-    """What the settings say about people's sessions, and about which networks may read metrics and be called by
-    webhooks."""
+    """Settings for people's sessions, and which networks may read metrics or be called by webhooks."""
 
     sessions: Lifetime = field(default_factory=Lifetime)
     metrics_allow: Sequence[Network] = ()

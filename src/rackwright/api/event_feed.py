@@ -1,5 +1,4 @@
-"""The newest events of the outbox, read once for all who follow them: one reader in a process, however many
-subscribers.
+"""The newest events of the outbox, read by one reader in a process for however many subscribers.
 
 The last events are kept in a ring. A subscriber is nothing but a cursor, so a slow one costs no memory: events that
 have left the ring are read from the database, as for a subscriber that comes back after a while. The reader wakes when
@@ -124,8 +123,10 @@ class EventFeed:
         await asyncio.wait({reader})  # a stream that is broken off here leaves the reader to end alone
 
     def _new_loop(self) -> Loop:
-        """Return the loop of one reader, which runs until the reader is told to stop; by then another reader may have
-        begun."""
+        """Return the loop of one reader.
+
+        It runs until the reader is told to stop; by then another reader may have begun.
+        """
         return Loop(self.store, tick=TICK, purpose="read events", at_most_every=AT_MOST_EVERY, with_commits=True)
 
     async def _read_new(self) -> float | None:

@@ -65,8 +65,10 @@ class Passwords:
             return await asyncio.to_thread(self.hasher.hash, password)
 
     async def verify(self, hash: str | None, password: str) -> bool:
-        """Return whether the password is the one of the hash. None: there is no such user, which takes as long to find
-        out."""
+        """Return whether the password is the one of the hash.
+
+        `hash` None: there is no such user, which takes as long to find out.
+        """
         if self._waiting >= MOST_WAITING:
             raise LoginLimited(5)
         self._waiting += 1

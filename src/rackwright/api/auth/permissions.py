@@ -28,8 +28,10 @@ class RequestVisibility(Visibility):
         return super().condition(seen)
 
     def deployments(self) -> Sequence[int] | None:
-        """Return the deployments, for what is kept to them otherwise than by a query. None: all, and what belongs to
-        none."""
+        """Return the deployments; None: all, and what belongs to none.
+
+        For what is kept to them otherwise than by a query.
+        """
         self.was_used = True
         return self._deployments
 

@@ -1,8 +1,7 @@
-"""A middleware that checks a request's body before its route sees it: size, type, depth, and whether it is JSON that
-can be stored.
+"""A middleware that checks the body of each request before its route sees it: size, type, depth and JSON.
 
 It is ASGI around the whole application, because the framework reads a body of any size and depth first, and asks
-afterwards.
+afterwards. JSON is refused that could not be stored.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""A middleware by which `/v2/...` is `/api/v2/...`: the seeds of this project, and scripts written after them, use the
-short path.
+"""A middleware that serves `/v2/...` as `/api/v2/...`.
 
-The path is made the long one before anything looks at it, so permissions, limits, meters, repeated requests and the
-addresses in responses are those of the long path, and the OpenAPI document lists every route once.
+The seeds of this project, and scripts written after them, use the short path. It is made the long one before anything
+looks at it, so permissions, limits, meters, repeated requests and the addresses in responses are those of the long
+path, and the OpenAPI document lists every route once.
 """
 
 from starlette.types import ASGIApp, Receive, Scope, Send

@@ -201,10 +201,10 @@ class OncePerMinute(logging.Filter):
 
 
 class SameFaultOncePerMinute(logging.Filter):
-    """A log filter that lets the traceback of an unforeseen error through once a minute for each line of code that
-    raised it.
+    """A log filter that lets a traceback through once a minute for each line of code that raised it.
 
-    A request that breaks something can be sent again and again, and each traceback is some kilobytes of log.
+    It is for unforeseen errors: a request that breaks something can be sent again and again, and each traceback is some
+    kilobytes of log.
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,4 @@
-"""/api/v2/nodes/{node}/allocations and /networks/{network}/usage: the addresses of a node, and the free ones of a
-network.
+"""/api/v2/nodes/{node}/allocations, /networks/{network}/usage: a node's addresses, and a network's free ones.
 
 Addresses are given out in `networks.py`.
 """

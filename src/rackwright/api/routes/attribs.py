@@ -287,8 +287,10 @@ async def list_deployment_attribs(caller: ScopedReader, deployment: Key) -> Resp
 async def _find_deployment_attrib(
     session: Session, deployment_id: int, attrib: str, role: str | None
 ) -> tuple[deployment_roles.DeploymentRoleRecord, AttribValue]:
-    """Return the attrib's value and its role in a deployment: the role that owns it, else the first that provides the
-    owner."""
+    """Return an attrib's value in a deployment, with the deployment-role that answers for it.
+
+    That is the role that owns the attrib, else the first that provides the owner.
+    """
     pairs = [pair for pair in await values.deployment_attribs(session, deployment_id) if pair[1].attrib.name == attrib]
     if role is not None:
         pairs = [pair for pair in pairs if pair[0].role == role]

@@ -117,8 +117,10 @@ async def _forbidden_deployments(session: Session, caller: Caller, deployment_id
 def _find_refusal(
     nodes: Mapping[str, NodePlace], forbidden: Mapping[int, Forbidden], names: Sequence[str]
 ) -> RackwrightError | None:
-    """Return why these nodes cannot be bound together, before any rule of binding is applied; None: nothing speaks
-    against it."""
+    """Return why these nodes cannot be bound together; None: nothing known so far forbids it.
+
+    That is looked at before any rule of binding is applied.
+    """
     for name in names:
         if name not in nodes:
             return NotFound("node", name)

@@ -110,8 +110,10 @@ class ResultIn(BaseModel):
 
 
 def registration_message(body: bytes) -> bytes:
-    """Return what a machine signs to register: all that it sends, marked so that it can be no signature for anything
-    else."""
+    """Return what a machine signs to register: all that it sends.
+
+    It is marked so that it can be no signature for anything else.
+    """
     return b"rackwright-register-2\n" + body
 
 
