@@ -26,6 +26,9 @@ from rackwright.store.people.users import get_user
 
 Api = httpx.AsyncClient
 
+NODE = "n1.rack.example"
+"""The node of `deploy_role`."""
+
 
 @dataclass
 class Site:
@@ -93,3 +96,18 @@ def refused(answer: httpx.Response, status: int, type_: str) -> dict[str, Any]:
     assert (problem["type"], problem["status"]) == (f"urn:rackwright:problem:{type_}", status), problem
     assert problem["detail"]
     return problem
+
+
+async def deploy_role(site: Site, api: Api, role: str = "test-child") -> int:
+    """Commit a role on a node in deployment web; return its noderole."""
+    ok(await api.post("/nodes", json={"name": NODE, "alive": True}), 201)
+    ok(await api.post("/deployments", json={"name": "web"}), 201)
+    bound = ok(await api.post("/node_roles", json={"node": NODE, "role": role, "deployment": "web"}), 201)
+    ok(await api.post("/deployments/web/commit", json={}))
+    return int(bound["id"])
+
+
+async def anneal_all(api: Api) -> None:
+    """Make passes by hand until there is nothing left to run."""
+    while ok(await api.post("/anneal/step"))["ran"]:
+        pass

@@ -34,10 +34,11 @@ from rackwright.annealer.veto import VetoedChanges
 from rackwright.api.app import create_app
 from rackwright.api.auth.passwords import Passwords
 from rackwright.api.context import Policy, Server
-from rackwright.api.event_feed import Feed
+from rackwright.api.event_feed import EventFeed
 from rackwright.api.http import problems
-from rackwright.api.http.connections import BACKLOG, Acceptor, ConnectionLimits, Gate, Visit
-from rackwright.api.http.time_limits import QUIET, SAME_FAULT, PatientProtocol
+from rackwright.api.http.connections import BACKLOG, Acceptor, ConnectionLimits, Gate, TrackedConnection
+from rackwright.api.http.time_limits import CLIENT_WARNING_FILTER, TRACEBACK_FILTER, TimeLimitedProtocol
+from rackwright.api.webhook_sender import WebhookSender
 from rackwright.barclamps.loader import built_in
 from rackwright.jigs.registry import kinds_that_run_files, make_jigs
 from rackwright.mesh.client import MeshClient
@@ -50,7 +51,7 @@ from rackwright.server.retention import Keep, Retention
 from rackwright.server.running_servers import announced, local_url
 from rackwright.server.settings import Options, SettingsInvalid
 from rackwright.server.tls import certificate_of, keep_fresh
-from rackwright.server.webhook_deliveries import Courier, Webhooks
+from rackwright.server.webhook_deliveries import WebhookDeliveries
 from rackwright.store.bootstrap import first_start
 from rackwright.store.database_errors import EmbeddedPostgresFailed
 from rackwright.store.db.database import open_database
@@ -245,7 +246,7 @@ async def _annealing(server: Server, options: Options) -> AsyncIterator[None]:
     assert annealer is not None
     watch = MachineWatch(server.store, server.installs.reach, options.heartbeat)
     powersave = PowerSaver(server.store, server.installs.reach, options.tick)
-    webhooks = Webhooks(server.store, server.claimant.worker, Courier(options.webhook_allow))
+    webhooks = WebhookDeliveries(server.store, server.claimant.worker, WebhookSender(options.webhook_allow))
     retention = Retention(server.store, Keep(options.event_retention, options.run_retention))
     mesh = _mesh_of(options)
     until_stopped: dict[str, Callable[[], Awaitable[None]]] = {"annealer": annealer.run, "hooks": server.hooks.run}
@@ -308,9 +309,9 @@ class _Serving(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         assert sockets is not None
-        logging.getLogger("uvicorn.error").addFilter(QUIET)
+        logging.getLogger("uvicorn.error").addFilter(CLIENT_WARNING_FILTER)
         for logger in ("uvicorn.error", problems.__name__):
-            logging.getLogger(logger).addFilter(SAME_FAULT)
+            logging.getLogger(logger).addFilter(TRACEBACK_FILTER)
         gate = Gate(self._limits)
         self._acceptors = [Acceptor(listener, gate, self._protocol, self.config.ssl) for listener in sockets]
         for acceptor in self._acceptors:
@@ -327,16 +328,16 @@ class _Serving(uvicorn.Server):
             for acceptor in self._acceptors:
                 acceptor.close()
 
-    def _protocol(self, visit: Visit) -> asyncio.Protocol:
-        return PatientProtocol(self.config, self.server_state, {}, visit=visit, limits=self._limits)
+    def _protocol(self, tracked: TrackedConnection) -> asyncio.Protocol:
+        return TimeLimitedProtocol(self.config, self.server_state, {}, tracked=tracked, limits=self._limits)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        feed: Feed | None = getattr(getattr(self.config.app, "state", None), "feed", None)
+        feed: EventFeed | None = getattr(getattr(self.config.app, "state", None), "feed", None)
         if feed is not None:
             await feed.close()
         await super().shutdown(sockets)
         if feed is not None:
-            await feed.rested()
+            await feed.wait_idle()
 
 
 @asynccontextmanager

@@ -72,8 +72,8 @@ async def ask_all(site: Site, probe: Probe) -> None:
 
 async def test_a_made_up_seal_in_what_a_machine_found_out_keeps_nobody_else_from_being_asked(site: Site) -> None:
     hostile, neighbour = [await installed(site, number) for number in (1, 2)]
-    found: JsonObject = {"bmc": {"kind": "redfish", "password": MADE_UP}}
-    await site.change(lambda session: update_node(session, hostile.name, {"discovery": found}))
+    discovery: JsonObject = {"bmc": {"kind": "redfish", "password": MADE_UP}}
+    await site.change(lambda session: update_node(session, hostile.name, {"discovery": discovery}))
     await ask_all(site, Probe([hostile, neighbour], {}))
     assert await minutes_silent(site, neighbour) < 30
 

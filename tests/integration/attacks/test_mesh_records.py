@@ -31,10 +31,10 @@ CENTURY = 100 * 365 * 86_400
 
 @pytest.fixture
 async def etcd(etcd_url: str) -> AsyncIterator[Etcd]:
-    made = PatientEtcd(lambda: [etcd_url], None)
-    await made.get("/ready")
-    yield made
-    await made.close()
+    client = PatientEtcd(lambda: [etcd_url], None)
+    await client.get("/ready")
+    yield client
+    await client.close()
 
 
 async def put(etcd: Etcd, key: str, value: bytes = b"{}") -> None:
@@ -118,8 +118,8 @@ ENDLESS = "9" * 400
 async def test_settings_that_nobody_can_calculate_with_are_not_used(etcd: Etcd, value: str) -> None:
     text = ", ".join(f'"{key}": {value}' for key in cluster_config.known())
     await etcd.put(cluster_config.KEY, f"{{{text}}}".encode())
-    found = cluster_config.overridden(DatastoreConfig(), await cluster_config.read(etcd))
-    assert found == DatastoreConfig()
+    config = cluster_config.overridden(DatastoreConfig(), await cluster_config.read(etcd))
+    assert config == DatastoreConfig()
 
 
 def test_a_number_without_an_end_is_refused_wherever_the_datastore_is_read() -> None:

@@ -164,9 +164,9 @@ async def test_a_tenant_who_adds_a_foreign_mac_does_not_get_the_machine(
     answer = await machine.register()
     assert (answer.status_code, answer.json()["type"]) == (409, "urn:rackwright:problem:key-offered")
 
-    shown = (await tenant.ask("GET", "/nodes/mine.shop.example")).json()
+    node = (await tenant.ask("GET", "/nodes/mine.shop.example")).json()
     key = key_fingerprint(public_key(machine.key))
-    assert (shown["offered_key"], shown["offered_from"], shown["discovery"]) == (key, machine.address, {})
+    assert (node["offered_key"], node["offered_from"], node["discovery"]) == (key, machine.address, {})
     assert (await tenant.ask("POST", "/nodes/mine.shop.example/accept")).status_code == 403
     assert (await tenant.ask("POST", "/nodes/mine.shop.example/accept", {"key": key})).status_code == 403
 

@@ -33,20 +33,20 @@ async def site(started_url: str, tmp_path: Path) -> AsyncIterator[Site]:
 @asynccontextmanager
 async def _listener(answer: bytes = b"{}") -> AsyncIterator[tuple[str, list[str]]]:
     """Somebody's own HTTP server: its address, and what it was asked."""
-    app, asked = FastAPI(openapi_url=None), list[str]()
+    app, requested_paths = FastAPI(openapi_url=None), list[str]()
 
     @app.api_route("/{path:path}", methods=["GET", "POST"])
     async def take(request: Request, path: str) -> Response:
-        asked.append(f"{request.method} /{path}")
+        requested_paths.append(f"{request.method} /{path}")
         return Response(answer, media_type="application/json")
 
     async with listening(app) as address:
-        yield address, asked
+        yield address, requested_paths
 
 
 @pytest.mark.parametrize("kind", ["simulated", "redfish", "ipmi", "qemu", "made-up"])
 async def test_what_a_machine_says_of_its_controller_is_not_connected_to(site: Site, kind: str) -> None:
-    async with _listener() as (address, asked):
+    async with _listener() as (address, requested_paths):
         machine = HandMachine(site, 1)
         machine.new_boot()
         bmc = {
@@ -62,9 +62,9 @@ async def test_what_a_machine_says_of_its_controller_is_not_connected_to(site: S
         assert isinstance(reach.hammer(node), SshHammer)
         assert isinstance(reach.probe(node), SshHammer)
         token = (site.options.home / TOKEN_FILE).read_text().strip()
-        shown = await site.ask("GET", f"/api/v2/nodes/{machine.name}", None, token, "192.0.2.250")
-        assert shown.json()["discovery"]["bmc"] == bmc, "an administrator sees what the machine says"
-    assert asked == []
+        answer = await site.ask("GET", f"/api/v2/nodes/{machine.name}", None, token, "192.0.2.250")
+        assert answer.json()["discovery"]["bmc"] == bmc, "an administrator sees what the machine says"
+    assert requested_paths == []
 
 
 async def test_a_machine_does_not_move_the_controller_that_people_set(site: Site) -> None:

@@ -70,9 +70,9 @@ def test_a_signal_while_it_starts_ends_it_and_its_embedded_database(tmp_path: Pa
     )
     wait_until(lambda: (home / "postgres").exists(), "it has begun to make its database")
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, said
-    assert "Traceback" not in said
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors
     wait_until(lambda: not list(home.rglob("postmaster.pid")), "the database has ended")
 
 

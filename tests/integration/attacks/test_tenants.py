@@ -1,8 +1,8 @@
 """One tenant against another: an operator of one deployment cannot have the server log in to, or hand out secrets of,
-machines that are not his.
+machines of another deployment.
 
 The server is root wherever it believes a node to be. So what an operator says of an address is believed only with the
-machine's host key, never for an address that another node has, and how a BMC is reached is not his to say at all.
+machine's host key, never for an address that another node has, and how a BMC is reached is not for operators to say.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -166,9 +166,9 @@ BMC = {"kind": "redfish", "address": "192.0.2.20", "username": "ops", "password"
 async def bmc_of(home: House, node_id: int) -> dict[str, Any]:
     """As a hammer gets it."""
     async with home.store.read() as session:
-        found = (await read_hammer_node(session, node_id)).settings["bmc"]
-    assert isinstance(found, dict)
-    return found
+        bmc = (await read_hammer_node(session, node_id)).settings["bmc"]
+    assert isinstance(bmc, dict)
+    return bmc
 
 
 async def test_an_operator_cannot_repoint_a_bmc_to_get_its_password(home: House, red: httpx.AsyncClient) -> None:

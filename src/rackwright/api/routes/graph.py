@@ -1,4 +1,4 @@
-"""/api/v2/graph, /why and /inventory: looks at all of it at once."""
+"""/api/v2/graph, /why and /inventory: the noderole graph, what waits for what, and all machines for Ansible."""
 
 from typing import Annotated
 
@@ -48,14 +48,14 @@ class GraphOut(BaseModel):
         return cls(
             vertices=[
                 VertexOut(
-                    id=one.id,
-                    node=one.node,
-                    role=one.role,
-                    deployment=one.deployment,
-                    state=one.state.label,
-                    cohort=one.cohort,
+                    id=vertex.id,
+                    node=vertex.node,
+                    role=vertex.role,
+                    deployment=vertex.deployment,
+                    state=vertex.state.label,
+                    cohort=vertex.cohort,
                 )
-                for one in graph.vertices
+                for vertex in graph.vertices
             ],
             edges=[EdgeOut(parent=parent, child=child) for parent, child in graph.edges],
             whole=graph.complete,
@@ -73,8 +73,8 @@ async def get_graph(caller: ScopedReader, limit: Limit = 5000) -> Response:
 async def get_deployment_graph(caller: ScopedReader, deployment: Key, limit: Limit = 5000) -> Response:
     """The noderoles of a deployment, and those of others that they stand on directly."""
     async with caller.read() as (session, visible):
-        found = await get_deployment(session, deployment, visible)
-        return answer(GraphOut.of(await read_graph_view(session, found.id, limit, visible)))
+        record = await get_deployment(session, deployment, visible)
+        return answer(GraphOut.of(await read_graph_view(session, record.id, limit, visible)))
 
 
 class ChainOut(BaseModel):
