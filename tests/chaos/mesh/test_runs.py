@@ -26,7 +26,7 @@ from rackwright.mesh.identity import trust
 from rackwright.mesh.identity.sealing import key_of, seal
 from rackwright.mesh.identity.server_identity import read_certificate
 from rackwright.mesh.runs import run_model
-from rackwright.mesh.runs.run_model import Request, Targets, pack_tree, task_key
+from rackwright.mesh.runs.run_model import RunRequest, Targets, pack_tree, task_key
 from rackwright.states import extensions
 
 pytestmark = pytest.mark.chaos
@@ -283,11 +283,11 @@ def rogue(five: Fleet) -> Callable[..., None]:
     return act
 
 
-def forged(fleet: Fleet, name: str, tree: bytes, key: Path) -> tuple[Request, dict[str, Any]]:
+def forged(fleet: Fleet, name: str, tree: bytes, key: Path) -> tuple[RunRequest, dict[str, Any]]:
     now = int(time.time())
-    digest = run_model.digest_of(tree)
+    digest = run_model.tree_digest(tree)
     cluster_name = str(fleet.ask("s1", "status")["ca"])
-    request = Request(name, cluster_name, now, now + 600, digest, Targets(("s2",)), ["init"])
+    request = RunRequest(name, cluster_name, now, now + 600, digest, Targets(("s2",)), ["init"])
     signature = trust.sign(request.dump().encode(), key)
     run = {"request": request.dump(), "signature": signature, "tree": b64encode(tree).decode(), "targets": ["s2"]}
     return request, run
@@ -451,7 +451,7 @@ def test_a_sealed_secret_in_another_run_is_refused(
     published = five.ask("s1", "seals", targets={"names": ["s2"], "labels": {}, "facts": {}})["seals"]
     request, run = forged(five, "sealed-elsewhere", packed, keys / "operator")
     first = replace(request, id="another-run", secrets=["password"])
-    sealed = seal({"password": "x"}, {"s2": key_of("s2", published["s2"].encode(), ca)}, first.all_but_sealed())
+    sealed = seal({"password": "x"}, {"s2": key_of("s2", published["s2"].encode(), ca)}, first.dump_without_sealed())
     replayed = replace(request, secrets=["password"], sealed=sealed)
     run |= {"request": replayed.dump(), "signature": trust.sign(replayed.dump().encode(), keys / "operator")}
     rogue(run=run)

@@ -171,12 +171,12 @@ def test_every_start_is_a_new_session(tmp_path: Path) -> None:
 async def test_members_are_sought_after_a_restart_and_nobody_is_forgotten_while_alone(server: Server) -> None:
     driver, told = server.driver(), Address("told.example", 7946)
     seeds = Seeds(SeedPorts("s1", server.folder, HERE, [told, HERE], driver, server.log))
-    assert seeds.known() == [told]
+    assert seeds.known_addresses() == [told]
     driver.joined(record("s2"))
     seeds.save()
     driver.remove("s2")
     seeds.save()
-    assert seeds.known() == [told, Address("s2.example", 7946)]
+    assert seeds.known_addresses() == [told, Address("s2.example", 7946)]
 
 
 # Revocations
@@ -204,11 +204,11 @@ async def test_a_newer_list_is_in_force_once_and_a_forged_one_never(server: Serv
     spread = spread_of(server, server.driver(), called)
     await server.authority.issue("s2", new_key().public_key())
     signed = await server.authority.revoke("s2")
-    spread.received("s3", signed.replace(b"s2", b"s4"))
+    spread.list_received("s3", signed.replace(b"s2", b"s4"))
     assert called == []
     assert server.refused("bad_records") == 1
-    spread.received("s3", signed)
-    spread.received("s3", signed)
+    spread.list_received("s3", signed)
+    spread.list_received("s3", signed)
     assert called == ["remove s2", "changed"]
 
 

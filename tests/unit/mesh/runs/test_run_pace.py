@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rackwright.mesh.runs.run_check import check
+from rackwright.mesh.runs.run_check import check_targets
 from rackwright.states.combine import State
 from rackwright.states.module import StateError
 from rackwright.states.plan import plan
@@ -119,7 +119,7 @@ def checked(tmp_path: Path, text: str, mode: str = "ansible") -> dict[str, Any]:
         "signers": str(tmp_path / "signers"),
         "seen": str(tmp_path / "seen"),
     }
-    return check(tmp_path, job)
+    return check_targets(tmp_path, job)
 
 
 def test_a_good_run_is_counted_for_every_target(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def test_a_module_of_a_web_folder_is_found_however_the_states_name_it(tmp_path: 
     wanted = {"modules_from": [web[1]], "facts": {"s1": {"id": "s1"}}, "modules": {}}
     for number, (way, states) in enumerate(WAYS_TO_NAME_IT.items()):
         folder = tmp_path / str(number)
-        assert run_check.checked({**job(tmp_path, states), **wanted}, folder) == {"states": {"s1": 2}}, way
+        assert run_check.check_job({**job(tmp_path, states), **wanted}, folder) == {"states": {"s1": 2}}, way
 
 
 def test_a_module_of_a_web_folder_that_was_altered_refuses_the_run(tmp_path: Path, web: tuple[Path, str]) -> None:

@@ -1,4 +1,4 @@
-"""Engines as the agent keeps them: real processes, one of them ready before its job is there."""
+"""EnginePool as the agent keeps them: real processes, one of them ready before its job is there."""
 
 import asyncio
 import json
@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from tests.support.waiting import PATIENCE
 
-from rackwright.mesh.runs.engine_pool import Engine, Engines
+from rackwright.mesh.runs.engine_pool import Engine, EnginePool
 
 
 @pytest.fixture
-async def engines(tmp_path: Path) -> AsyncIterator[Engines]:
-    made = Engines(tmp_path / "runs.log", tmp_path / "engines")
+async def engines(tmp_path: Path) -> AsyncIterator[EnginePool]:
+    made = EnginePool(tmp_path / "runs.log", tmp_path / "engines")
     yield made
     await made.close()
 
@@ -32,16 +32,16 @@ async def told(engine: Engine, work: dict[str, Any]) -> tuple[int, list[dict[str
     """The exit status and all that an engine says of a job."""
     said: list[dict[str, Any]] = []
     async with asyncio.timeout(PATIENCE):
-        await engine.say(work)
+        await engine.send(work)
         async for lines in engine.lines():
             for one in map(json.loads, lines):
                 said.append(one)
                 if one["kind"] == "ask":
-                    await engine.say({"answer": one["ask"], "value": []})
-        return await engine.end(), said
+                    await engine.send({"answer": one["ask"], "value": []})
+        return await engine.wait(), said
 
 
-async def test_an_engine_that_is_at_hand_is_taken_once(engines: Engines, tmp_path: Path) -> None:
+async def test_an_engine_that_is_at_hand_is_taken_once(engines: EnginePool, tmp_path: Path) -> None:
     await engines.stock()
     first, second = await engines.take(), await engines.take()
     try:
@@ -56,17 +56,17 @@ async def test_an_engine_that_is_at_hand_is_taken_once(engines: Engines, tmp_pat
     assert not list(engines.folder.iterdir())
 
 
-async def test_what_a_killed_agent_left_behind_is_gone_when_it_starts_again(engines: Engines) -> None:
+async def test_what_a_killed_agent_left_behind_is_gone_when_it_starts_again(engines: EnginePool) -> None:
     engine = await engines.take()
     (left,) = engines.folder.iterdir()
-    again = Engines(engines.log, engines.folder)
+    again = EnginePool(engines.log, engines.folder)
     assert not left.exists()
     left.mkdir()
     await engine.kill()
     await again.close()
 
 
-async def test_an_engine_that_died_while_it_waited_is_replaced(engines: Engines, tmp_path: Path) -> None:
+async def test_an_engine_that_died_while_it_waited_is_replaced(engines: EnginePool, tmp_path: Path) -> None:
     await engines.stock()
     spare = await engines.take()
     await spare.kill()
@@ -79,7 +79,7 @@ async def test_an_engine_that_died_while_it_waited_is_replaced(engines: Engines,
         await engine.kill()
 
 
-async def test_every_one_of_many_states_is_told_in_order(engines: Engines, tmp_path: Path) -> None:
+async def test_every_one_of_many_states_is_told_in_order(engines: EnginePool, tmp_path: Path) -> None:
     text = "".join(f"s{number}:\n  test.nop: []\n" for number in range(3000))
     engine = await engines.take()
     try:
@@ -90,19 +90,19 @@ async def test_every_one_of_many_states_is_told_in_order(engines: Engines, tmp_p
     assert {(one["run"], one["target"]) for one in said} == {("r1", "s1")}
 
 
-async def test_a_state_that_takes_its_time_is_told_when_it_starts(engines: Engines, tmp_path: Path) -> None:
+async def test_a_state_that_takes_its_time_is_told_when_it_starts(engines: EnginePool, tmp_path: Path) -> None:
     go = tmp_path / "go"
     os.mkfifo(go)
     engine = await engines.take()
     kinds: list[str] = []
     try:
         async with asyncio.timeout(PATIENCE):
-            await engine.say(job(tmp_path, f"a:\n  cmd.run:\n    - name: cat {go}\n"))
+            await engine.send(job(tmp_path, f"a:\n  cmd.run:\n    - name: cat {go}\n"))
             async for lines in engine.lines():
                 for one in map(json.loads, lines):
                     kinds.append(one["kind"])
                     if one["kind"] == "ask":
-                        await engine.say({"answer": one["ask"], "value": []})
+                        await engine.send({"answer": one["ask"], "value": []})
                     elif one["kind"] == "start":
                         assert one["id"] == "a"
                         # Only now may it end.
