@@ -43,7 +43,7 @@ class Service:
 @pytest.fixture(scope="module")
 def five(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     with network(SERVERS) as wires, fleet(tmp_path_factory.mktemp("software"), SERVERS, wires) as made:
-        made.found()
+        made.create_cluster()
         for server in ("s3", "s4"):
             made.configure(server, checks=(CHECK,))
         made.start_all()

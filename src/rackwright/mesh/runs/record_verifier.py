@@ -100,7 +100,7 @@ class RecordVerifier:
             raise BadStatement(f"{key[:200]} speaks of {server[:64]}, but {signer} has signed it")
 
     def _is_valid(self, event: EventLine) -> bool:
-        """Return whether an event is a single line, and, if it is of a state, JSON that names the key's server and run."""
+        """Return whether an event is a single line, and names the server and run of its key if it is of a state."""
         run, kind, path = split_run_key(event.key)
         if kind == "gate":
             return True
