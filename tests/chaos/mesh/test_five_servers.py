@@ -22,8 +22,8 @@ ALIVE = dict.fromkeys(SERVERS, "alive")
 @pytest.fixture(scope="module")
 def formed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     folder = tmp_path_factory.mktemp("five")
-    with network(SERVERS) as wires, cluster(folder, SERVERS, wires, swim=AS_SHIPPED) as made:
-        yield made
+    with network(SERVERS) as wires, cluster(folder, SERVERS, wires, swim=AS_SHIPPED) as fleet:
+        yield fleet
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ class Engine:
         scratch = Path(tempfile.mkdtemp(dir=folder))
         output, write_end = os.pipe()
         try:
-            with contextlib.suppress(OSError):  # more than a user may have; it is slower then
+            with contextlib.suppress(OSError):  # the user may not have such a pipe; a smaller one is slower
                 fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
             os.set_blocking(output, False)
             with log.open("ab") as errors:

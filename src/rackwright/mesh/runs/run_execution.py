@@ -120,7 +120,7 @@ class RunExecution:
             try:
                 event = read_object(line, "what the engine said")
             except Unreadable:
-                # A read_module that prints; what people read of its states is in the events.
+                # A module that prints; what people read of its states is in the events.
                 self._log.warning("engine_said", run=self.request.id, line=line[:200].decode(errors="replace"))
                 return
             if event.get("kind") == "ask":

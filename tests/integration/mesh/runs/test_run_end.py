@@ -25,9 +25,9 @@ def request(id: str, scope: str, token: int) -> RunRequest:
     return RunRequest(id, "cluster", 0, 1, "digest", Targets(("s1", "s2")), scope=scope, token=token)
 
 
-async def begin(store: RunStore, wanted: RunRequest) -> None:
-    fence = await pass_fence(store, wanted)
-    await store.begin(SignedText(wanted.dump(), ""), wanted, b"tree", {"s1": 1, "s2": 1}, "s1", fence)
+async def begin(store: RunStore, new: RunRequest) -> None:
+    fence = await pass_fence(store, new)
+    await store.begin(SignedText(new.dump(), ""), new, b"tree", {"s1": 1, "s2": 1}, "s1", fence)
 
 
 async def states(store: RunStore, run: str) -> dict[str, TaskState]:
@@ -35,9 +35,9 @@ async def states(store: RunStore, run: str) -> dict[str, TaskState]:
 
 
 async def finish(store: RunStore, run: str, target: str) -> None:
-    found = await store.task(run, target)
-    assert found is not None
-    assert await store.change_task(found[1], replace(found[0], state=TaskState.DONE)) is not None
+    stored = await store.task(run, target)
+    assert stored is not None
+    assert await store.change_task(stored[1], replace(stored[0], state=TaskState.DONE)) is not None
 
 
 async def test_cancelling_ends_what_has_not_ended_and_nothing_else(store: RunStore) -> None:

@@ -1,4 +1,4 @@
-"""The overseer against one real etcd and a view of members that the test sets: every run ends."""
+"""The run monitor against a real etcd and a view of members that the test sets: every run ends."""
 
 import asyncio
 import contextlib
@@ -46,7 +46,7 @@ async def store(etcd_url: str, verifier: RecordVerifier) -> AsyncIterator[RunSto
     await etcd.close()
 
 
-def overseer_of(store: RunStore, folder: Path, lines: list[str]) -> RunMonitor:
+def monitor_of(store: RunStore, folder: Path, lines: list[str]) -> RunMonitor:
     ca = AuthorityFiles(folder / "overseen").create("overseen").ca
     ports = RunMonitorPorts(
         name="s1",
@@ -61,9 +61,9 @@ def overseer_of(store: RunStore, folder: Path, lines: list[str]) -> RunMonitor:
 
 
 async def begin(store: RunStore, run: str) -> None:
-    wanted = RunRequest(run, "cluster", 0, 1, "digest", Targets(("gone",)))
+    request = RunRequest(run, "cluster", 0, 1, "digest", Targets(("gone",)))
     await store.begin(
-        SignedText(wanted.dump(), ""), wanted, b"tree", {"gone": 1}, "s1", await pass_fence(store, wanted)
+        SignedText(request.dump(), ""), request, b"tree", {"gone": 1}, "s1", await pass_fence(store, request)
     )
 
 
@@ -72,13 +72,13 @@ async def test_a_task_of_a_server_that_nobody_knows_is_lost_and_its_run_is_close
 ) -> None:
     await begin(store, "r1")
     lines: list[str] = []
-    overseeing = asyncio.create_task(overseer_of(store, tmp_path, lines).run())
+    monitoring = asyncio.create_task(monitor_of(store, tmp_path, lines).run())
     try:
         await until(lambda: is_closed(store, "r1"), "the run was not closed")
     finally:
-        overseeing.cancel()
+        monitoring.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await overseeing
+            await monitoring
     [task] = await store.tasks("r1")
     assert task.state is TaskState.LOST
     assert "nothing was done there" in task.why

@@ -1,4 +1,4 @@
-"""Software health, the pure half: declarations, schedule, judgement, and how it travels."""
+"""The rules of health checks: declarations, schedule, when a check counts as failing, and the gossip format."""
 
 import pytest
 from hypothesis import given, settings
@@ -94,11 +94,11 @@ def test_one_failure_of_two_does_not_count_and_is_repeated_soon() -> None:
 
 def test_a_failure_between_two_passes_is_never_told() -> None:
     schedule = Schedule([Check(name="x")], 0.0)
-    told = []
+    changes = []
     for number, result in enumerate([PASSED, FAILED, PASSED, FAILED, PASSED]):
         schedule.due(number * 20.0)
-        told.append(schedule.record_result(number * 20.0, "x", result))
-    assert told == [CheckReport("x", Status.PASSING), None, None, None, None]
+        changes.append(schedule.record_result(number * 20.0, "x", result))
+    assert changes == [CheckReport("x", Status.PASSING), None, None, None, None]
 
 
 def test_one_pass_is_a_recovery() -> None:
@@ -159,7 +159,7 @@ def test_a_disk_fails_below_its_share_of_free_space(free: int, passes: bool) -> 
 
 
 @pytest.mark.parametrize(
-    ("wall", "monotonic", "disciplined", "wanted", "passes"),
+    ("wall", "monotonic", "disciplined", "synchronised", "passes"),
     [
         (10.0, 10.0, False, False, True),
         (10.9, 10.0, False, False, True),
@@ -170,9 +170,9 @@ def test_a_disk_fails_below_its_share_of_free_space(free: int, passes: bool) -> 
     ],
 )
 def test_a_clock_fails_when_stepped_or_not_kept(
-    wall: float, monotonic: float, disciplined: bool, wanted: bool, passes: bool
+    wall: float, monotonic: float, disciplined: bool, synchronised: bool, passes: bool
 ) -> None:
-    check = ClockCheck(name="clock", synchronised=wanted)
+    check = ClockCheck(name="clock", synchronised=synchronised)
     assert evaluate_clock(wall, monotonic, disciplined, check).passed == passes
 
 
@@ -192,16 +192,16 @@ reports = st.lists(
 
 @given(reports)
 @settings(max_examples=200, deadline=None)
-def test_results_fit_their_room_and_the_failing_come_first(given_results: list[CheckReport]) -> None:
-    packed = pack_reports(given_results)
+def test_results_fit_their_room_and_the_failing_come_first(given_reports: list[CheckReport]) -> None:
+    packed = pack_reports(given_reports)
     assert len(packed) <= HEALTH_BYTES
-    found, left_out = unpack_reports(packed)
-    assert len(found) + left_out == len(given_results)
+    unpacked, left_out = unpack_reports(packed)
+    assert len(unpacked) + left_out == len(given_reports)
     if not left_out:
-        assert {report.name: report.status for report in found} == {
-            report.name: report.status for report in given_results
+        assert {report.name: report.status for report in unpacked} == {
+            report.name: report.status for report in given_reports
         }
-    order = [report.status for report in found]
+    order = [report.status for report in unpacked]
     assert order == sorted(order, reverse=True)
 
 
@@ -209,10 +209,10 @@ def test_results_fit_their_room_and_the_failing_come_first(given_results: list[C
 @settings(max_examples=300, deadline=None)
 def test_foreign_bytes_are_no_results_and_no_crash(noise: bytes) -> None:
     try:
-        found, _ = unpack_reports(noise)
+        unpacked, _ = unpack_reports(noise)
     except BadMessage:
         return
-    assert all(report.name for report in found)
+    assert all(report.name for report in unpacked)
 
 
 def test_a_long_reason_travels_cut_and_printable() -> None:

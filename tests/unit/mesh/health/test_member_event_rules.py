@@ -115,12 +115,12 @@ def test_failing_software_is_told_once_and_when_it_passes() -> None:
 def test_what_flaps_is_not_told_each_time_and_its_end_is() -> None:
     history = History()
     history.observe(WELL)
-    told, member = 0, WELL
+    count, member = 0, WELL
     for turn in range(100):
         status = Status.PASSING if turn % 2 else Status.FAILING
         member = replace(WELL, incarnation=20 + turn, reports=failing("web", status=status))
-        told += len(history.observe(member, after=0.1))
-    assert told == FLAP_EVENTS
+        count += len(history.observe(member, after=0.1))
+    assert count == FLAP_EVENTS
     member = replace(member, incarnation=200, reports=failing("web"))
     assert not is_settled(history.last, member), "it is looked at again although it does not change"
     assert history.observe(member, after=1.0) == []
@@ -140,10 +140,10 @@ def test_the_last_telling_says_that_it_flaps() -> None:
 def test_ever_new_names_of_checks_do_not_hide_a_death() -> None:
     history = History()
     history.observe(WELL)
-    told = 0
+    count = 0
     for turn in range(100):
-        told += len(history.observe(replace(WELL, incarnation=20 + turn, reports=failing(f"c{turn}")), after=0.1))
-    assert told < MEMBER_EVENTS
+        count += len(history.observe(replace(WELL, incarnation=20 + turn, reports=failing(f"c{turn}")), after=0.1))
+    assert count < MEMBER_EVENTS
     assert history.observe(replace(WELL, incarnation=200, state=DEAD)) == ["member_dead"]
 
 

@@ -1,4 +1,4 @@
-"""EnginePool as the agent keeps them: real processes, one of them ready before its job is there."""
+"""The pool of engines: real processes, a spare one of them started before there is a job for it."""
 
 import asyncio
 import json
@@ -16,29 +16,29 @@ from rackwright.mesh.runs.engine_pool import Engine, EnginePool
 
 @pytest.fixture
 async def engines(tmp_path: Path) -> AsyncIterator[EnginePool]:
-    made = EnginePool(tmp_path / "runs.log", tmp_path / "engines")
-    yield made
-    await made.close()
+    pool = EnginePool(tmp_path / "runs.log", tmp_path / "engines")
+    yield pool
+    await pool.close()
 
 
 def job(folder: Path, text: str) -> dict[str, Any]:
     files = {"init.sls": {"base64": b64encode(text.encode()).decode(), "mode": 0o600}}
-    more = {"sls": ["init"], "variables": {}, "mode": "ansible", "modules": {}, "secrets": []}
+    settings = {"sls": ["init"], "variables": {}, "mode": "ansible", "modules": {}, "secrets": []}
     work = {"do": "run", "run": "r1", "name": "s1", "targets": ["s1"], "test": False, "parallel": 0}
-    return work | more | {"files": files, "signers": str(folder / "signers"), "seen": str(folder / "seen.json")}
+    return work | settings | {"files": files, "signers": str(folder / "signers"), "seen": str(folder / "seen.json")}
 
 
-async def told(engine: Engine, work: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
-    """The exit status and all that an engine says of a job."""
-    said: list[dict[str, Any]] = []
+async def run_job(engine: Engine, work: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
+    """Run a job in an engine; return the exit status and the events."""
+    events: list[dict[str, Any]] = []
     async with asyncio.timeout(PATIENCE):
         await engine.send(work)
         async for lines in engine.lines():
-            for one in map(json.loads, lines):
-                said.append(one)
-                if one["kind"] == "ask":
-                    await engine.send({"answer": one["ask"], "value": []})
-        return await engine.wait(), said
+            for event in map(json.loads, lines):
+                events.append(event)
+                if event["kind"] == "ask":
+                    await engine.send({"answer": event["ask"], "value": []})
+        return await engine.wait(), events
 
 
 async def test_an_engine_that_is_at_hand_is_taken_once(engines: EnginePool, tmp_path: Path) -> None:
@@ -47,9 +47,9 @@ async def test_an_engine_that_is_at_hand_is_taken_once(engines: EnginePool, tmp_
     try:
         assert first is not second
         for engine in (first, second):
-            status, said = await told(engine, job(tmp_path, "a:\n  test.nop: []\n"))
+            status, events = await run_job(engine, job(tmp_path, "a:\n  test.nop: []\n"))
             assert status == 0
-            assert [one["state"]["id"] for one in said if one["kind"] == "state"] == ["a"]
+            assert [event["state"]["id"] for event in events if event["kind"] == "state"] == ["a"]
     finally:
         await first.kill()
         await second.kill()
@@ -73,7 +73,7 @@ async def test_an_engine_that_died_while_it_waited_is_replaced(engines: EnginePo
     engines._spare = spare
     engine = await engines.take()
     try:
-        status, _ = await told(engine, job(tmp_path, "a:\n  test.nop: []\n"))
+        status, _ = await run_job(engine, job(tmp_path, "a:\n  test.nop: []\n"))
         assert status == 0
     finally:
         await engine.kill()
@@ -83,11 +83,13 @@ async def test_every_one_of_many_states_is_told_in_order(engines: EnginePool, tm
     text = "".join(f"s{number}:\n  test.nop: []\n" for number in range(3000))
     engine = await engines.take()
     try:
-        _, said = await told(engine, job(tmp_path, text))
+        _, events = await run_job(engine, job(tmp_path, text))
     finally:
         await engine.kill()
-    assert [one["state"]["id"] for one in said if one["kind"] == "state"] == [f"s{number}" for number in range(3000)]
-    assert {(one["run"], one["target"]) for one in said} == {("r1", "s1")}
+    assert [event["state"]["id"] for event in events if event["kind"] == "state"] == [
+        f"s{number}" for number in range(3000)
+    ]
+    assert {(event["run"], event["target"]) for event in events} == {("r1", "s1")}
 
 
 async def test_a_state_that_takes_its_time_is_told_when_it_starts(engines: EnginePool, tmp_path: Path) -> None:
@@ -99,12 +101,12 @@ async def test_a_state_that_takes_its_time_is_told_when_it_starts(engines: Engin
         async with asyncio.timeout(PATIENCE):
             await engine.send(job(tmp_path, f"a:\n  cmd.run:\n    - name: cat {go}\n"))
             async for lines in engine.lines():
-                for one in map(json.loads, lines):
-                    kinds.append(one["kind"])
-                    if one["kind"] == "ask":
-                        await engine.send({"answer": one["ask"], "value": []})
-                    elif one["kind"] == "start":
-                        assert one["id"] == "a"
+                for event in map(json.loads, lines):
+                    kinds.append(event["kind"])
+                    if event["kind"] == "ask":
+                        await engine.send({"answer": event["ask"], "value": []})
+                    elif event["kind"] == "start":
+                        assert event["id"] == "a"
                         # Only now may it end.
                         await asyncio.to_thread(go.write_text, "go")
     finally:

@@ -1,4 +1,4 @@
-"""What a run is made of: who is meant, what is signed, and a tree that travels unaltered."""
+"""The values of a run: which servers its targets match, what is signed, and a tree that is packed and unpacked."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_a_run_on_nobody_in_particular_is_refused() -> None:
 def test_a_request_is_read_as_it_was_written_and_its_text_changes_with_every_field() -> None:
     assert read_request(REQUEST.dump()) == REQUEST
     changed = [replace(REQUEST, mode="justdoit"), replace(REQUEST, variables={"a": 1}), replace(REQUEST, tree="other")]
-    assert len({REQUEST.dump(), *(one.dump() for one in changed)}) == 4
+    assert len({REQUEST.dump(), *(request.dump() for request in changed)}) == 4
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"id": "x"}', '{"targets": {"names": []}}'])
@@ -75,9 +75,9 @@ def make_tree(folder: Path) -> Path:
 
 
 def test_the_same_tree_has_the_same_digest_and_hidden_files_stay_at_home(tmp_path: Path) -> None:
-    one, two = make_tree(tmp_path / "one"), make_tree(tmp_path / "two")
-    assert pack_tree(one) == pack_tree(two)
-    assert set(unpack_tree(pack_tree(one), tree_digest(pack_tree(one)))) == {"init.sls", "web/logo.png"}
+    first, second = make_tree(tmp_path / "one"), make_tree(tmp_path / "two")
+    assert pack_tree(first) == pack_tree(second)
+    assert set(unpack_tree(pack_tree(first), tree_digest(pack_tree(first)))) == {"init.sls", "web/logo.png"}
 
 
 def test_an_altered_tree_is_refused(tmp_path: Path) -> None:
@@ -115,10 +115,10 @@ def change(value: bytes) -> Change:
 
 
 def test_events_that_share_a_value_are_told_one_by_one_and_from_a_cursor_on() -> None:
-    whole = event_lines(change(pack([b'{"n": 1}', b'{"n": 2}', b'{"n": 3}'])))
-    assert [one.line for one in whole] == [b'{"n": 1}', b'{"n": 2}', b'{"n": 3}']
-    rest = event_lines(change(pack([b'{"n": 1}', b'{"n": 2}', b'{"n": 3}'])), read_cursor(whole[0].cursor))
-    assert rest == whole[1:]
+    events = event_lines(change(pack([b'{"n": 1}', b'{"n": 2}', b'{"n": 3}'])))
+    assert [event.line for event in events] == [b'{"n": 1}', b'{"n": 2}', b'{"n": 3}']
+    later_events = event_lines(change(pack([b'{"n": 1}', b'{"n": 2}', b'{"n": 3}'])), read_cursor(events[0].cursor))
+    assert later_events == events[1:]
 
 
 @pytest.mark.parametrize("harm", [b"\x01no zlib", pack([b"\x1b[2J"]), pack([b"{" + b" " * MAX_UNPACKED])])
