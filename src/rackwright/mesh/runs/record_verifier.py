@@ -38,20 +38,20 @@ class RecordVerifier:
         """`refuse` is called with the reason for every record that is not believed."""
         self.statements, self._refuse = statements, refuse
 
-    def verified_events(self, change: Change, since: float, after: Cursor | None = None) -> list[EventLine]:
+    def verify_events(self, change: Change, since: float, after: Cursor | None = None) -> list[EventLine]:
         """Return the verified events in a change below the events' prefix, from a cursor on."""
         key = change.item.key
         if change.deleted or not key.startswith(EVENTS):
             return event_lines(change, after)
         try:
-            value = self.verified_content(key, change.item.value, since)
+            value = self.verify_content(key, change.item.value, since)
         except MeshError as problem:
             self._refuse(problem)
             return []
         events = event_lines(Change(replace(change.item, value=value), deleted=False), after)
         return [event for event in events if self._is_valid(event)]
 
-    def verified_task(self, key: str, value: bytes, since: float = 0.0) -> Task:
+    def verify_task(self, key: str, value: bytes, since: float = 0.0) -> Task:
         """Read a task. Its end is believed only if its own target has signed it; otherwise the task counts as lost."""
         run, _, target = split_run_key(key)
         try:
@@ -73,7 +73,7 @@ class RecordVerifier:
             return task
         return replace(task, proof=self.statements.prove(task_key(task.run, task.target), task.signed_content()))
 
-    def verified_content(self, key: str, value: bytes, since: float = 0.0) -> bytes:
+    def verify_content(self, key: str, value: bytes, since: float = 0.0) -> bytes:
         """Return the content of a stored value without its proof. Raises BadStatement if its server did not sign it."""
         if key.startswith(CLUSTER_EVENTS):
             signer, content = self.statements.read(key, value, since)
@@ -81,7 +81,7 @@ class RecordVerifier:
             return content
         _, kind, path = split_run_key(key)
         if kind == "task":
-            return self.verified_task(key, value, since).dump()
+            return self.verify_task(key, value, since).dump()
         if kind == "state":
             signer, content = self.statements.read(key, value, since)
             self._require_signer(path.partition("/")[0], signer, key)

@@ -32,8 +32,8 @@ async def cancel_run(store: RunStore, run: str, why: str, scope: str = "", token
     if scope:
         await _close_fence(store, f"{FENCES}{scope}", token)
     cancelled = []
-    for task in await store.tasks(run):
-        while (stored := await store.task(run, task.target)) is not None and stored[0].state not in FINAL:
+    for task in await store.read_tasks(run):
+        while (stored := await store.read_task(run, task.target)) is not None and stored[0].state not in FINAL:
             current, item = stored
             if await store.change_task(item, replace(current, state=TaskState.CANCELLED, why=why)) is not None:
                 cancelled.append(task.target)

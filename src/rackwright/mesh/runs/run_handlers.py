@@ -67,7 +67,7 @@ class RunHandlers:
         if verb == "cancel":
             return {"cancelled": await self._cancel(request)}
         if verb == "runs":
-            return {"runs": await self.store.runs()}
+            return {"runs": await self.store.list_runs()}
         if verb == "events":
             return self._events(str(request.get("cursor", "")), bool(request.get("follow")))
         if verb == "trust":
@@ -105,11 +105,11 @@ class RunHandlers:
     async def _cancel(self, request: dict[str, Any]) -> list[str]:
         run, scope = str(request["run"]), str(request.get("scope", ""))
         if not scope:
-            await self.store.about(run)
+            await self.store.read_about(run)
         return await cancel_run(self.store, run, str(request["why"]), scope, int(request.get("token", 0)))
 
     async def _follow(self, run: str, cursor: str) -> Answers:
-        about = await self.store.about(run)
+        about = await self.store.read_about(run)
         yield {"run": run, "targets": about["targets"], "states": about["states"]}
         async for lines in follow_run(self.store, run, set(about["targets"]), cursor):
             yield lines

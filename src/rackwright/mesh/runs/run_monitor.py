@@ -23,6 +23,7 @@ from rackwright.mesh.runs.run_model import FINAL, Task, TaskState
 from rackwright.mesh.runs.run_store import RunStore
 
 LOCK_KEY = "/rackwright/overseer"
+"""The key, the part and its log word keep the name that running clusters know."""
 EVERY_SECONDS = 1.0
 DELETE_SECONDS = 600.0
 GONE_SECONDS = 5.0
@@ -70,7 +71,7 @@ class RunMonitor:
             return
         self._note_gone_members()
         await self.events.publish(self.lock.condition())
-        for run in await self.store.open_runs():
+        for run in await self.store.list_open_runs():
             await self._check_run(run)
         if time.monotonic() - self._last_deletion > DELETE_SECONDS:
             self._last_deletion = time.monotonic()
@@ -89,13 +90,13 @@ class RunMonitor:
         self._gone_since = {name: self._gone_since.get(name, time.monotonic()) for name in known - live}
 
     async def _check_run(self, run: str) -> None:
-        tasks = await self.store.tasks(run)
+        tasks = await self.store.read_tasks(run)
         alive = await self.store.live_targets(run)
         for task in tasks:
             if task.state in FINAL:
                 continue
             why = self._loss_reason(task, alive)
-            if why and (stored := await self.store.task(run, task.target)) and stored[0] == task:
+            if why and (stored := await self.store.read_task(run, task.target)) and stored[0] == task:
                 self._log.warning("task_lost", run=run, member=task.target, why=why)
                 await self.store.mark_lost(task, stored[1], why)
         if tasks and all(task.state in FINAL for task in tasks):

@@ -135,7 +135,7 @@ class RunStore:
         if task is None:
             return None
         return StoredTask(
-            self.verifier.verified_task(task.key, task.value),
+            self.verifier.verify_task(task.key, task.value),
             task,
             _read_signed(request.value) if request else None,
             _read_targets(about.value) if about else [],
@@ -143,14 +143,14 @@ class RunStore:
             tree.value if tree else b"",
         )
 
-    async def signed(self, run: str) -> SignedText:
+    async def read_signed(self, run: str) -> SignedText:
         item = await self.etcd.get(f"{RUNS}{run}/request")
         signed = _read_signed(item.value) if item else None
         if signed is None:
             raise BadRequest(f"there is no run {run}; see: rackwright mesh runs")
         return signed
 
-    async def tree(self, run: str, first: bytes = b"") -> bytes:
+    async def read_tree(self, run: str, first: bytes = b"") -> bytes:
         """Return the packed tree; `first` is its first part, if that was read already."""
         if 0 < len(first) < CHUNK:
             return first
@@ -167,35 +167,35 @@ class RunStore:
                 return b"".join(parts)
             after = page.last
 
-    async def about(self, run: str) -> dict[str, Any]:
+    async def read_about(self, run: str) -> dict[str, Any]:
         item = await self.etcd.get(f"{RUNS}{run}/about")
         if item is None:
             raise BadRequest(f"there is no run {run}; see: rackwright mesh runs")
-        return read_about(item.value)
+        return parse_about(item.value)
 
-    async def runs(self) -> list[dict[str, Any]]:
+    async def list_runs(self) -> list[dict[str, Any]]:
         """Return every run that is stored and can be read, the newest last."""
         runs = []
         for item in (await self.etcd.page(RUNS, keys_only=True)).items:
             if item.key.endswith("/about"):
                 run = item.key.removeprefix(RUNS).removesuffix("/about")
                 try:
-                    about = await self.about(run)
+                    about = await self.read_about(run)
                 except (Unreadable, BadRequest):  # nonsense, or deleted meanwhile
                     continue
-                tasks = {task.target: task.state.value for task in await self.tasks(run)}
+                tasks = {task.target: task.state.value for task in await self.read_tasks(run)}
                 runs.append({**about, "run": run, "tasks": tasks})
         return sorted(runs, key=lambda run: float(run["created"]))
 
     # Tasks
 
-    async def task(self, run: str, target: str) -> tuple[Task, Item] | None:
+    async def read_task(self, run: str, target: str) -> tuple[Task, Item] | None:
         item = await self.etcd.get(task_key(run, target))
-        return (self.verifier.verified_task(item.key, item.value), item) if item else None
+        return (self.verifier.verify_task(item.key, item.value), item) if item else None
 
-    async def tasks(self, run: str) -> list[Task]:
+    async def read_tasks(self, run: str) -> list[Task]:
         items = (await self.etcd.page(f"{run_events(run)}task/")).items
-        return [self.verifier.verified_task(item.key, item.value) for item in items]
+        return [self.verifier.verify_task(item.key, item.value) for item in items]
 
     async def change_task(
         self, item: Item, task: Task, lease: int = 0, events: Sequence[tuple[str, bytes]] = ()
@@ -253,7 +253,7 @@ class RunStore:
     def _was_published(self, event: tuple[str, bytes], stored: list[Item]) -> bool:
         """Return whether an earlier attempt of this server has written the event."""
         try:
-            return any(self.verifier.verified_content(item.key, item.value) == event[1] for item in stored)
+            return any(self.verifier.verify_content(item.key, item.value) == event[1] for item in stored)
         except MeshError:
             return False
 
@@ -273,12 +273,12 @@ class RunStore:
         while items := await self._read_page(prefix, revision):
             fresh = [Change(item, deleted=False) for item in items if _is_after(item, after)]
             # An empty list would mean that all was read: a page without any verified event is skipped.
-            if events := [event for change in fresh for event in self.verifier.verified_events(change, since, after)]:
+            if events := [event for change in fresh for event in self.verifier.verify_events(change, since, after)]:
                 yield events
             revision = items[-1].modified + 1
         yield []
         async for changes in self.etcd.watch(prefix, revision):
-            yield [event for change in changes for event in self.verifier.verified_events(change, since)]
+            yield [event for change in changes for event in self.verifier.verify_events(change, since)]
 
     async def _read_page(self, prefix: str, revision: int) -> list[Item]:
         """Read a page of the items last written at this revision or later, never a part of a transaction."""
@@ -319,21 +319,21 @@ class RunStore:
         await self.etcd.call("/v3/kv/deleterange", body)
         opened = {item.key.removeprefix(OPEN) for item in (await self.etcd.page(OPEN, keys_only=True)).items}
         count = 0
-        for run in await self.runs():
+        for run in await self.list_runs():
             if float(run["created"]) < before and run["run"] not in opened:
                 await self.etcd.delete_all(f"{RUNS}{run['run']}/")
                 await self.etcd.delete_all(run_events(run["run"]))
                 count += 1
         return count
 
-    async def open_runs(self) -> list[str]:
+    async def list_open_runs(self) -> list[str]:
         return [item.key.removeprefix(OPEN) for item in (await self.etcd.page(OPEN, keys_only=True)).items]
 
     async def close(self, run: str) -> None:
         await self.etcd.delete(f"{OPEN}{run}")
 
-    async def request(self, run: str) -> RunRequest:
-        return read_request((await self.signed(run)).text)
+    async def read_request(self, run: str) -> RunRequest:
+        return read_request((await self.read_signed(run)).text)
 
 
 def _is_after(item: Item, cursor: Cursor) -> bool:
@@ -351,7 +351,7 @@ def _read_signed(value: bytes) -> SignedText | None:
         return None
 
 
-def read_about(value: bytes) -> dict[str, Any]:
+def parse_about(value: bytes) -> dict[str, Any]:
     """Read what a run's planner stored about it, unsigned: its targets, and how many states each has."""
     about = read_object(value, "what is known of a run")
     targets, states, created = about.get("targets"), about.get("states"), about.get("created")
@@ -365,7 +365,7 @@ def read_about(value: bytes) -> dict[str, Any]:
 
 def _read_targets(value: bytes) -> list[str]:
     try:
-        return list(read_about(value)["targets"])
+        return list(parse_about(value)["targets"])
     except Unreadable:
         return []
 

@@ -133,7 +133,7 @@ class TaskRunner:
             await self._give_up(run, f"the agent failed at it: {type(problem).__name__}; its log says where")
 
     async def _give_up(self, run: str, why: str) -> None:
-        stored = await self.store.task(run, self._name)
+        stored = await self.store.read_task(run, self._name)
         if stored is not None and stored[0].state not in FINAL:
             state = TaskState.REFUSED if stored[0].state is TaskState.PENDING else TaskState.LOST
             await self.store.change_task(stored[1], replace(stored[0], state=state, why=why))
@@ -184,7 +184,7 @@ class TaskRunner:
             raise RunNotPermitted(f"the request is that of run {request.id}")
         if request.id in self.ledger:
             raise RunNotPermitted("it has been run here before, and no run is run twice")
-        packed = await self.store.tree(run, stored.tree)
+        packed = await self.store.read_tree(run, stored.tree)
         return self._trust.unseal_secrets(request), run_model.unpack_tree(packed, request.tree), operator
 
     def verify_request(self, signed: SignedText) -> tuple[RunRequest, str]:

@@ -208,19 +208,19 @@ async def test_a_target_that_was_given_up_cannot_publish_or_finish_any_more(
 ) -> None:
     store = RunStore(etcd, verifier)
     fence = await running(store, "r3")
-    found = await store.task("r3", "s1")
+    found = await store.read_task("r3", "s1")
     assert found is not None
     await store.mark_lost(found[0], found[1], "it was away")
     with pytest.raises(Fenced):
         await store.publish_events(fence, events("r3", range(1)))
     assert await store.change_task(fence, replace(found[0], state=TaskState.DONE)) is None
-    assert (await store.tasks("r3"))[0].state is TaskState.LOST
+    assert (await store.read_tasks("r3"))[0].state is TaskState.LOST
 
 
 async def test_a_task_is_claimed_by_one_of_two(etcd: Etcd, verifier: RecordVerifier) -> None:
     store = RunStore(etcd, verifier)
     await etcd.put(task_key("r4", "s1"), Task("r4", "s1").dump())
-    found = await store.task("r4", "s1")
+    found = await store.read_task("r4", "s1")
     assert found is not None
     task, item = found
     claims = [replace(task, state=TaskState.RUNNING, session=number) for number in (1, 2)]

@@ -31,11 +31,11 @@ async def begin(store: RunStore, new: RunRequest) -> None:
 
 
 async def states(store: RunStore, run: str) -> dict[str, TaskState]:
-    return {task.target: task.state for task in await store.tasks(run)}
+    return {task.target: task.state for task in await store.read_tasks(run)}
 
 
 async def finish(store: RunStore, run: str, target: str) -> None:
-    stored = await store.task(run, target)
+    stored = await store.read_task(run, target)
     assert stored is not None
     assert await store.change_task(stored[1], replace(stored[0], state=TaskState.DONE)) is not None
 
@@ -72,7 +72,7 @@ async def test_a_run_that_is_overtaken_while_it_begins_reaches_nobody(store: Run
     with pytest.raises(Fenced, match="d1"):
         await store.begin(SignedText(slow.dump(), ""), slow, b"tree", {"s1": 1, "s2": 1}, "s1", fence)
     assert await states(store, "d1") == {}
-    assert "d1" not in await store.open_runs()
+    assert "d1" not in await store.list_open_runs()
 
 
 async def test_a_run_that_is_cancelled_while_it_begins_reaches_nobody(store: RunStore) -> None:

@@ -79,11 +79,11 @@ async def test_a_task_of_a_server_that_nobody_knows_is_lost_and_its_run_is_close
         monitoring.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await monitoring
-    [task] = await store.tasks("r1")
+    [task] = await store.read_tasks("r1")
     assert task.state is TaskState.LOST
     assert "nothing was done there" in task.why
     assert any("task_lost" in line for line in lines)
 
 
 async def is_closed(store: RunStore, run: str) -> bool:
-    return run not in await store.open_runs()
+    return run not in await store.list_open_runs()
