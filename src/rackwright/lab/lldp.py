@@ -7,7 +7,7 @@ from rackwright.domain.machines.lldp import Tlv
 
 ETHERTYPE = 0x88CC
 NEAREST_BRIDGE = bytes.fromhex("0180c200000e")
-"""The address that frames are content to. No bridge forwards it, so only the other end of the cable receives them."""
+"""The address that frames are sent to. No bridge forwards it, so only the other end of the cable receives them."""
 SWITCH = "02:00:77:00:00:01"
 PORTS = 48
 END = bytes(2)

@@ -50,7 +50,7 @@ class Behaviour:
     silent_install: float = 0.0
     """Share of installs that never report"""
     retry: float = 0.2
-    """Seconds between attempts while the server does not response"""
+    """Seconds between attempts while the server does not answer"""
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class LostSecret:
-    """A request for the one-time secret of an install to which no response arrived."""
+    """A request for the one-time secret of an install to which no answer arrived."""
 
     server: str
     why: str

@@ -47,7 +47,7 @@ NETWORK = {
         {"name": "strangers", "use": "dynamic", "first": "10.77.0.100", "last": "10.77.0.199"},
     ],
 }
-"""The network that DHCP serves: strangers get an address of the last range, accepted machines racked of their own."""
+"""The network that DHCP serves: strangers get an address of the last range, accepted machines one of their own."""
 
 
 @dataclass(frozen=True)

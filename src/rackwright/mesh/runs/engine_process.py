@@ -1,4 +1,4 @@
-"""The process in which states are check_job and run: a child of the agent that loads its modules before there is a job.
+"""The process in which states are checked and run: a child of the agent that loads its modules before there is a job.
 
 Its argument is a folder for the files of the job. The first line on standard input is the job, and the process does a
 single job: what a module or a state leaves behind in it ends with it. How it is started and read is `engine_pool.py`.

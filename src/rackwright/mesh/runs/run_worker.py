@@ -1,4 +1,4 @@
-"""The engine's work for a run on a target: plans and runs the states, and exchanges printed of JSON with its agent.
+"""The engine's work for a run on a target: plans and runs the states, and exchanges lines of JSON with its agent.
 
 The job is as `states/node.py` has it, with `run`, `targets` and `signers` in addition. Events go to standard output,
 one a line, exactly as they will be stored in the datastore; to learn something of other servers the engine asks the
