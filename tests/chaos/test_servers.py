@@ -98,7 +98,7 @@ async def _start_slow_run(site: Floor, machine: Machine, node_id: int) -> SlowRu
         await retry_noderole(session, row.id)
 
     async def begun() -> bool:
-        return any(mark.token in slow for mark in machine.journal.marks)
+        return any(execution.token in slow for execution in machine.journal.executions)
 
     await site.store.change(work, actor="tester")
     await site.until(begun, "the slow run is on its machine")

@@ -12,7 +12,7 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.annealer import hooks, veto
 from rackwright.api.auth import passwords
-from rackwright.mesh.runs.believed_records import RunBelief
+from rackwright.mesh.runs.record_verifier import RecordVerifier
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +37,6 @@ def etcd_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def belief(tmp_path_factory: pytest.TempPathFactory) -> RunBelief:
+def verifier(tmp_path_factory: pytest.TempPathFactory) -> RecordVerifier:
     """That of s1."""
     return belief_of(tmp_path_factory.mktemp("ca"))

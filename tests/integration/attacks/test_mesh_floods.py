@@ -24,8 +24,8 @@ from rackwright.lab.mesh_fleet import Fleet
 from rackwright.mesh.address import Address, parse_address
 from rackwright.mesh.datastore.datastore_gossip import Hint, Part
 from rackwright.mesh.datastore.local_datastore import MAX_ENDPOINTS
-from rackwright.mesh.health.health_checks import Result, Status, pack_results
-from rackwright.mesh.health.software import MAX_HELD, SoftwareWatch
+from rackwright.mesh.health.health_checks import CheckReport, Status, pack_reports
+from rackwright.mesh.health.software import MAX_RECORDS, SoftwareTracker
 from rackwright.mesh.identity.server_identity import IdentityFiles, new_key, request_for
 from rackwright.mesh.joining import join
 from rackwright.mesh.membership.member import Entry, State
@@ -212,14 +212,14 @@ def test_names_that_take_long_to_find_hold_nothing_else_up(monkeypatch: pytest.M
 
 
 def test_what_is_remembered_of_the_software_of_members_has_an_end() -> None:
-    watch = SoftwareWatch()
-    health = pack_results([Result("web", Status.FAILING, "it is down")])
-    for number in range(MAX_HELD + 10):
+    watch = SoftwareTracker()
+    health = pack_reports([CheckReport("web", Status.FAILING, "it is down")])
+    for number in range(MAX_RECORDS + 10):
         watch.changes(MemberRecord(f"m{number}", "127.0.0.1:1", metadata=pack({Section.HEALTH: health})))
-    assert len(watch._held) == MAX_HELD
-    for number in range(MAX_HELD + 10):
+    assert len(watch._last_records) == MAX_RECORDS
+    for number in range(MAX_RECORDS + 10):
         watch.changes(MemberRecord(f"m{number}", "127.0.0.1:1"))
-    assert not watch._held
+    assert not watch._last_records
 
 
 def test_the_member_that_went_first_is_found_without_a_look_at_all_the_others() -> None:

@@ -34,7 +34,15 @@ from rackwright.mesh.runs import run_model
 from rackwright.mesh.runs.event_batches import pack as pack_events
 from rackwright.mesh.runs.repositories import ORDERS, SEEN
 from rackwright.mesh.runs.run_end import FENCES
-from rackwright.mesh.runs.run_model import Task, TaskState, gate_prefix, pointers, run_events, state_key, task_key
+from rackwright.mesh.runs.run_model import (
+    Task,
+    TaskState,
+    gate_prefix,
+    run_events,
+    state_key,
+    task_key,
+    task_pointer_prefix,
+)
 from rackwright.mesh.transport.link import Kind
 
 PAIR = ["s1", "s2"]
@@ -320,7 +328,7 @@ def keys_read() -> list[str]:
         single += [f"{run_model.RUNS}{run}/about", f"{run_model.RUNS}{run}/request", f"{run_model.RUNS}{run}/tree/0000"]
         single += [f"{run_events(run)}{suffix}" for suffix in ("state/s1/1", "odd", "gate/g/done/s1", f"task/{ODD}")]
         single += [f"{prefix}{run}" for prefix in below]
-        single += [key for server in PAIR for key in (task_key(run, server), f"{pointers(server)}{run}")]
+        single += [key for server in PAIR for key in (task_key(run, server), f"{task_pointer_prefix(server)}{run}")]
     return [*single, f"{run_model.MODULES}/junk.py", f"{run_model.MODULES}/junk.py.manifest"]
 
 

@@ -111,7 +111,7 @@ async def _demo(home: Path, wanted: Wanted) -> None:
 @contextlib.contextmanager
 def _giving_up(wanted: Wanted) -> Iterator[None]:
     from rackwright.client.errors import ApiProblem
-    from rackwright.lab.operator import Refused
+    from rackwright.lab.operator import RequestRefused
 
     try:
         yield
@@ -119,15 +119,15 @@ def _giving_up(wanted: Wanted) -> Iterator[None]:
         raise DemoFailed(f"Not everything was ACTIVE within {wanted.patience:g} s.") from None
     except ApiProblem as problem:
         raise DemoFailed(f"{problem.call} was refused: {problem}") from problem
-    except Refused as error:
+    except RequestRefused as error:
         raise DemoFailed(str(error)) from error
 
 
 async def _intend(person: "Operator", machines: int, view: "View") -> None:
     """What a person does: see the machines come, let them in, bind roles, look at the plan, commit it."""
-    nodes = await person.discovered(machines)
+    nodes = await person.wait_for_machines(machines)
     await person.accept(nodes)
-    plan = await person.want_workload(nodes)
+    plan = await person.bind_workload(nodes)
     view.say(f"The plan: {len(plan['created'])} noderoles to make, {len(plan['wiped'])} machines to install.")
     await person.commit(plan)
 
@@ -135,7 +135,7 @@ async def _intend(person: "Operator", machines: int, view: "View") -> None:
 async def _converge(person: "Operator", view: "View") -> None:
     """Watch until every noderole is ACTIVE; the first that fails ends the watching."""
     while True:
-        states = await person.states()
+        states = await person.count_states()
         view.show(states, await person.api.pages("/node_roles", sort="cohort") if view.wants_rows else [])
         if states.keys() == {"active"}:
             return

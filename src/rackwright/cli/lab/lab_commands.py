@@ -167,6 +167,6 @@ async def _relay(folder: Path, reader: asyncio.StreamReader, writer: asyncio.Str
     except OSError:
         writer.close()
         return
-    from rackwright.lab.relay import both_ways
+    from rackwright.lab.relay import relay_both_ways
 
-    await both_ways((reader, writer), (there_reader, there_writer))
+    await relay_both_ways((reader, writer), (there_reader, there_writer))

@@ -56,15 +56,15 @@ def add(
 ) -> None:
     """Run a branch on servers now, and again whenever it moves."""
     from rackwright.mesh.identity import trust
+    from rackwright.mesh.runs.repository_orders import RepositoryOrder
     from rackwright.mesh.runs.run_model import Targets
-    from rackwright.mesh.runs.standing_orders import Order
 
     home = folder or default_folder()
     if mode not in MODES:
         raise BadRequest(f"{mode!r} is no mode; it is one of {', '.join(MODES)}")
     cluster = str(control.ask(home, "status")["ca"])
     targets = Targets(tuple(split(on)), pairs(label), pairs(fact))
-    order = Order(name, cluster, url, branch, targets, mode, seconds, signed_commits, tuple(modules or ()))
+    order = RepositoryOrder(name, cluster, url, branch, targets, mode, seconds, signed_commits, tuple(modules or ()))
     signature = trust.sign(order.dump().encode(), key)
     control.ask(home, "repository", action="add", order=order.dump(), signature=signature)
     say(f"{name} is run whenever {branch} moves, by a datastore server that has a trusted run-key in its folder.")

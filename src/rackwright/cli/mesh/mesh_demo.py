@@ -64,7 +64,7 @@ def up() -> None:
             _network(fleet).up()
             for server in SERVERS:
                 fleet.home(server).mkdir(parents=True, mode=0o700)
-            fleet.found()
+            fleet.create_cluster()
             fleet.start_all()
             fleet.wait_agree(dict.fromkeys(SERVERS, "alive"))
         except BaseException:

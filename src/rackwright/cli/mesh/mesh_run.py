@@ -19,7 +19,7 @@ from rackwright.mesh.errors import BadRequest, MeshError
 from rackwright.mesh.folder import default_folder
 from rackwright.mesh.runs import run_model
 from rackwright.mesh.runs.run_model import Targets
-from rackwright.mesh.runs.run_request import new_request, sealed, write_package
+from rackwright.mesh.runs.run_request import new_request, seal_request, write_package
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,7 +92,7 @@ def _run(arguments: argparse.Namespace) -> int:
         )
         if hidden:
             published = control.ask(home, "seals", targets=asdict(chosen))["seals"]
-            request = sealed(request, hidden, published, (home / "ca.pem").read_bytes())
+            request = seal_request(request, hidden, published, (home / "ca.pem").read_bytes())
         package = write_package(Path(scratch), request, packed, arguments.key)
         return show(control.listen_lines(home, "run", package=str(package)), arguments.json)
 
