@@ -10,7 +10,7 @@ from typing import Any
 from rackwright.cli.output.exits import BY_STATUS, Exit, fail
 from rackwright.cli.profile import NoServer, Profile, current_profile
 from rackwright.client.blocking import ApiClient
-from rackwright.client.calls import ANSWER_SECONDS, Got, Steps
+from rackwright.client.calls import ANSWER_SECONDS, Result, Steps
 from rackwright.client.errors import ApiProblem, BadAddress, NoAnswer
 from rackwright.client.events import StreamEvent
 
@@ -22,7 +22,7 @@ class Client(ApiClient):
         with failures_end_command():
             super().__init__(profile or profile_or_fail(), timeout)
 
-    def run(self, steps: Steps[Got]) -> Got:
+    def run(self, steps: Steps[Result]) -> Result:
         with failures_end_command():
             return super().run(steps)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rackwright.client.awaited import AsyncApiClient
-from rackwright.client.calls import Patience
+from rackwright.client.calls import RetryPolicy
 
 DEPLOYMENT = "demo"
 STORES_EVERY = 4
@@ -27,9 +27,9 @@ class Refused(Exception):
     """Something failed; the text says what."""
 
 
-def patient(tell: Tell, pause: float = 1.0) -> Patience:
+def patient(tell: Tell, pause: float = 1.0) -> RetryPolicy:
     """Return the patience of an operator. `pause`: seconds before a question is asked again."""
-    return Patience(attempts=None, pause=pause, later=LATER, tell=tell)
+    return RetryPolicy(attempts=None, pause=pause, retry_statuses=LATER, report=tell)
 
 
 class Operator:

@@ -21,7 +21,8 @@ from rackwright.lab.bmc import Login, create_bmc
 from rackwright.lab.network import BRIDGE, SERVER, add_tap, make_bridge
 from rackwright.lab.serving import Serving, in_this_process
 from rackwright.lab.virtual import Hardware, VirtualMachine, check_programs
-from rackwright.server.serve import Options, listening
+from rackwright.server.listener import listening
+from rackwright.server.settings import Options
 from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ class Rack:
             await asyncio.sleep(0.5)
 
     async def _tell_bmc(self, node: str, one: Racked) -> None:
-        await self.api.put(f"/nodes/{node}/bmc", self.bmc_settings(one), tagged=False)
+        await self.api.put(f"/nodes/{node}/bmc", self.bmc_settings(one), check_unchanged=False)
 
     def bmc_settings(self, one: Racked) -> JsonObject:
         """How the BMC of a machine is reached."""

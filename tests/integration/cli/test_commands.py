@@ -316,15 +316,15 @@ def test_a_node_is_shown_with_where_its_cables_lead(cli: Cli) -> None:
 
 
 def test_two_at_once_on_one_node_do_not_overwrite_each_other(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = calls.if_unchanged
+    read = calls.read_if_match
 
-    def someone_is_quicker(patience: calls.Patience, path: str) -> calls.Steps[dict[str, str]]:
-        headers = yield from read(patience, path)
-        monkeypatch.setattr(calls, "if_unchanged", read)
+    def someone_is_quicker(retry: calls.RetryPolicy, path: str) -> calls.Steps[dict[str, str]]:
+        headers = yield from read(retry, path)
+        monkeypatch.setattr(calls, "read_if_match", read)
         cli.ok("node", "update", "n2.rack.example", "--set", "description=quicker")
         return headers
 
-    monkeypatch.setattr(calls, "if_unchanged", someone_is_quicker)
+    monkeypatch.setattr(calls, "read_if_match", someone_is_quicker)
     ended = cli("node", "update", "n2.rack.example", "--set", "description=slower")
     assert ended.code == Exit.CONFLICT
     assert cli.json("node", "show", "n2.rack.example")["description"] == "quicker"

@@ -9,15 +9,15 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.cli import shared
 from rackwright.cli.shared import names_of
-from rackwright.server.serve import listening
+from rackwright.server.listener import listening
 from rackwright.server.settings import Options
-from rackwright.server.tls import certificate_of
+from rackwright.server.tls import choose_certificate
 
 
 async def test_completion_trusts_the_certificates_of_the_profile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    certificate = certificate_of(Options(tmp_path, tls=True), "rack.example")
+    certificate = choose_certificate(Options(tmp_path, tls=True), "rack.example")
     assert certificate is not None
     app = FastAPI()
     app.get("/api/v2/nodes")(lambda: {"items": [{"name": "n1.rack.example"}], "next": None})

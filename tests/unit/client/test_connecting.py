@@ -15,15 +15,15 @@ from rackwright.client.access import Access, access_of_home
 from rackwright.client.awaited import AsyncApiClient
 from rackwright.client.blocking import ApiClient
 from rackwright.client.errors import BadAddress, NoAnswer
-from rackwright.server import serve
+from rackwright.server import first_admin, listener
 
 NOBODY = "http://127.0.0.1:1"
 
 
 def test_client_and_server_mean_the_same() -> None:
     assert access.PREFIX == app.PREFIX
-    assert access.TOKEN_FILE == serve.TOKEN_FILE
-    assert transport.KEPT_SECONDS < serve.KEEP_ALIVE_SECONDS
+    assert access.TOKEN_FILE == first_admin.TOKEN_FILE
+    assert transport.KEEP_ALIVE_SECONDS < listener.KEEP_ALIVE_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ async def test_both_clients_read_lists_and_send_the_token_of_the_home(tmp_path: 
         tokens.append(request.headers["Authorization"])
         return {"items": [{"name": "n1"}], "next": None}
 
-    async with serve.listening(served) as address:
+    async with listener.listening(served) as address:
         found = access_of_home(address, tmp_path)
         async with AsyncApiClient(found, PATIENCE) as awaited:
             assert await awaited.pages("/nodes") == [{"name": "n1"}]

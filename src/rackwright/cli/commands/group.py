@@ -56,7 +56,7 @@ def delete(group: Group, yes: Yes = False) -> None:
 @prints()
 def add(group: Group, node: Node) -> Any:
     """Put a node into a group."""
-    return Client().put(f"/groups/{group}/nodes/{node}", None, tagged=False)
+    return Client().put(f"/groups/{group}/nodes/{node}", None, check_unchanged=False)
 
 
 @app.command()
@@ -64,4 +64,4 @@ def add(group: Group, node: Node) -> Any:
 def remove(group: Group, node: Node, yes: Yes = False) -> Any:
     """Take a node out of a group."""
     confirm(f"Take {node} out of group {group}?", yes)
-    return Client().delete(f"/groups/{group}/nodes/{node}", tagged=False)
+    return Client().delete(f"/groups/{group}/nodes/{node}", check_unchanged=False)

@@ -78,5 +78,5 @@ def logout() -> None:
     kept = kept_profile()
     if kept is not None:
         client = Client(kept)
-        client.delete(f"/tokens/{client.get('/me')['token_id']}", tagged=False)
+        client.delete(f"/tokens/{client.get('/me')['token_id']}", check_unchanged=False)
     say("Logged out." if forget() else "You were not logged in.")

@@ -83,7 +83,7 @@ def allocate(network: Network, node: Node, address: str | None = None) -> Any:
 def free(network: Network, address: str, yes: Yes = False) -> None:
     """Take an address back."""
     confirm(f"Take {address} back?", yes)
-    Client().delete(f"/networks/{network}/allocations/{address}", tagged=False)
+    Client().delete(f"/networks/{network}/allocations/{address}", check_unchanged=False)
 
 
 def _range(text: str) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def _introduce(client: Client, node: str) -> None:
             "with what `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` says there. Is it the same?",
             yes=False,
         )
-        client.put(f"/nodes/{node}/host_key", {"fingerprint": offered}, tagged=False)
+        client.put(f"/nodes/{node}/host_key", {"fingerprint": offered}, check_unchanged=False)
         found = client.post(f"/nodes/{node}/reach")
     if not found["reached"]:
         say(f"{node} was added, but is not reached yet. {found['reason']}", file=sys.stderr)
@@ -232,7 +232,7 @@ def bmc(
         "insecure": insecure,
         "cipher_suite": cipher_suite,
     }
-    client.put(f"/nodes/{node}/bmc", body, tagged=False)
+    client.put(f"/nodes/{node}/bmc", body, check_unchanged=False)
 
 
 def _bmc_password(node: str, from_stdin: bool) -> str:
@@ -275,7 +275,7 @@ def host_key(
         body = {"host_key": _read_key(file)}
     elif pin is not None:
         body = {"fingerprint": pin}
-    Client().put(f"/nodes/{node}/host_key", body, tagged=False)
+    Client().put(f"/nodes/{node}/host_key", body, check_unchanged=False)
     if trust_on_first_use:
         say(f"The next host key that {node} shows is trusted.")
     else:

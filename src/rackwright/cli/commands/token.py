@@ -47,4 +47,4 @@ def create(
 def delete(id: int, yes: Yes = False) -> None:
     """Revoke a token. Whoever uses it is shut out at once."""
     confirm(f"Revoke token {id}?", yes)
-    Client().delete(f"/tokens/{id}", tagged=False)
+    Client().delete(f"/tokens/{id}", check_unchanged=False)

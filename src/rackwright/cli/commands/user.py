@@ -74,21 +74,21 @@ def delete(user: User, yes: Yes = False) -> None:
 @app.command()
 def password(user: User, password_stdin: PasswordStdin = False) -> None:
     """Give a user a new password. All their sessions end."""
-    Client().put(f"/users/{user}/password", {"password": _new_password(user, password_stdin)}, tagged=False)
+    Client().put(f"/users/{user}/password", {"password": _new_password(user, password_stdin)}, check_unchanged=False)
 
 
 @app.command()
 @prints()
 def grant(user: User, deployment: Deployment, role: GrantRole) -> Any:
     """Let a user do more in a deployment and everything below it."""
-    return Client().put(f"/users/{user}/grants/{deployment}", {"role": role.value}, tagged=False)
+    return Client().put(f"/users/{user}/grants/{deployment}", {"role": role.value}, check_unchanged=False)
 
 
 @app.command()
 def revoke(user: User, deployment: Deployment, yes: Yes = False) -> None:
     """Take a grant back."""
     confirm(f"Take from {user} what was granted in {deployment} and below?", yes)
-    Client().delete(f"/users/{user}/grants/{deployment}", tagged=False)
+    Client().delete(f"/users/{user}/grants/{deployment}", check_unchanged=False)
 
 
 def _new_password(name: str, from_stdin: bool) -> str:

@@ -79,19 +79,20 @@ async def _demo(home: Path, wanted: Wanted) -> None:
     from rackwright.client.awaited import AsyncApiClient
     from rackwright.lab.lab import running_lab
     from rackwright.lab.operator import Operator, patient
+    from rackwright.server.composition import running_server
+    from rackwright.server.first_admin import PASSWORD_FILE
+    from rackwright.server.listener import listening
     from rackwright.server.running_servers import announced
-    from rackwright.server.serve import PASSWORD_FILE, Options, listening, running
+    from rackwright.server.settings import Options
 
     began = time.monotonic()
     async with contextlib.AsyncExitStack() as stack:
-        server = await stack.enter_async_context(running(Options(home, lab=True, heartbeat=10, tick=1)))
+        server = await stack.enter_async_context(running_server(Options(home, lab=True, heartbeat=10, tick=1)))
         address = await stack.enter_async_context(listening(create_app(server), port=wanted.port))
         stack.enter_context(announced(home, address))
         lab = await stack.enter_async_context(running_lab([address], wanted.machines, seed=wanted.seed))
         view = View(wanted.machines)
-        api = await stack.enter_async_context(
-            AsyncApiClient(access_of_home(address, home), patience=patient(view.count))
-        )
+        api = await stack.enter_async_context(AsyncApiClient(access_of_home(address, home), retry=patient(view.count)))
         stack.enter_context(view)
         password = (home / PASSWORD_FILE).read_text().strip()
         view.say(f"Rackwright on {address}; log in as admin with the password {password}")
