@@ -213,7 +213,7 @@ def _check_no_password(url: str | None) -> None:
     try:
         password = None if url is None else make_url(url).password
     except (ArgumentError, ValueError):
-        return  # what is wrong with it is said when it is used
+        return  # a URL that cannot be read is refused when the database is opened
     if password is not None:
         raise SettingsInvalid(
             "--database-url has a password in it, which every user of this host could read from the list of processes. "

@@ -76,7 +76,7 @@ def choose_certificate(options: Options, host: str) -> CertificateFiles | None:
 def certificate_names(options: Options, host: str) -> list[str]:
     """Return the names and addresses under which this host is reached."""
     names = [host, socket.gethostname(), "localhost", "127.0.0.1", "::1", *options.tls_names]
-    if options.host not in ("0.0.0.0", "::", ""):  # noqa: S104  # asked, not bound
+    if options.host not in ("0.0.0.0", "::", ""):  # noqa: S104  # compared, not bound
         names.append(options.host)
     return sorted(set(names))
 

@@ -1,4 +1,4 @@
-"""Calls of the API, without a server: what is sent, when it is sent again, and what comes of the answers."""
+"""Calls of the API, without a server: what is sent, when it is sent again, and the results of answers."""
 
 import json
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ LOST = NoAnswer("http://server", "the line is cut")
 
 
 class Script:
-    """Answers calls in the order it is given, and notes what was asked and how long was waited."""
+    """Gives answers in their order, and records the calls and pauses."""
 
     def __init__(self, *answers: Answer | NoAnswer) -> None:
         self._answers = list(answers)
@@ -139,8 +139,8 @@ def test_a_wrong_password_is_tried_once() -> None:
     assert len(script.calls) == 1
 
 
-@pytest.mark.parametrize(("found", "ready"), [(answer(), True), (answer(status=503), False), (LOST, False)])
-def test_a_server_is_ready_when_it_says_so(found: Answer | NoAnswer, ready: bool) -> None:
-    script = Script(found)
+@pytest.mark.parametrize(("reply", "ready"), [(answer(), True), (answer(status=503), False), (LOST, False)])
+def test_a_server_is_ready_when_it_says_so(reply: Answer | NoAnswer, ready: bool) -> None:
+    script = Script(reply)
     assert script.run(calls.is_ready()) is ready
     assert script.calls[0].path == "/readyz"

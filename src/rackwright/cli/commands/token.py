@@ -1,4 +1,4 @@
-"""rackwright token"""
+"""`rackwright token`: tokens for programs."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -7,8 +7,8 @@ import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
-from rackwright.cli.output.answers import prints
 from rackwright.cli.output.exits import confirm
+from rackwright.cli.output.printing import prints
 from rackwright.cli.shared import Yes
 
 app = make_app("Tokens for programs.")
