@@ -16,15 +16,15 @@ NAMES = ["rack.example", "192.0.2.1", "::1"]
 
 def names_in(path: Path) -> set[str]:
     loaded = x509.load_pem_x509_certificate(path.read_bytes())
-    found = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return {str(name.value) for name in found}
+    names = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return {str(name.value) for name in names}
 
 
 def test_the_key_is_for_the_owner_alone_and_the_certificate_has_names_and_addresses(tmp_path: Path) -> None:
-    made = ensure_self_signed(tmp_path, NAMES, NOW)
-    assert stat.S_IMODE(made.key.stat().st_mode) == 0o600
-    assert names_in(made.certificate) == {"rack.example", "192.0.2.1", "::1"}
-    made.context()
+    files = ensure_self_signed(tmp_path, NAMES, NOW)
+    assert stat.S_IMODE(files.key.stat().st_mode) == 0o600
+    assert names_in(files.certificate) == {"rack.example", "192.0.2.1", "::1"}
+    files.context()
 
 
 def test_it_is_made_once_and_anew_before_it_ends_or_when_a_name_is_missing(tmp_path: Path) -> None:
@@ -39,9 +39,9 @@ def test_it_is_made_once_and_anew_before_it_ends_or_when_a_name_is_missing(tmp_p
 
 
 def test_a_key_that_does_not_fit_is_replaced(tmp_path: Path) -> None:
-    made = ensure_self_signed(tmp_path, NAMES, NOW)
+    files = ensure_self_signed(tmp_path, NAMES, NOW)
     other = ensure_self_signed(tmp_path / "other", NAMES, NOW)
-    made.key.write_bytes(other.key.read_bytes())
+    files.key.write_bytes(other.key.read_bytes())
     ensure_self_signed(tmp_path, NAMES, NOW).context()
 
 

@@ -1,7 +1,7 @@
-"""`rackwright demo`: a server and simulated machines that go from discovery to an installed workload, on this host alone.
+"""`rackwright demo`: a server and simulated machines that go from discovery to an installed workload.
 
-Database, server and machines live in a temporary folder and in this process, and are gone when it ends. How the demo is
-shown is in `demo_view.py`.
+It needs no other machine: database, server and machines live in a temporary folder and in this process, and are gone
+when it ends. How the demo is shown is in `demo_view.py`.
 """
 
 import asyncio
