@@ -39,7 +39,7 @@ from rackwright.provision.images.cpio import Cpio
 from rackwright.provision.images.packages import say_to_stderr
 from rackwright.provision.images.shelf import Shelf
 from rackwright.provision.router_advertisement import advertising
-from rackwright.server.serve import listening
+from rackwright.server.listener import listening
 from report import Goal, at_most, emit
 from waiting import until
 

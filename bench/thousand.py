@@ -143,7 +143,7 @@ def _postmaster(home: Path) -> int:
 async def _trial(home: Path, machines: int, patience: float) -> dict[str, float]:
     tell = Progress()
     async with _server(home) as (address, memory), running_lab([address], machines) as lab:
-        async with AsyncApiClient(access_of_home(address, home), timeout=120, patience=patient(tell)) as api:
+        async with AsyncApiClient(access_of_home(address, home), timeout=120, retry=patient(tell)) as api:
             watching = asyncio.create_task(memory.watch())
             try:
                 async with asyncio.timeout(patience):

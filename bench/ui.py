@@ -20,7 +20,10 @@ from playwright.async_api import BrowserContext, Page, async_playwright
 import graph
 from rackwright.api.app import create_app
 from rackwright.domain.states import Trigger
-from rackwright.server.serve import PASSWORD_FILE, Options, listening, running
+from rackwright.server.composition import running_server
+from rackwright.server.first_admin import PASSWORD_FILE
+from rackwright.server.listener import listening
+from rackwright.server.settings import Options
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.session import Session
 from rackwright.store.graph.transitions import move_noderoles
@@ -59,7 +62,7 @@ async def active(store: Store) -> int:
 @contextlib.asynccontextmanager
 async def site(home: Path, nodes: int) -> AsyncIterator[tuple[Store, str, str]]:
     """A server that anneals, with a chain of noderoles on each node, all of them ACTIVE."""
-    async with running(Options(home, tick=1)) as server, listening(create_app(server)) as address:
+    async with running_server(Options(home, tick=1)) as server, listening(create_app(server)) as address:
         roles = replace(graph.chain(LENGTH), jigs=())  # the server's own noop jig runs them
         await server.store.change_graph(lambda session: import_barclamps(session, [roles]))
         await graph.fill_nodes(server.store, nodes, LENGTH)

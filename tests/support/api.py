@@ -17,7 +17,9 @@ from rackwright.api.context import Server
 from rackwright.client.access import Access
 from rackwright.client.transport import open_async_http
 from rackwright.domain.people import UserRole
-from rackwright.server.serve import TOKEN_FILE, Options, running
+from rackwright.server.composition import running_server
+from rackwright.server.first_admin import TOKEN_FILE
+from rackwright.server.settings import Options
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.machines.nodes import get_node
@@ -74,7 +76,7 @@ class Site:
 @asynccontextmanager
 async def api_site(home: Path, url: str) -> AsyncIterator[Site]:
     """On a database after its first start."""
-    async with running(Options(home, url, test_barclamp=True, manual=True)) as server:
+    async with running_server(Options(home, url, test_barclamp=True, manual=True)) as server:
         async with server.store.read() as session:
             here = (await get_node(session, ADMIN, EVERYTHING)).id
         # With the machines' routes beside people's, as in a lab, so that all there are can be walked.

@@ -22,7 +22,8 @@ from rackwright.api.context import Server
 from rackwright.domain.graph.why import Reason
 from rackwright.domain.machines.install import Stage
 from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power, Seen
-from rackwright.server.serve import Options, running
+from rackwright.server.composition import running_server
+from rackwright.server.settings import Options
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.why import explain_waiting
@@ -175,7 +176,7 @@ class Site:
         self.secrets: dict[str, str] = {}
 
     async def start(self) -> None:
-        server = await self._stack.enter_async_context(running(self.options))
+        server = await self._stack.enter_async_context(running_server(self.options))
         async with server.store.read() as session:
             here = (await get_node(session, ADMIN, EVERYTHING)).id
         self.server: Server = all_reached(replace(server, claimant=replace(server.claimant, node_id=here)))

@@ -10,7 +10,7 @@ from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel
 
 from rackwright.lab.machine import Behaviour, Machine
-from rackwright.server.serve import listening
+from rackwright.server.listener import listening
 
 SHARING = 20
 """Machines that share an address. The server limits strangers by address: a thousand at a single one would wait."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rackwright.client.awaited import AsyncApiClient
-from rackwright.client.calls import Patience
+from rackwright.client.calls import RetryPolicy
 
 DEPLOYMENT = "demo"
 STORES_EVERY = 4
@@ -26,9 +26,9 @@ class RequestRefused(Exception):
     """A noderole failed; the text says which and why."""
 
 
-def patient(tell: Tell, pause: float = 1.0) -> Patience:
+def patient(tell: Tell, pause: float = 1.0) -> RetryPolicy:
     """Return the patience of an operator. `pause`: seconds before a request is sent again."""
-    return Patience(attempts=None, pause=pause, later=RETRY_STATUSES, tell=tell)
+    return RetryPolicy(attempts=None, pause=pause, retry_statuses=RETRY_STATUSES, report=tell)
 
 
 class Operator:

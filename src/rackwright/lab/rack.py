@@ -21,7 +21,8 @@ from rackwright.lab.bmc import Login, create_bmc
 from rackwright.lab.network import BRIDGE, SERVER, add_tap, make_bridge
 from rackwright.lab.serving import Serving, in_this_process
 from rackwright.lab.virtual import Hardware, VirtualMachine, check_programs
-from rackwright.server.serve import Options, listening
+from rackwright.server.listener import listening
+from rackwright.server.settings import Options
 from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ class Rack:
             await asyncio.sleep(0.5)
 
     async def _set_bmc(self, node: str, racked: RackedMachine) -> None:
-        await self.api.put(f"/nodes/{node}/bmc", self.bmc_settings(racked), tagged=False)
+        await self.api.put(f"/nodes/{node}/bmc", self.bmc_settings(racked), check_unchanged=False)
 
     def bmc_settings(self, racked: RackedMachine) -> JsonObject:
         """Return the settings with which the server reaches the BMC of a machine."""

@@ -12,8 +12,9 @@ from rackwright.child_process import ChildProcess, output_tail
 from rackwright.client.access import Access
 from rackwright.client.awaited import AsyncApiClient
 from rackwright.lab.virtual import LabFailed
-from rackwright.server.serve import Options, listening, running
-from rackwright.server.settings import PREFIX
+from rackwright.server.composition import running_server
+from rackwright.server.listener import listening
+from rackwright.server.settings import PREFIX, Options
 from rackwright.store.db.database import open_database
 from rackwright.store.db.vault import load_vault
 from rackwright.store.store import Store
@@ -27,7 +28,7 @@ Serving = Callable[[Options], AbstractAsyncContextManager[Store]]
 
 @asynccontextmanager
 async def in_this_process(options: Options) -> AsyncIterator[Store]:
-    async with running(options) as server, listening(create_app(server), options.host, options.port):
+    async with running_server(options) as server, listening(create_app(server), options.host, options.port):
         yield server.store
 
 

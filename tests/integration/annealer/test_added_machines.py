@@ -13,7 +13,8 @@ from rackwright.api.context import Server
 from rackwright.client.access import access_of_home
 from rackwright.client.transport import open_async_http
 from rackwright.domain.machines.install import LOCAL
-from rackwright.server.serve import Options, running
+from rackwright.server.composition import running_server
+from rackwright.server.settings import Options
 
 NODE = "db1.rack.example"
 HEARTBEAT = 10.0
@@ -58,7 +59,7 @@ class Person:
 
 
 async def test_an_added_machine_is_reached_watched_and_pinned_anew(migrated_url: str, tmp_path: Path) -> None:
-    async with running(Options(tmp_path, migrated_url, manual=True)) as server:
+    async with running_server(Options(tmp_path, migrated_url, manual=True)) as server:
         transport = httpx.ASGITransport(app=create_app(server))
         key = asyncssh.read_private_key(tmp_path / "ssh" / "id_ed25519")
         async with open_async_http(access_of_home("http://test", tmp_path), 60, transport=transport) as api:

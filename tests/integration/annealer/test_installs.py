@@ -17,7 +17,7 @@ from rackwright.domain.graph.why import Cause
 from rackwright.domain.machines.install import ENDED, Stage
 from rackwright.domain.runs import Run
 from rackwright.domain.states import ACTIVE, ERROR, TODO, TRANSITION, Trigger
-from rackwright.server.serve import NO_NODE
+from rackwright.server.composition import NO_NODE
 from rackwright.store.db.locks import INSTALL_LOCK
 from rackwright.store.db.session import Session
 from rackwright.store.graph.noderoles import retry_noderole

@@ -36,7 +36,8 @@ from tests.support.waiting import PATIENCE
 from rackwright.annealer.installs import Reach
 from rackwright.api.app import create_app
 from rackwright.domain.machines.install import Stage
-from rackwright.server.serve import PASSWORD_FILE, TOKEN_FILE, listening
+from rackwright.server.first_admin import PASSWORD_FILE, TOKEN_FILE
+from rackwright.server.listener import listening
 from rackwright.store.db.session import Session
 from rackwright.store.runs.run_logs import append_logs
 

@@ -18,9 +18,9 @@ from tests.support.servers import DIES_WITH_US, RACKWRIGHT
 from tests.support.sockets import accepted_socket_of
 from tests.support.waiting import PATIENCE, until, wait_until
 
-from rackwright.server.serve import listening
+from rackwright.server.listener import listening
 from rackwright.server.settings import Options
-from rackwright.server.tls import certificate_of, keep_fresh, self_made
+from rackwright.server.tls import choose_certificate, ensure_self_signed, keep_certificate_fresh
 
 
 def free_port() -> int:
@@ -122,7 +122,7 @@ def test_the_server_ends_with_its_embedded_database_and_says_why(tmp_path: Path)
 
 async def test_a_renewed_certificate_is_taken_up_without_a_restart(tmp_path: Path) -> None:
     options = Options(tmp_path, tls=True)
-    certificate = certificate_of(options, "rack.example")
+    certificate = choose_certificate(options, "rack.example")
     assert certificate is not None
     context = certificate.context()
 
@@ -137,7 +137,7 @@ async def test_a_renewed_certificate_is_taken_up_without_a_restart(tmp_path: Pat
     async with listening(FastAPI(), tls=context) as address:
         first = await certificate_shown_at(address)
         assert await certificate_shown_at(address) == first
-        fresh = asyncio.create_task(keep_fresh(context, options, "rack.example", every=0.02))
+        fresh = asyncio.create_task(keep_certificate_fresh(context, options, "rack.example", every=0.02))
         try:
             certificate.certificate.unlink()
 
@@ -147,13 +147,13 @@ async def test_a_renewed_certificate_is_taken_up_without_a_restart(tmp_path: Pat
             await until(is_renewed, "the new certificate is shown")
         finally:
             fresh.cancel()
-        assert self_made(tmp_path, ["rack.example"]).certificate.exists()
+        assert ensure_self_signed(tmp_path, ["rack.example"]).certificate.exists()
 
 
 @pytest.mark.parametrize("tls", [False, True])
 async def test_answers_do_not_wait_for_the_clients_acknowledgement(tmp_path: Path, tls: bool) -> None:
     """With Nagle's algorithm on, each answer of two parts waits until the client's delayed ACK: 40 ms."""
-    certificate = certificate_of(Options(tmp_path, tls=tls), "rack.example")
+    certificate = choose_certificate(Options(tmp_path, tls=tls), "rack.example")
     context = None if certificate is None else certificate.context()
     async with listening(FastAPI(), tls=context) as address:
         trusting = ssl._create_unverified_context() if tls else None

@@ -18,7 +18,7 @@ from tests.support.site import INSTALLED, HandMachine, Site, running_site
 
 from rackwright.domain.machines.install import Stage
 from rackwright.domain.states import TRANSITION
-from rackwright.server.serve import TOKEN_FILE
+from rackwright.server.first_admin import TOKEN_FILE
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.machines import registration

@@ -20,7 +20,8 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.api.auth.limits import Bucket
 from rackwright.domain.machines.install import Stage
-from rackwright.server.serve import TOKEN_FILE, listening
+from rackwright.server.first_admin import TOKEN_FILE
+from rackwright.server.listener import listening
 from rackwright.store.machines import challenges
 
 MACHINES = [

@@ -20,7 +20,10 @@ from rackwright.domain.networks.call_targets import simulated_address
 from rackwright.hammers.base import HammerFailed, HammerNode
 from rackwright.hammers.simulated import SimulatedHammer
 from rackwright.hammers.ssh import SshHammer
-from rackwright.server.serve import TOKEN_FILE, Options, listening, running
+from rackwright.server.composition import running_server
+from rackwright.server.first_admin import TOKEN_FILE
+from rackwright.server.listener import listening
+from rackwright.server.settings import Options
 from rackwright.store.machines.nodes import update_node
 
 
@@ -87,7 +90,7 @@ async def test_a_lab_has_the_hammer_and_the_jig_of_simulated_machines_and_no_oth
     assert "lab" not in site.server.jigs
     home = tmp_path / "lab"
     home.mkdir()
-    async with running(Options(home, migrated_url, lab=True, manual=True)) as server:
+    async with running_server(Options(home, migrated_url, lab=True, manual=True)) as server:
         assert "lab" in server.jigs
         node = HammerNode(1, "n1.example", {}, {"kind": "simulated", "address": "http://127.0.0.1:9/machines/1"})
         assert isinstance(server.installs.reach.hammer(node), SimulatedHammer)

@@ -26,9 +26,9 @@ from tests.support.loris import HALF_A_BODY, HALF_A_HEAD, connected, is_closed, 
 from tests.support.waiting import PATIENCE, until, wait_until
 
 from rackwright.api.http.connections import ConnectionLimits
-from rackwright.server.serve import listening
+from rackwright.server.listener import listening
 from rackwright.server.settings import Options
-from rackwright.server.tls import certificate_of
+from rackwright.server.tls import choose_certificate
 
 SHORT = 0.5
 LARGE = 20 * 1024 * 1024
@@ -148,7 +148,7 @@ async def asking(address: str, path: str) -> AsyncIterator[asyncio.StreamReader]
 
 
 async def test_unfinished_handshakes_are_counted_and_given_up(tmp_path: Path) -> None:
-    certificate = certificate_of(Options(tmp_path, tls=True), "rack.example")
+    certificate = choose_certificate(Options(tmp_path, tls=True), "rack.example")
     assert certificate is not None
     trusted = ssl.create_default_context(cafile=str(certificate.certificate))
     limits = ConnectionLimits(connections=5, request_seconds=SHORT)

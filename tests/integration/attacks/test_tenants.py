@@ -19,7 +19,7 @@ from rackwright.annealer.installs import read_hammer_node
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.networks.dns import DnsState, Type
 from rackwright.reach.ssh_connections import Target, Unreachable
-from rackwright.server.jig_ports import Means
+from rackwright.server.jig_ports import ServerPorts
 from rackwright.store.machines.nodes import update_node
 from rackwright.store.networks.dns_names import read_dns_state
 
@@ -51,7 +51,7 @@ async def add_mine(client: httpx.AsyncClient, **hint: str) -> int:
 
 
 async def target_of(home: House, tmp_path: Path, node_id: int, launcher: Sequence[str] = ()) -> Target:
-    return await Means(home.store, tmp_path / "means", own_node=None, launcher=launcher).target(node_id)
+    return await ServerPorts(home.store, tmp_path / "means", own_node=None, launcher=launcher).target(node_id)
 
 
 TRUST = {"trust_on_first_use": True}

@@ -11,7 +11,7 @@ from rackwright.hammers.qemu import DISK, NETWORK_CARD, QemuHammer, qmp
 from rackwright.hammers.redfish import RedfishHammer
 from rackwright.lab.bmc import Login, create_bmc
 from rackwright.lab.virtual import Hardware, VirtualMachine
-from rackwright.server.serve import listening
+from rackwright.server.listener import listening
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from rackwright.client.access import PREFIX, Access
 from rackwright.client.awaited import AsyncApiClient
 from rackwright.client.errors import ApiProblem
 from rackwright.lab.operator import patient
-from rackwright.server.serve import listening
+from rackwright.server.listener import listening
 
 Answer = Callable[[int], Response]
 
@@ -33,7 +33,7 @@ class House:
 @asynccontextmanager
 async def _person(address: str, tell: Callable[[str], None] = lambda _: None) -> AsyncIterator[AsyncApiClient]:
     patience = patient(tell, pause=0.01)
-    async with AsyncApiClient(Access(address), timeout=PATIENCE, patience=patience) as api:
+    async with AsyncApiClient(Access(address), timeout=PATIENCE, retry=patience) as api:
         yield api
 
 

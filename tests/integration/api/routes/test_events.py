@@ -16,7 +16,8 @@ from tests.support.waiting import PATIENCE, until
 from rackwright.api.event_feed import EventFeed
 from rackwright.client.access import Access
 from rackwright.client.transport import open_async_http
-from rackwright.server.serve import TOKEN_FILE, listening
+from rackwright.server.first_admin import TOKEN_FILE
+from rackwright.server.listener import listening
 from rackwright.store.db.database import open_database
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import Cursor, EventFilter, emit, forget_events, newest_cursor, read_events

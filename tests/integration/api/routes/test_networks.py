@@ -10,7 +10,7 @@ from tests.support.site import Site, running_site
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.states import ACTIVE, ERROR
-from rackwright.server.serve import TOKEN_FILE
+from rackwright.server.first_admin import TOKEN_FILE
 from rackwright.store.machines.nodes import update_node
 
 NETWORK: dict[str, Any] = {

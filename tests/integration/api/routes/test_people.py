@@ -12,7 +12,7 @@ from tests.support.people import PASSWORD, House, house, ok, refused
 
 from rackwright.api.auth import passwords
 from rackwright.api.auth.passwords import Passwords
-from rackwright.server.serve import PASSWORD_FILE, TOKEN_FILE
+from rackwright.server.first_admin import PASSWORD_FILE, TOKEN_FILE
 from rackwright.store.people.permission_changes import note_permission_change
 
 

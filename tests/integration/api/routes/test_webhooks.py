@@ -22,8 +22,8 @@ from tests.support.waiting import PATIENCE, until
 
 from rackwright.api import webhook_sender
 from rackwright.api.webhook_sender import WebhookSender
-from rackwright.server.serve import listening
-from rackwright.server.tls import self_made
+from rackwright.server.listener import listening
+from rackwright.server.tls import ensure_self_signed
 from rackwright.server.webhook_deliveries import WebhookDeliveries
 from rackwright.store.db.session import Session
 from rackwright.store.events import webhooks as stored
@@ -318,7 +318,7 @@ async def test_over_tls_the_certificate_must_be_that_of_the_name(
     home: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = Receiver()
-    certificate = self_made(tmp_path / "receiver", ["receiver.example"])
+    certificate = ensure_self_signed(tmp_path / "receiver", ["receiver.example"])
     trusted = ssl.create_default_context(cafile=str(certificate.certificate))
     monkeypatch.setattr(webhook_sender, "tls_context", lambda: trusted)
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.site import Site, running_site
 from tests.support.waiting import PATIENCE
 
-from rackwright.server.serve import listening
+from rackwright.server.listener import listening
 from rackwright.store.machines.keys import key_fingerprint
 from rackwright.store.machines.registration import find_node_by_token
 
