@@ -8,7 +8,7 @@ from rackwright.domain.graph.noderole_graph import Graph
 from rackwright.domain.states import PROPOSED
 
 
-def plan_removal(graph: Graph, catalogue: Catalogue, ids: Iterable[int]) -> set[int]:
+def find_removed_noderoles(graph: Graph, catalogue: Catalogue, ids: Iterable[int]) -> set[int]:
     """Return all noderoles that are removed when `ids` are, or raise a conflict that names those it would orphan.
 
     A noderole may be removed if each noderole that depends on it is only proposed, or on its own node in its own

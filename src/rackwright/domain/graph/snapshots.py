@@ -12,7 +12,7 @@ from enum import StrEnum
 from rackwright.domain.catalogue import Catalogue, Flag, JsonObject
 from rackwright.domain.errors import Conflict, Rule
 from rackwright.domain.graph.noderole_graph import Graph, NodeRole
-from rackwright.domain.graph.removal import plan_removal
+from rackwright.domain.graph.removal import find_removed_noderoles
 from rackwright.domain.graph.upgrades import Relinked
 from rackwright.domain.states import ACTIVE, PROPOSED, NodeRoleState
 
@@ -93,7 +93,7 @@ def plan_commit(catalogue: Catalogue, graph: Graph, proposal: Proposal) -> Commi
 
     `graph` holds the created noderoles, and all descendants of what is dropped, changed or in a touched cluster.
     """
-    removed = plan_removal(graph, catalogue, proposal.dropped) if proposal.dropped else set()
+    removed = find_removed_noderoles(graph, catalogue, proposal.dropped) if proposal.dropped else set()
     _check_bound_stay(graph, proposal, removed)
     touched = _touched_clusters(catalogue, graph, proposal, removed)
     rerun = _reruns(catalogue, graph, proposal, removed, touched)
