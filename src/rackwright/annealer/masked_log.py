@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rackwright.domain.masking import Mask, MaskedStream
-from rackwright.jigs.base import Log, is_full, room_in
+from rackwright.reach.run_log import Log, is_full, room_in
 
 
 class MaskedLog:

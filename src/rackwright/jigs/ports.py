@@ -14,8 +14,8 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.networks.dhcp import DhcpState
 from rackwright.domain.networks.dns import DnsState
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Log
 from rackwright.reach.mesh_states import Membership, MeshWay
+from rackwright.reach.run_log import Log
 from rackwright.reach.ssh_connections import Connections, Target
 
 Assign = Callable[[Run, str], Awaitable[Sequence[str]]]

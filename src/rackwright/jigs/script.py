@@ -15,12 +15,13 @@ import asyncssh
 
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import DEFAULT_DEADLINE, Outcome, Run
-from rackwright.jigs.base import Jig, JigNode, Log
+from rackwright.jigs.base import Jig, JigNode
 from rackwright.jigs.ports import JigPorts, Scripts, Targets
 from rackwright.reach.attribute_lines import BadAttribute, wall_from
 from rackwright.reach.conversation import CLOSING_SECONDS, LAST_WORDS_SECONDS, Conversation, Throttle, Verdict
 from rackwright.reach.local_host import start_here
 from rackwright.reach.parcel import BadParcel, Parcel, Places, pack
+from rackwright.reach.run_log import Log
 from rackwright.reach.ssh_connections import Connections, ShortAnswer, Target, Unreachable
 
 ASKING_SECONDS = 20.0

@@ -15,11 +15,12 @@ from typing import Self
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.base import Jig
 from rackwright.jigs.ports import JigPorts, Tree
 from rackwright.jigs.script import ScriptJig
 from rackwright.reach.mesh_states import Job, MeshWay, NotThisWay
 from rackwright.reach.parcel import Parcel, Places, pack_files
+from rackwright.reach.run_log import Log
 from rackwright.reach.ssh_connections import Unreachable
 from rackwright.reach.state_events import Heard
 from rackwright.states.bundle import Bundle, build

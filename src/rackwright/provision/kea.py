@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from rackwright.domain.networks.dhcp import DhcpState, KeaPlace, check_interface, parse, render
-from rackwright.jigs.network import own_addresses
 from rackwright.private_files import make_private_folder, write_private_file
 from rackwright.provision.daemon import Daemon, DaemonFailed, socket_path
+from rackwright.provision.host_addresses import own_addresses
 
 PROGRAM = "kea-dhcp4"
 ANSWER_TIME = 60.0

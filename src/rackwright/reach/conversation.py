@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rackwright.domain.masking import Mask, MaskedStream
-from rackwright.jigs.base import Log, is_full, room_or
+from rackwright.reach.run_log import Log, is_full, room_or
 
 WRITTEN_LIMIT = 2 * 2**20
 """Bytes. A wall has half as much at most; the rest is for what is escaped, or written again."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.runs import Answer, Outcome
-from rackwright.jigs.base import Log, is_full, room_in
+from rackwright.reach.run_log import Log, is_full, room_in
 
 _TOLD = ("id", "outcome", "function", "comment")
 """What is read of a state that ended. It comes from the node: whatever lacks is a question mark."""

@@ -22,11 +22,11 @@ from rackwright.domain.networks.dns import DnsState
 from rackwright.domain.runs import Run
 from rackwright.home import short_folder
 from rackwright.jigs.boot_server import nothing_served
-from rackwright.jigs.network import own_addresses
 from rackwright.jigs.os_install import BadInstall
 from rackwright.jigs.ports import BootLook, JigPorts, NodeLook, Transitions
 from rackwright.mesh.client import MeshClient
 from rackwright.private_files import create_private_file
+from rackwright.provision.host_addresses import own_addresses
 from rackwright.provision.images.shelf import ROOT_FILE, NoImage, Shelf
 from rackwright.provision.kea import Kea
 from rackwright.provision.knot import Knot

@@ -17,7 +17,8 @@ BELL = '''
 from typing import Self
 
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.base import Jig
+from rackwright.reach.run_log import Log
 from rackwright.jigs.ports import JigPorts, Targets
 
 
