@@ -17,10 +17,10 @@ from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import DEFAULT_DEADLINE, Outcome, Run
 from rackwright.jigs.base import Jig, JigNode
 from rackwright.jigs.ports import JigPorts, Scripts, Targets
-from rackwright.reach.attribute_lines import BadAttribute, wall_from
-from rackwright.reach.conversation import CLOSING_SECONDS, LAST_WORDS_SECONDS, Conversation, Throttle, Verdict
-from rackwright.reach.local_host import start_here
-from rackwright.reach.parcel import BadParcel, Parcel, Places, pack
+from rackwright.reach.attribute_lines import BadAttribute, parse_wall
+from rackwright.reach.conversation import CLOSING_SECONDS, LAST_WORDS_SECONDS, Conversation, Throttle, WrapperVerdict
+from rackwright.reach.local_host import start_local_wrapper
+from rackwright.reach.parcel import BadParcel, NodeFolders, Parcel, pack
 from rackwright.reach.run_log import Log
 from rackwright.reach.ssh_connections import Connections, ShortAnswer, Target, Unreachable
 
@@ -93,12 +93,12 @@ class ScriptJig(Jig):
                 f"Role {run.role} has no scripts, so nothing was run on {run.node}. Put some into "
                 f"script/roles/{run.role} of its barclamp, or give it the jig noop, and import the barclamp again."
             )
-        return await self.deliver(run, log, lambda places, nonce: pack(run, scripts, places, nonce))
+        return await self.deliver(run, log, lambda folders, nonce: pack(run, scripts, folders, nonce))
 
-    async def ask(self, run: Run, question: Callable[[Places], str]) -> str:
+    async def ask(self, run: Run, question: Callable[[NodeFolders], str]) -> str:
         """What a shell command on the node prints. It must change nothing: it is not fenced."""
         target = await self._targets(run.node_id)
-        command = f"exec sh -c {shlex.quote(question(target.places))}"
+        command = f"exec sh -c {shlex.quote(question(target.folders))}"
         if target.local:
             return await _ask_here(command)
         answer = ShortAnswer()
@@ -106,11 +106,11 @@ class ScriptJig(Jig):
             async with asyncio.timeout(ASKING_SECONDS):
                 return await answer.text
 
-    async def deliver(self, run: Run, log: Log, packed: Callable[[Places, str], Parcel]) -> Outcome:
+    async def deliver(self, run: Run, log: Log, packed: Callable[[NodeFolders, str], Parcel]) -> Outcome:
         """Send a parcel to the node of the run, follow what it says, and judge how it ended."""
         try:
             target = await self._targets(run.node_id)
-            parcel = packed(target.places, secrets.token_hex(8))
+            parcel = packed(target.folders, secrets.token_hex(8))
             talk = Conversation(parcel.nonce, log, self._last_words_seconds, run.mask)
             async with self._line(run, target, parcel, talk) as line:
                 with contextlib.suppress(OSError):  # a line that broke already says so in the conversation
@@ -125,7 +125,7 @@ class ScriptJig(Jig):
     @asynccontextmanager
     async def _line(self, run: Run, target: Target, parcel: Parcel, talk: Conversation) -> AsyncIterator[Line]:
         if target.local:
-            yield await start_here(parcel.command, talk)
+            yield await start_local_wrapper(parcel.command, talk)
             return
         async with self._connections.command(
             run.node_id, target, parcel.command, lambda: _RemoteSession(talk)
@@ -189,9 +189,9 @@ class _RemoteSession(asyncssh.SSHClientSession[bytes]):
         if datatype is None:
             self._talk.output.feed(data)
         else:
-            self._talk.control(data)
+            self._talk.feed_control(data)
         assert self._throttle is not None
-        self._throttle.look()
+        self._throttle.check()
 
     def exit_status_received(self, status: int) -> None:
         self._talk.exited()
@@ -207,27 +207,27 @@ def _judge(run: Run, talk: Conversation) -> Outcome:
     if talk.lost is not None or talk.answer is None:
         return Outcome.failure(_with_tail(_lost(run, talk), talk))
     match talk.answer.verdict:
-        case Verdict.REFUSED:
+        case WrapperVerdict.REFUSED:
             return Outcome.failure(_refused(run, talk.answer.detail))
-        case Verdict.BROKEN:
+        case WrapperVerdict.BROKEN:
             return Outcome.failure(_with_tail(_broken(run, talk.answer.detail), talk))
-        case Verdict.TAKEN:
+        case WrapperVerdict.TAKEN:
             return Outcome.failure(
                 _with_tail(f"A newer run took {run.node} over and ended this one in {_script(run, talk)}.", talk)
             )
-        case Verdict.ENDED if talk.answer.detail != "0":
+        case WrapperVerdict.ENDED if talk.answer.detail != "0":
             return Outcome.failure(
                 _with_tail(
                     f"{_begin(_script(run, talk))} failed on {run.node} with exit status {talk.answer.detail}.", talk
                 )
             )
-        case Verdict.ENDED:
+        case WrapperVerdict.ENDED:
             return _succeeded(run, talk)
 
 
 def _succeeded(run: Run, talk: Conversation) -> Outcome:
     try:
-        return Outcome.success(wall_from(talk.written.decode(errors="replace"), run.input))
+        return Outcome.success(parse_wall(talk.written.decode(errors="replace"), run.input))
     except BadAttribute as error:
         return Outcome.failure(f"The scripts of role {run.role} on {run.node} ended well, but: {error}")
 

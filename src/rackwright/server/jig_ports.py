@@ -30,8 +30,8 @@ from rackwright.provision.host_addresses import own_addresses
 from rackwright.provision.images.shelf import ROOT_FILE, NoImage, Shelf
 from rackwright.provision.kea import Kea
 from rackwright.provision.knot import Knot
-from rackwright.reach.mesh_states import MeshWay
-from rackwright.reach.parcel import BadParcel, Places
+from rackwright.reach.mesh_states import MeshStateRunner
+from rackwright.reach.parcel import BadParcel, NodeFolders
 from rackwright.reach.ssh_connections import Connections, HostKeyWatch, NotTried, Target
 from rackwright.store.db.session import UNREACHABLE, Session, first_line
 from rackwright.store.db.visibility import EVERYTHING
@@ -72,13 +72,13 @@ def server_key(home: Path) -> asyncssh.SSHKey:
         return asyncssh.read_private_key(path)
 
 
-def _local_places(home: Path) -> Places:
+def _local_folders(home: Path) -> NodeFolders:
     try:
-        return Places(str(home / "jig" / "locks"), str(home / "jig" / "work"))
+        return NodeFolders(str(home / "jig" / "locks"), str(home / "jig" / "work"))
     except BadParcel:
         # A home whose name the wrapper's shell line cannot hold: a folder of this user's own, named after it.
         folder = short_folder(home)
-        return Places(str(folder / "locks"), str(folder / "work"))
+        return NodeFolders(str(folder / "locks"), str(folder / "work"))
 
 
 def _image_of(shelf: Shelf | None, target_os: str) -> JsonObject:
@@ -132,7 +132,7 @@ class Means:
         self._shelf = shelf
         """Where the images to install are. Without one, machines are simulated and need none."""
         # Its own, below its home: servers of two databases on one host must not fence each other off.
-        self._places = _local_places(home)
+        self._folders = _local_folders(home)
         watch = HostKeyWatch(self.pin_host_key, self.suspect_host_key)
         key = server_key(home)
         self.public_key = key.export_public_key().decode().strip()
@@ -180,7 +180,7 @@ class Means:
         async with self._store.read() as session:
             where = await node_address(session, node_id)
         if node_id == self._own_node:
-            return Target(where.place, local=True, places=self._places)
+            return Target(where.place, local=True, folders=self._folders)
         address = where.place
         if where.said_by is not SaidBy.REGISTRATION:
             address = await self._believed(node_id, where)
@@ -253,13 +253,13 @@ class Means:
 
     async def _is_member(self, run: Run) -> bool:
         way = self._mesh_way()
-        return way is not None and await way.reaches(run)
+        return way is not None and await way.can_reach(run)
 
-    def _mesh_way(self) -> MeshWay | None:
+    def _mesh_way(self) -> MeshStateRunner | None:
         """Signed by the key that nodes know this server by over SSH, too."""
         if self._mesh is None:
             return None
-        return MeshWay(self._mesh, self._key_path, self.membership, self._fence_scope, self._own_node)
+        return MeshStateRunner(self._mesh, self._key_path, self.membership, self._fence_scope, self._own_node)
 
     async def _fence_scope(self) -> str:
         return await self._surely(fence_scope)
