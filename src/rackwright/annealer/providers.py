@@ -36,7 +36,7 @@ class Providers:
         self._node_id = node_id
         self._provided = provided
         for one in provided:
-            one.daemon.started = lambda one=one: self._came_back(one)
+            one.daemon.on_restart = lambda one=one: self._came_back(one)
         self._due: list[str] = []
         """The roles that are to run again on this host."""
         self._refreshing = Loop(store, purpose="have the providers of this host serve", back_off=BACK_OFF)
