@@ -18,7 +18,7 @@ from rackwright.domain.runs import Outcome, Run
 from rackwright.mesh.client import (
     BAD_SIGNATURE,
     FINAL,
-    Failed,
+    AgentFailed,
     MeshClient,
     MeshError,
     Request,
@@ -137,7 +137,7 @@ class MeshStateRunner:
                         reader.read_event({**event, "event": "end" if event["kind"] == "state" else event["kind"]})
                     elif TaskState(event["state"]) in FINAL:
                         return _outcome_of(run, TaskState(event["state"]), str(event["why"]), reader)
-        except Failed as problem:
+        except AgentFailed as problem:
             if problem.code == BAD_SIGNATURE:
                 raise MeshUnusable(f"{problem}. This server signs with {self._key}") from problem
             return Outcome.failure(f"{run.node}, through the mesh: {problem}")

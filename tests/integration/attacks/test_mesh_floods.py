@@ -31,7 +31,7 @@ from rackwright.mesh.joining import join
 from rackwright.mesh.membership.member import Entry, State
 from rackwright.mesh.membership.member_table import MemberTable
 from rackwright.mesh.membership.messages import Alive, Gossip, SyncState
-from rackwright.mesh.membership.metadata import Section, pack
+from rackwright.mesh.membership.metadata import Section, pack_sections
 from rackwright.mesh.membership.swim import MemberRecord
 from rackwright.mesh.transport import http
 from rackwright.mesh.transport.link import Kind
@@ -158,7 +158,7 @@ async def test_a_member_that_asks_and_never_reads_is_cut_off(pair: Fleet, mallor
 
 def made_up(number: int, hint: bytes) -> MemberRecord:
     place = f"127.1.{number // 200 % 200}.{1 + number % 200}:1"
-    return MemberRecord(f"made-up-{number}", place, 1, 1, metadata=pack({Section.DATASTORE: hint}))
+    return MemberRecord(f"made-up-{number}", place, 1, 1, metadata=pack_sections({Section.DATASTORE: hint}))
 
 
 async def test_made_up_members_cost_neither_time_nor_the_datastore(pair: Fleet, mallory: Path) -> None:
@@ -213,7 +213,7 @@ def test_what_is_remembered_of_the_software_of_members_has_an_end() -> None:
     watch = SoftwareWatch()
     health = pack_results([Result("web", Status.FAILING, "it is down")])
     for number in range(MAX_HELD + 10):
-        watch.changes(MemberRecord(f"m{number}", "127.0.0.1:1", metadata=pack({Section.HEALTH: health})))
+        watch.changes(MemberRecord(f"m{number}", "127.0.0.1:1", metadata=pack_sections({Section.HEALTH: health})))
     assert len(watch._held) == MAX_HELD
     for number in range(MAX_HELD + 10):
         watch.changes(MemberRecord(f"m{number}", "127.0.0.1:1"))

@@ -177,7 +177,7 @@ def show(answers: Iterable[list[bytes]], as_json: bool) -> int:
     ended: dict[str, str] = {}
     try:
         for lines in answers:
-            told = [(line, control.read(line)) for line in lines]
+            told = [(line, control.parse_answer(line)) for line in lines]
             news = [(line, one) for line, one in told if one.get("event", {}).get("kind") != "still_here"]
             ended |= _ended(one for _, one in news)
             if as_json:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rackwright.mesh.address import parse_address
 from rackwright.mesh.membership.member import MemberRecord
-from rackwright.mesh.membership.metadata import Section, unpack
+from rackwright.mesh.membership.metadata import Section, unpack_sections
 
 SIZE = 10
 
@@ -39,7 +39,7 @@ class Hint:
 
 
 def hint_of(record: MemberRecord) -> Hint:
-    packed = unpack(record.metadata).get(Section.DATASTORE, b"")
+    packed = unpack_sections(record.metadata).get(Section.DATASTORE, b"")
     if len(packed) != SIZE or packed[0] not in Part.__members__.values():
         return Hint()
     numbers = (int.from_bytes(packed[start:end], "big") for start, end in ((2, 6), (6, 8), (8, 10)))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 
-from rackwright.mesh.membership.wire import BadMessage, Reader, text
+from rackwright.mesh.membership.wire import BadMessage, Reader, encode_text
 
 MAX_CHECKS = 64
 MAX_CHECK_NAME = 32
@@ -275,7 +275,7 @@ def pack_results(results: Iterable[Result], room: int = HEALTH_BYTES) -> bytes:
             left_out += 1
             continue
         room -= _size(result)
-        packed.append(bytes([result.status]) + text(result.name) + text(result.reason))
+        packed.append(bytes([result.status]) + encode_text(result.name) + encode_text(result.reason))
     return bytes([min(left_out, 255)]) + b"".join(packed)
 
 

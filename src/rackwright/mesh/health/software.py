@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rackwright.mesh.health.health_checks import Result, Status, unpack_results
 from rackwright.mesh.membership.member import MemberRecord
-from rackwright.mesh.membership.metadata import Section, unpack
+from rackwright.mesh.membership.metadata import Section, unpack_sections
 from rackwright.mesh.membership.wire import BadMessage
 
 MAX_HELD = 20_000
@@ -32,9 +32,9 @@ def software_of(record: MemberRecord) -> Software:
     """What a member says of its software. One that cannot be read says nothing; its life is another matter."""
     if not record.metadata:
         return Software()
-    packed = unpack(record.metadata).get(Section.HEALTH)
+    packed = unpack_sections(record.metadata).get(Section.HEALTH)
     if packed is None:
-        return Software(readable=False) if not unpack(record.metadata) else Software()
+        return Software(readable=False) if not unpack_sections(record.metadata) else Software()
     try:
         results, left_out = unpack_results(packed)
     except BadMessage:

@@ -10,7 +10,7 @@ from rackwright.mesh.datastore.etcd_client import put_op
 from rackwright.mesh.datastore.lock import Lock
 from rackwright.mesh.health.health_checks import Result, Status, pack_results
 from rackwright.mesh.membership.member import Entry, MemberRecord, State
-from rackwright.mesh.membership.metadata import Section, pack
+from rackwright.mesh.membership.metadata import Section, pack_sections
 from rackwright.mesh.runs.believed_records import RunBelief
 from rackwright.mesh.runs.member_events import TOLD, MemberEvents
 from rackwright.mesh.runs.run_model import CLUSTER_EVENTS
@@ -37,7 +37,7 @@ class Server:
 
     def sees(self, name: str, state: State, incarnation: int, *failing: str) -> None:
         checks = [Result(check, Status.FAILING, "refused") for check in failing] or [Result("web", Status.PASSING)]
-        health = pack({Section.HEALTH: pack_results(checks)})
+        health = pack_sections({Section.HEALTH: pack_results(checks)})
         self.entries[name] = Entry(
             MemberRecord(name, "10.0.0.1:7946", incarnation, 1, metadata=health), state, float(incarnation)
         )
