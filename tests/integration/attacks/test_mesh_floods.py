@@ -26,7 +26,7 @@ from rackwright.mesh.datastore.datastore_gossip import Hint, Part
 from rackwright.mesh.datastore.local_datastore import MAX_ENDPOINTS
 from rackwright.mesh.health.health_checks import Result, Status, pack_results
 from rackwright.mesh.health.software import MAX_HELD, SoftwareWatch
-from rackwright.mesh.identity.server_identity import IdentityFiles, new_key, request_for
+from rackwright.mesh.identity.server_identity import IdentityFiles, make_signing_request, new_key
 from rackwright.mesh.joining import join
 from rackwright.mesh.membership.member import Entry, State
 from rackwright.mesh.membership.member_table import MemberTable
@@ -60,7 +60,7 @@ def mallory(pair: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def enter(fleet: Fleet, folder: Path, name: str) -> Path:
     token = join.read_token(fleet.ask("s1", "token", name=name)["token"])
     here = parse_address("127.0.0.1:11111")
-    asyncio.run(join.join(folder, join.Wish(token.name, token.address, token.ca, here, here, token)))
+    asyncio.run(join.join(folder, join.JoinOptions(token.name, token.address, token.ca, here, here, token)))
     return folder
 
 
@@ -131,7 +131,7 @@ async def test_strangers_do_not_keep_a_member_from_renewing_its_certificate(pair
         if limited > 2:
             break
     assert limited > 2, "strangers have used up what there is"
-    wish = {"csr": request_for("mallory", new_key()).decode()}
+    wish = {"csr": make_signing_request("mallory", new_key()).decode()}
     answer = await http.call(place, Contexts(IdentityFiles(mallory)).client, "POST", http.RENEW, wish, "s1")
     assert answer.status == 200, answer.content
 

@@ -90,7 +90,7 @@ def mallory(pair: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mallory")
     token = join.read_token(pair.ask("s1", "token", name="mallory")["token"])
     here = parse_address("127.0.0.1:11111")
-    asyncio.run(join.join(folder, join.Wish(token.name, token.address, token.ca, here, here, token)))
+    asyncio.run(join.join(folder, join.JoinOptions(token.name, token.address, token.ca, here, here, token)))
     return folder
 
 

@@ -36,6 +36,6 @@ def save(folder: Path, state: KeptState) -> None:
     write_private_file(folder / FILE, json.dumps(asdict(state)).encode())
 
 
-def founded(folder: Path) -> None:
+def mark_founder(folder: Path) -> None:
     """Mark a new cluster's first server as the one that begins its datastore."""
     save(folder, KeptState(1, secrets.token_hex(8), member=True, alone=True))

@@ -153,7 +153,7 @@ class RunDesk:
             raise NoAuthority(f"the list of trusted keys is signed by the CA; do it on a server that holds it: {held}")
         current, name = signers.current, str(wish["name"])
         fresh = current.with_key(name, str(wish["key"])) if wish["action"] == "add" else current.without(name)
-        sealed = trust.seal(fresh, authority.key)
+        sealed = trust.sign_signers(fresh, authority.key)
         await self.store.etcd.put(f"{run_model.TRUST}/signers", sealed)
         signers.take(sealed)
         self._ports.log.warning("signers_changed", version=fresh.version, name=wish["name"])

@@ -37,7 +37,7 @@ def sealed(request: Request, hidden: dict[str, Any], published: dict[str, str], 
     from rackwright.mesh.identity.server_identity import read_certificate
 
     ca = read_certificate(ca_pem, "cluster's CA")
-    keys = {name: sealing.key_of(name, record.encode(), ca) for name, record in published.items()}
+    keys = {name: sealing.verify_seal_record(name, record.encode(), ca) for name, record in published.items()}
     return replace(request, sealed=sealing.seal(hidden, keys, request.all_but_sealed()))
 
 

@@ -33,7 +33,7 @@ class RunTrust:
     ) -> None:
         self._name, self._identity, self._etcd, self._refusals, self._log = name, identity, etcd, refusals, log
         self.signers = SignersFile(folder, identity.current.ca)
-        self.seal = sealing.own_key(folder)
+        self.seal = sealing.load_seal_key(folder)
 
     @property
     def cluster(self) -> str:

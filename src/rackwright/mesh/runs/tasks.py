@@ -112,7 +112,9 @@ class TaskRunner:
     async def _publish_seal(self) -> None:
         """The key that secrets are sealed to, again whenever the certificate that vouches for it is a new one."""
         identity = self._ports.identity.current
-        await self._publish(f"{sealing.SEALS}{self._name}", sealing.record(identity, self._trust.seal.public_key()))
+        await self._publish(
+            f"{sealing.SEALS}{self._name}", sealing.make_seal_record(identity, self._trust.seal.public_key())
+        )
         self._sealed_as = identity
 
     async def _publish(self, key: str, value: bytes) -> None:

@@ -230,7 +230,7 @@ def renewal_of(server: Server, authority: Authority | None) -> Renewal:
 
 async def test_who_holds_the_ca_renews_its_own_certificate(server: Server) -> None:
     key = new_key()
-    fresh = await renewal_of(server, server.authority).renewed(key)
+    fresh = await renewal_of(server, server.authority).renew(key)
     assert name_of(fresh.certificate) == "s1"
     assert fresh.certificate.serial_number != server.identity.current.certificate.serial_number
     server.identity.replace(fresh)
@@ -239,7 +239,7 @@ async def test_who_holds_the_ca_renews_its_own_certificate(server: Server) -> No
 
 async def test_without_a_living_authority_renewal_says_what_to_do(server: Server) -> None:
     with pytest.raises(NoAuthority, match="bring one back"):
-        await renewal_of(server, None).renewed(new_key())
+        await renewal_of(server, None).renew(new_key())
 
 
 # What is asked over HTTP
