@@ -285,7 +285,7 @@ class Agent:
             revocations=self._revocations,
             transport=self._driver.transport,
             remove=self._driver.remove,
-            changed=self._datastore.revoked,
+            changed=self._datastore.revocations_changed,
             end=self._ending.set,
             refusals=self._refusals,
             metrics=self._metrics,
@@ -364,7 +364,7 @@ class Agent:
         self._driver.handlers |= {
             Kind.REVOCATIONS_VERSION: self._spread.offered,
             Kind.REVOCATIONS: self._spread.received,
-            Kind.LOOK: lambda peer, payload: self._datastore.poked(),
+            Kind.LOOK: lambda peer, payload: self._datastore.wake(),
         }
         self._driver.answer_with = admission.answer
         self._driver.subscribe(self._seeds.member_changed)

@@ -167,7 +167,7 @@ class Performance:
         while True:
             await asyncio.sleep(KEEP_SECONDS)
             try:
-                if not await self.store.etcd.keep(self.lease):
+                if not await self.store.etcd.keep_alive(self.lease):
                     raise Fenced("the lease ran out: this server was away for too long")
                 found = await self.store.etcd.get(self.held.key)
                 if found is None or found.modified != self.held.modified:

@@ -126,10 +126,14 @@ class RunDesk:
 
     async def _config(self, wishes: dict[str, str]) -> dict[str, Any]:
         etcd, base = self.store.etcd, self._ports.config
-        config = await cluster_config.change(etcd, base, wishes) if wishes else await cluster_config.read(etcd)
+        config = (
+            await cluster_config.change_settings(etcd, base, wishes)
+            if wishes
+            else await cluster_config.read_settings(etcd)
+        )
         if wishes:
             self._ports.log.warning("config_changed", settings=sorted(wishes))
-        return {"config": config, "known": cluster_config.known()}
+        return {"config": config, "known": cluster_config.setting_names()}
 
     async def _repository(self, wish: dict[str, Any]) -> dict[str, Any]:
         repositories = self._ports.repositories

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rackwright.mesh.datastore import cluster_config
-from rackwright.mesh.datastore.cluster_config import overridden
+from rackwright.mesh.datastore.cluster_config import apply_overrides
 from rackwright.mesh.datastore.datastore_settings import DatastoreConfig
 from rackwright.mesh.datastore.lock import Lock
 from rackwright.mesh.errors import Fenced, NoDatastore, Rejected
@@ -71,7 +71,7 @@ class Overseer:
             await self._look_after(run)
         if time.monotonic() - self._forgotten > FORGET_SECONDS:
             self._forgotten = time.monotonic()
-            config = overridden(self._ports.config, await cluster_config.read(self.store.etcd))
+            config = apply_overrides(self._ports.config, await cluster_config.read_settings(self.store.etcd))
             before = time.time() - config.event_hours * 3600
             await self.events.forget(before)
             if count := await self.store.forget(before):
