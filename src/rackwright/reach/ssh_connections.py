@@ -219,27 +219,27 @@ class Connections:
         _close(pooled)
         self._make_room()
         client = _HostKeyClient(target)
-        where = _describe_target(target)
+        node_at = _describe_target(target)
         try:
             async with asyncio.timeout(self._deadline):
                 pooled.connection = await self._connect(target, client)
         except asyncssh.HostKeyNotVerifiable as error:
             if not client.offered:
-                raise Unreachable(f"{where} shows a host key that is none. Nothing was sent.") from error
+                raise Unreachable(f"{node_at} shows a host key that is none. Nothing was sent.") from error
             await self._watch.differs(node_id, client.offered)
             kind = HostKeyRefused if target.host_key is None else HostKeyChanged
             raise kind(client.complaint()) from error
         except asyncssh.PermissionDenied as error:
             raise NotLetIn(
-                f"{where} does not let the server in as {target.user}. Put the server's public key (rackwright"
+                f"{node_at} does not let the server in as {target.user}. Put the server's public key (rackwright"
                 f" key show) into the authorized keys of that user, or say which user does:"
                 f" rackwright attrib set node/{target.node} ssh-user USER"
             ) from error
         except MALFORMED_PEER_ERRORS as error:
-            raise Unreachable(f"{where} speaks no proper SSH ({type(error).__name__}: {error}).") from error
+            raise Unreachable(f"{node_at} speaks no proper SSH ({type(error).__name__}: {error}).") from error
         except (OSError, TimeoutError, asyncssh.Error) as error:
             raise Unreachable(
-                f"{where} cannot be reached over SSH ({_describe_error(error)}). Look whether it is up and runs sshd."
+                f"{node_at} cannot be reached over SSH ({_describe_error(error)}). Look whether it is up and runs sshd."
             ) from error
         pooled.identity = _identity(target, client.offered)
         if target.host_key is None:
@@ -352,17 +352,17 @@ class _HostKeyClient(asyncssh.SSHClient):
 
     def complaint(self) -> str:
         """Return the message about a host key that was refused."""
-        shown = asyncssh.import_public_key(self.offered).get_fingerprint()
-        where = _describe_target(self._target)
-        pin = f"rackwright node host-key {self._target.node} --pin {shown}"
+        fingerprint = asyncssh.import_public_key(self.offered).get_fingerprint()
+        node_at = _describe_target(self._target)
+        pin = f"rackwright node host-key {self._target.node} --pin {fingerprint}"
         if self._pinned is None:
             return (
-                f"{where} shows host key {shown}, and none is known of it. Nothing was sent. Compare that with the"
-                f" machine's own (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub, there), then pin it: {pin}"
+                f"{node_at} shows host key {fingerprint}, and none is known of it. Nothing was sent. Compare that with"
+                f" the machine's own (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub, there), then pin it: {pin}"
             )
         return (
-            f"{where} shows host key {shown}, but {self._pinned.get_fingerprint()} is pinned. Nothing was sent. If the"
-            f" machine got a new key on purpose, pin that one: {pin}; if not, something else answers at its address."
+            f"{node_at} shows host key {fingerprint}, but {self._pinned.get_fingerprint()} is pinned. Nothing was sent."
+            f" If the machine got a new key on purpose, pin that one: {pin}; if not, something else answers at its address."
         )
 
 

@@ -38,10 +38,10 @@ class DatastoreConfig:
 
 def read_config(settings: Mapping[str, Any]) -> DatastoreConfig:
     """Return the configuration with these settings, and defaults for all others. ValueError if one is unknown."""
-    known = {field.name for field in fields(DatastoreConfig)}
-    unknown = sorted(set(settings) - known)
+    names = {field.name for field in fields(DatastoreConfig)}
+    unknown = sorted(set(settings) - names)
     if unknown:
-        raise ValueError(f"datastore has an unknown setting {unknown[0]!r}; the known ones are {', '.join(known)}")
+        raise ValueError(f"datastore has an unknown setting {unknown[0]!r}; the known ones are {', '.join(names)}")
     return replace(DatastoreConfig(), **settings)
 
 

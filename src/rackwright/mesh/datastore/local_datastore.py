@@ -235,8 +235,8 @@ class Datastore:
             await self._begin_learning(own_member, members)
 
     async def _begin_learning(self, own_member: EtcdMember, members: list[EtcdMember]) -> None:
-        known = [member for member in members if member.name or member is own_member]
-        cluster = {member.name or self._name: member.peer_url for member in known}
+        started = [member for member in members if member.name or member is own_member]
+        cluster = {member.name or self._name: member.peer_url for member in started}
         self.part = Part.STARTING
         self._save_state(replace(self.state, member=True, member_id=own_member.id, alone=False))
         self._log.info("datastore_learning", members=sorted(cluster))

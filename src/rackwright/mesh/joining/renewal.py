@@ -56,8 +56,8 @@ class Renewal:
             try:
                 renewed = await self.renew(new_key())
             except MeshError as problem:
-                left = int((self._identity.current.expires - datetime.now(UTC)).total_seconds())
-                self._log.error("renewal_failed", why=str(problem), seconds_left=left)
+                seconds_left = int((self._identity.current.expires - datetime.now(UTC)).total_seconds())
+                self._log.error("renewal_failed", why=str(problem), seconds_left=seconds_left)
                 continue
             # On disk first: a certificate that cannot be saved is not used, and is asked for anew.
             self._identity.replace(renewed)

@@ -44,11 +44,11 @@ class _PinnedHostClient(asyncssh.SSHClient):
 
     def __init__(self, fingerprint: str) -> None:
         self.fingerprint = fingerprint
-        self.shown: str | None = None
+        self.shown_key: str | None = None
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        self.shown = key.get_fingerprint("sha256")
-        return self.shown == self.fingerprint
+        self.shown_key = key.get_fingerprint("sha256")
+        return self.shown_key == self.fingerprint
 
 
 def _return_client(client: _PinnedHostClient) -> _PinnedHostClient:
@@ -79,7 +79,7 @@ class SshVisit:
 
     async def _connect(self) -> asyncssh.SSHClientConnection:
         """Connect with each kind of host key in turn, until the invited one is shown."""
-        shown: set[str] = set()
+        shown_keys: set[str] = set()
         for kinds in HOST_KEY_KINDS:
             client = _PinnedHostClient(self.invite.host_key)
             try:
@@ -98,16 +98,16 @@ class SshVisit:
                 )
             except NO_SUCH_KEY:
                 # Not the invited key, or a host without a key of this kind, which just hangs up.
-                shown |= {client.shown} if client.shown else set()
+                shown_keys |= {client.shown_key} if client.shown_key else set()
             except asyncssh.PermissionDenied as problem:
                 raise Unreachable(
                     f"{self.where} does not let the cluster's SSH key in; add the line that rackwright mesh invite"
                     " printed to that user's authorized_keys"
                 ) from problem
-        if not shown:
+        if not shown_keys:
             raise Unreachable(f"{self.where} hangs up before it shows an SSH host key; is that an SSH server?")
         raise HostKeyDiffers(
-            f"{self.invite.address} shows the SSH host key {' and '.join(sorted(shown))}, not the invited"
+            f"{self.invite.address} shows the SSH host key {' and '.join(sorted(shown_keys))}, not the invited"
             f" {self.invite.host_key}: somebody is in between, or it was installed anew; if so, invite it again"
         )
 

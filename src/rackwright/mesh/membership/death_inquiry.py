@@ -102,8 +102,10 @@ class Inquirer:
             self._drop(peer)
             return
         missing = inquiry.helpers_needed - len(inquiry.refused_to)
-        fresh = membership.table.sample(missing, membership.rng, lambda entry: self._can_help(entry, peer, inquiry))
-        self._ask(peer, inquiry, fresh)
+        new_helpers = membership.table.sample(
+            missing, membership.rng, lambda entry: self._can_help(entry, peer, inquiry)
+        )
+        self._ask(peer, inquiry, new_helpers)
         membership.timers.at(membership.now + membership.config.dial_timeout, self._next_round, peer, inquiry)
 
     def receive_report(self, source: str, body: DialReport) -> None:
