@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rackwright.domain.masking import Mask, MaskedStream
-from rackwright.jigs.base import Log, is_full, wait_for_room
+from rackwright.reach.run_log import Log, is_full, wait_for_room
 
 
 class MaskedLog:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from rackwright.barclamps.worker import END_OF_OUTPUT
 from rackwright.domain.catalogue import Json, JsonObject
-from rackwright.jigs.base import is_full, wait_for_room_or
+from rackwright.reach.run_log import is_full, wait_for_room_or
 
 log = logging.getLogger(__name__)
 

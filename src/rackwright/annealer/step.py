@@ -19,7 +19,8 @@ from rackwright.domain.graph.why import Reason
 from rackwright.domain.masking import Mask, masked_wall, secret_texts
 from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.domain.sealed import masked
-from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.base import Jig
+from rackwright.reach.run_log import Log
 from rackwright.store.db.locks import CAP_LOCK
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING

@@ -1,50 +1,14 @@
 """The base class of all jigs, and the logs that their runs write to."""
 
-import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from rackwright.domain.runs import Outcome, Run
+from rackwright.reach.run_log import Log
 
 if TYPE_CHECKING:
     from rackwright.jigs.ports import JigPorts
-
-Log = Callable[[str], None]
-"""Takes the output of a run as it comes, line ends included; the person watching sees it live."""
-
-
-@runtime_checkable
-class PacedLog(Protocol):
-    """A log that takes only so much at a time. A jig stops reading a node's output while the log is full."""
-
-    def __call__(self, text: str) -> None: ...
-
-    @property
-    def full(self) -> bool: ...
-
-    async def room(self) -> None: ...
-
-
-def is_full(log: Log) -> bool:
-    return isinstance(log, PacedLog) and log.full
-
-
-async def wait_for_room(log: Log) -> None:
-    """Wait until the log is not full."""
-    if isinstance(log, PacedLog):
-        await log.room()
-
-
-async def wait_for_room_or(log: Log, event: asyncio.Event) -> None:
-    """Wait until the log is not full, or until the event is set."""
-    waiting = [asyncio.create_task(wait_for_room(log)), asyncio.create_task(event.wait())]
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in waiting:
-            task.cancel()
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ import asyncio
 from typing import Self
 
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.base import Jig
 from rackwright.jigs.ports import InspectBoot, JigPorts
+from rackwright.reach.run_log import Log
 
 
 class BootTrouble(Exception):

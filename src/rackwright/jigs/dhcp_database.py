@@ -8,9 +8,10 @@ from typing import Self
 
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.base import Jig
 from rackwright.jigs.ports import BootProvider, JigPorts, ReadDhcpState, RecordServed
 from rackwright.provision.daemon import DaemonFailed
+from rackwright.reach.run_log import Log
 
 
 class DhcpServerJig(Jig):

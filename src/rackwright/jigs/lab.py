@@ -6,8 +6,9 @@ import httpx
 
 from rackwright.domain.networks.call_targets import simulated_address
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.base import Jig
 from rackwright.jigs.ports import JigPorts
+from rackwright.reach.run_log import Log
 
 
 class LabJig(Jig):

@@ -8,15 +8,16 @@ from typing import Self
 
 from rackwright.domain.machines.mesh_members import BELONGS, MARK
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.base import Jig
 from rackwright.jigs.ports import JigPorts
-from rackwright.reach.mesh_states import Membership
+from rackwright.reach.mesh_states import ReadMembership
+from rackwright.reach.run_log import Log
 
 
 class MeshJig(Jig):
     kind = "mesh"
 
-    def __init__(self, membership: Membership) -> None:
+    def __init__(self, membership: ReadMembership) -> None:
         self._membership = membership
 
     @classmethod

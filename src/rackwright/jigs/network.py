@@ -4,18 +4,14 @@ Nothing is done to the node: DHCP hands the addresses out, and other roles that 
 wall.
 """
 
-import asyncio
-import json
-from collections.abc import Sequence
-from ipaddress import ip_address
 from typing import Self
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import RackwrightError
-from rackwright.domain.networks.networks import Address
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.base import Jig
 from rackwright.jigs.ports import AssignAddresses, JigPorts
+from rackwright.reach.run_log import Log
 
 PREFIX = "network-"
 
@@ -41,21 +37,3 @@ class NetworkJig(Jig):
         log(f"{run.node} on network {network}: {', '.join(addresses) or 'no addresses'}\n")
         wall: JsonObject = {"network": {network: {"addresses": [*addresses]}}}
         return Outcome.success(wall)
-
-
-async def own_addresses(launcher: Sequence[str] = ()) -> list[tuple[str, Address]]:
-    """Return (interface, address) pairs of this host, as the kernel has them now; none if there is no command `ip`."""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *launcher, "ip", "-json", "address", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-        )
-    except FileNotFoundError:
-        return []
-    output, _ = await process.communicate()
-    links = json.loads(output) if process.returncode == 0 and output else []
-    return [
-        (link["ifname"], ip_address(address["local"]))
-        for link in links
-        for address in link.get("addr_info", ())
-        if address.get("scope") == "global" and "local" in address
-    ]

@@ -8,8 +8,9 @@ from typing import Self
 from rackwright.domain.attributes import MISSING, read_at_path
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.base import Jig
 from rackwright.jigs.ports import JigPorts, OpenAttempt
+from rackwright.reach.run_log import Log
 
 
 class BadInstall(Exception):

@@ -15,8 +15,8 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.networks.dhcp import DhcpState
 from rackwright.domain.networks.dns import DnsState
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Log
-from rackwright.reach.mesh_states import Membership, MeshWay
+from rackwright.reach.mesh_states import MeshStateRunner, ReadMembership
+from rackwright.reach.run_log import Log
 from rackwright.reach.ssh_connections import Connections, Target
 
 AssignAddresses = Callable[[Run, str], Awaitable[Sequence[str]]]
@@ -103,9 +103,9 @@ class JigPorts:
     connections: Connections
     scripts: FindScripts
     state_tree: FindStateTree
-    membership: Membership
+    membership: ReadMembership
     is_member: IsMember
-    mesh: MeshWay | None
+    mesh: MeshStateRunner | None
     """The way through the mesh, if this server knows of one."""
     lab_client: httpx.AsyncClient | None
     """The way to simulated machines, if this server has any."""

@@ -8,8 +8,9 @@ from typing import Self
 
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.base import Jig
 from rackwright.jigs.ports import JigPorts, Transitions
+from rackwright.reach.run_log import Log
 
 
 class TransitionFailed(RackwrightError):

@@ -16,12 +16,13 @@ import asyncssh
 
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import DEFAULT_DEADLINE, Outcome, Run
-from rackwright.jigs.base import Jig, JigNode, Log
+from rackwright.jigs.base import Jig, JigNode
 from rackwright.jigs.ports import FindScripts, FindTarget, JigPorts
-from rackwright.reach.attribute_lines import BadAttribute, wall_from
-from rackwright.reach.conversation import CLOSING_SECONDS, LAST_WORDS_SECONDS, Conversation, Throttle, Verdict
-from rackwright.reach.local_host import start_here
-from rackwright.reach.parcel import BadParcel, Parcel, Places, pack
+from rackwright.reach.attribute_lines import BadAttribute, parse_wall
+from rackwright.reach.conversation import CLOSING_SECONDS, LAST_WORDS_SECONDS, Conversation, Throttle, WrapperVerdict
+from rackwright.reach.local_host import start_local_wrapper
+from rackwright.reach.parcel import BadParcel, NodeFolders, Parcel, pack
+from rackwright.reach.run_log import Log
 from rackwright.reach.ssh_connections import Connections, ShortAnswer, Target, Unreachable
 
 ASKING_SECONDS = 20.0
@@ -93,12 +94,12 @@ class ScriptJig(Jig):
                 f"Role {run.role} has no scripts, so nothing was run on {run.node}. Put some into "
                 f"script/roles/{run.role} of its barclamp, or give it the jig noop, and import the barclamp again."
             )
-        return await self.deliver(run, log, lambda places, nonce: pack(run, scripts, places, nonce))
+        return await self.deliver(run, log, lambda folders, nonce: pack(run, scripts, folders, nonce))
 
-    async def ask(self, run: Run, question: Callable[[Places], str]) -> str:
+    async def ask(self, run: Run, question: Callable[[NodeFolders], str]) -> str:
         """Return what a shell command prints on the node. It must change nothing: it is not fenced."""
         target = await self._targets(run.node_id)
-        command = f"exec sh -c {shlex.quote(question(target.places))}"
+        command = f"exec sh -c {shlex.quote(question(target.folders))}"
         if target.local:
             return await _ask_here(command)
         answer = ShortAnswer()
@@ -106,11 +107,11 @@ class ScriptJig(Jig):
             async with asyncio.timeout(ASKING_SECONDS):
                 return await answer.text
 
-    async def deliver(self, run: Run, log: Log, packed: Callable[[Places, str], Parcel]) -> Outcome:
+    async def deliver(self, run: Run, log: Log, packed: Callable[[NodeFolders, str], Parcel]) -> Outcome:
         """Send a parcel to the node of the run, follow its output, and return how it ended."""
         try:
             target = await self._targets(run.node_id)
-            parcel = packed(target.places, secrets.token_hex(8))
+            parcel = packed(target.folders, secrets.token_hex(8))
             talk = Conversation(parcel.nonce, log, self._last_words_seconds, run.mask)
             async with self._line(run, target, parcel, talk) as line:
                 with contextlib.suppress(OSError):  # the conversation knows already that the line broke
@@ -125,7 +126,7 @@ class ScriptJig(Jig):
     @asynccontextmanager
     async def _line(self, run: Run, target: Target, parcel: Parcel, talk: Conversation) -> AsyncIterator[WrapperLine]:
         if target.local:
-            yield await start_here(parcel.command, talk)
+            yield await start_local_wrapper(parcel.command, talk)
             return
         async with self._connections.command(
             run.node_id, target, parcel.command, lambda: _RemoteSession(talk)
@@ -190,9 +191,9 @@ class _RemoteSession(asyncssh.SSHClientSession[bytes]):
         if datatype is None:
             self._talk.output.feed(data)
         else:
-            self._talk.control(data)
+            self._talk.feed_control(data)
         assert self._throttle is not None
-        self._throttle.look()
+        self._throttle.check()
 
     def exit_status_received(self, status: int) -> None:
         self._talk.exited()
@@ -209,15 +210,15 @@ def _outcome(run: Run, talk: Conversation) -> Outcome:
     if talk.lost is not None or talk.answer is None:
         return Outcome.failure(_with_tail(_lost_text(run, talk), talk))
     match talk.answer.verdict:
-        case Verdict.REFUSED:
+        case WrapperVerdict.REFUSED:
             return Outcome.failure(_refused_text(run, talk.answer.detail))
-        case Verdict.BROKEN:
+        case WrapperVerdict.BROKEN:
             return Outcome.failure(_with_tail(_broken_text(run, talk.answer.detail), talk))
-        case Verdict.TAKEN:
+        case WrapperVerdict.TAKEN:
             return Outcome.failure(
                 _with_tail(f"A newer run took {run.node} over and ended this one in {_script_title(run, talk)}.", talk)
             )
-        case Verdict.ENDED if talk.answer.detail != "0":
+        case WrapperVerdict.ENDED if talk.answer.detail != "0":
             return Outcome.failure(
                 _with_tail(
                     f"{_capitalized(_script_title(run, talk))} failed on {run.node} with exit status "
@@ -225,13 +226,13 @@ def _outcome(run: Run, talk: Conversation) -> Outcome:
                     talk,
                 )
             )
-        case Verdict.ENDED:
+        case WrapperVerdict.ENDED:
             return _success_outcome(run, talk)
 
 
 def _success_outcome(run: Run, talk: Conversation) -> Outcome:
     try:
-        return Outcome.success(wall_from(talk.written.decode(errors="replace"), run.input))
+        return Outcome.success(parse_wall(talk.written.decode(errors="replace"), run.input))
     except BadAttribute as error:
         return Outcome.failure(f"The scripts of role {run.role} on {run.node} ended well, but: {error}")
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import Invalid
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.base import Jig
+from rackwright.reach.run_log import Log
 
 KEY = "simulate"
 

@@ -11,8 +11,9 @@ from typing import Self
 
 from rackwright.domain.machines.ssh_login import MARK, ROOT, login_of, marked_lines
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.base import Jig
 from rackwright.jigs.ports import FindTarget, InspectNode, IsMember, JigPorts
+from rackwright.reach.run_log import Log
 from rackwright.reach.ssh_connections import Connections, NotLetIn, NotTried, ShortAnswer, Target, Unreachable
 
 COMING_UP_SECONDS = 15.0

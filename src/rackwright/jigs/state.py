@@ -15,13 +15,14 @@ from typing import Self
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.base import Jig
 from rackwright.jigs.ports import FindStateTree, JigPorts
 from rackwright.jigs.script import ScriptJig
-from rackwright.reach.mesh_states import Job, MeshWay, NotThisWay
-from rackwright.reach.parcel import Parcel, Places, pack_files
+from rackwright.reach.mesh_states import MeshStateRunner, MeshUnusable, StateJob
+from rackwright.reach.parcel import NodeFolders, Parcel, pack_files
+from rackwright.reach.run_log import Log
 from rackwright.reach.ssh_connections import Unreachable
-from rackwright.reach.state_events import Heard
+from rackwright.reach.state_events import StateEventReader
 from rackwright.states.bundle import Bundle, build
 
 NO_MESH = "this server knows of no mesh; start it with --mesh-folder, or set state/via to ssh"
@@ -70,7 +71,7 @@ class StateJig(Jig):
     role_folder = "states"
     role_folder_lacks = "no states: put its init.sls here"
 
-    def __init__(self, tree: FindStateTree, script: ScriptJig, mesh: MeshWay | None = None) -> None:
+    def __init__(self, tree: FindStateTree, script: ScriptJig, mesh: MeshStateRunner | None = None) -> None:
         self._tree = tree
         self._script = script
         self._mesh = mesh
@@ -94,7 +95,7 @@ class StateJig(Jig):
         try:
             if await self._uses_mesh(run, via):
                 return await self._apply_by_mesh(run, folder, log)
-        except NotThisWay as reason:
+        except MeshUnusable as reason:
             if via is Via.MESH:
                 return Outcome.failure(f"{run.node}: {reason}")
             log(f"Going over SSH, not through the mesh: {reason}\n")
@@ -110,31 +111,31 @@ class StateJig(Jig):
             return False
         if self._mesh is None:
             if via is Via.MESH:
-                raise NotThisWay(NO_MESH)
+                raise MeshUnusable(NO_MESH)
             return False
-        return via is Via.MESH or (not run.secrets and await self._mesh.reaches(run))
+        return via is Via.MESH or (not run.secrets and await self._mesh.can_reach(run))
 
     async def _apply_by_mesh(self, run: Run, folder: Path, log: Log) -> Outcome:
         assert self._mesh is not None
-        job = Job(folder, _sls(folder), str(_options(run).get("mode", "ansible")))
-        return await self._mesh.carry(run, job, Heard(log))
+        job = StateJob(folder, _sls(folder), str(_options(run).get("mode", "ansible")))
+        return await self._mesh.run_states(run, job, StateEventReader(log))
 
     async def _apply_by_ssh(self, run: Run, folder: Path, log: Log) -> Outcome:
         files = {"job.json": json.dumps(job_of(run, folder)).encode()}
         try:
-            output = await self._script.ask(run, lambda places: f"sha256sum <{_engine_path(places)} 2>/dev/null")
+            output = await self._script.ask(run, lambda folders: f"sha256sum <{_engine_path(folders)} 2>/dev/null")
         except (Unreachable, TimeoutError) as error:
             return Outcome.failure(f"{run.node}: {error}")
         if output[:64] != engine().digest:
             files["engine.pyz"] = engine().content
 
-        def pack_parcel(places: Places, nonce: str) -> Parcel:
-            return pack_files(run, [("apply.sh", _apply_script(places))], files, places, nonce)
+        def pack_parcel(folders: NodeFolders, nonce: str) -> Parcel:
+            return pack_files(run, [("apply.sh", _apply_script(folders))], files, folders, nonce)
 
-        heard = Heard(log)
+        heard = StateEventReader(log)
         outcome = await self._script.deliver(run, heard, pack_parcel)
         heard.end()
-        return heard.judge(outcome)
+        return heard.conclude(outcome)
 
 
 def _options(run: Run) -> JsonObject:
@@ -170,9 +171,9 @@ def _content(path: Path) -> Json:
         return {"base64": base64.b64encode(raw).decode()}
 
 
-def _apply_script(places: Places) -> bytes:
-    return APPLY.format(engine=_engine_path(places), digest=engine().digest).encode()
+def _apply_script(folders: NodeFolders) -> bytes:
+    return APPLY.format(engine=_engine_path(folders), digest=engine().digest).encode()
 
 
-def _engine_path(places: Places) -> str:
-    return f"{places.work}/engine/{engine().name}"
+def _engine_path(folders: NodeFolders) -> str:
+    return f"{folders.work}/engine/{engine().name}"

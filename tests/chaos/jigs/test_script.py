@@ -24,7 +24,7 @@ from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.jigs.base import JigNode
 from rackwright.jigs.script import STOPPING_SECONDS
 from rackwright.reach.conversation import LAST_WORDS_SECONDS
-from rackwright.reach.parcel import Places, pack_files
+from rackwright.reach.parcel import NodeFolders, pack_files
 
 pytestmark = pytest.mark.chaos
 KEY = asyncssh.generate_private_key("ssh-ed25519")
@@ -193,14 +193,14 @@ async def test_a_run_that_is_still_being_unpacked_when_a_newer_one_comes_steps_b
 ) -> None:
     """What lies there of it was taken for left behind, and the run failed for want of its files."""
     older = Run(1, 1, 1, "n1.example", "test", "script", "script", {}, deadline=3600.0)
-    parcel = pack_files(older, [("a.sh", BRIEF.encode())], {}, Places(), "0123456789abcdef")
+    parcel = pack_files(older, [("a.sh", BRIEF.encode())], {}, NodeFolders(), "0123456789abcdef")
     half = len(parcel.archive) // 2
     async with (
         asyncssh.connect(node.address, username="root", client_keys=[KEY], known_hosts=None, config=None) as connection,
         connection.create_process(parcel.command, encoding=None) as process,
     ):
         process.stdin.write(parcel.archive[:half])
-        await until(lambda: any(node.path(Places().work).glob("run-1-*")), "it is being unpacked")
+        await until(lambda: any(node.path(NodeFolders().work).glob("run-1-*")), "it is being unpacked")
         server.scripts(a=BRIEF)
         assert (await server.run(token=2)).error == ""
         process.stdin.write(parcel.archive[half:])

@@ -23,7 +23,8 @@ from rackwright.domain.machines.install import LOCAL
 from rackwright.domain.runs import Answer, Outcome, Run
 from rackwright.domain.sealed import FINGERPRINT, SEAL
 from rackwright.hammers.base import BootedSystem, HammerNode
-from rackwright.jigs.base import Jig, Log
+from rackwright.jigs.base import Jig
+from rackwright.reach.run_log import Log
 from rackwright.store.machines.nodes import update_node
 from rackwright.store.runs.claims import claim_runs
 from rackwright.store.runs.settling import FinishedRun

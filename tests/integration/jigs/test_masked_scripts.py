@@ -9,7 +9,7 @@ from tests.support.script_trial import trial
 from rackwright.annealer.step import MASKED_IN_WALL, execute_run, finished_run
 from rackwright.domain.runs import Answer
 from rackwright.domain.sealed import MASK, is_sealed
-from rackwright.reach.parcel import Places
+from rackwright.reach.parcel import NodeFolders
 from rackwright.reach.ssh_connections import Target
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
@@ -67,9 +67,9 @@ async def bound(rack: Rack) -> None:
 async def test_what_a_script_says_of_its_secrets_is_masked(rack: Rack, tmp_path: Path) -> None:
     await bound(rack)
     [run] = await rack.claim()
-    places = Places(str(tmp_path / "locks"), str(tmp_path / "work"))
+    folders = NodeFolders(str(tmp_path / "locks"), str(tmp_path / "work"))
     key = asyncssh.generate_private_key("ssh-ed25519")
-    async with trial(tmp_path / "scripts", key, Target("", local=True, places=places)) as server:
+    async with trial(tmp_path / "scripts", key, Target("", local=True, folders=folders)) as server:
         log: list[str] = []
         server.scripts(keeper=SCRIPT)
         ended = await execute_run(rack.store, {"script": server.jig}, run, log.append)

@@ -18,7 +18,7 @@ from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.runs import Answer
 from rackwright.jigs.base import JigNode
 from rackwright.reach.conversation import CLOSING_SECONDS
-from rackwright.reach.parcel import Places
+from rackwright.reach.parcel import NodeFolders
 from rackwright.reach.ssh_connections import Target
 
 KEY = asyncssh.generate_private_key("ssh-ed25519")
@@ -58,7 +58,7 @@ def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 async def on_node(node: SshNode, tmp_path: Path) -> AsyncIterator[Trial]:
-    for claim in node.path(Places().locks).glob("claim-*"):
+    for claim in node.path(NodeFolders().locks).glob("claim-*"):
         claim.unlink()
     async with trial(tmp_path / "scripts", KEY, node.target()) as server:
         yield server
@@ -75,8 +75,8 @@ def own_node(tmp_path: Path) -> Iterator[SshNode]:
 @pytest.fixture
 async def here(tmp_path: Path) -> AsyncIterator[Trial]:
     """The server's own host."""
-    places = Places(str(tmp_path / "locks"), str(tmp_path / "work"))
-    async with trial(tmp_path / "scripts", KEY, Target("", local=True, places=places)) as server:
+    folders = NodeFolders(str(tmp_path / "locks"), str(tmp_path / "work"))
+    async with trial(tmp_path / "scripts", KEY, Target("", local=True, folders=folders)) as server:
         yield server
     assert list((tmp_path / "work").iterdir()) == []
     wait_until(lambda: processes_naming(str(tmp_path)) == [], "nothing of the run is alive")
@@ -388,4 +388,4 @@ async def test_a_script_with_an_unsafe_name_is_not_sent(here: Trial, tmp_path: P
     here.scripts(**{"a b": "echo ran"})
     (tmp_path / "work").mkdir()
     assert "has an unsafe name" in (await here.run()).error
-    assert dataclasses.asdict(here.target.places)["work"] == str(tmp_path / "work")
+    assert dataclasses.asdict(here.target.folders)["work"] == str(tmp_path / "work")

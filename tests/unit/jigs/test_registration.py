@@ -17,8 +17,10 @@ BELL = '''
 from typing import Self
 
 from rackwright.domain.runs import Outcome, Run
-from rackwright.jigs.base import Jig, Log
-from rackwright.jigs.ports import JigPorts, FindTarget
+from rackwright.jigs.base import Jig
+from rackwright.jigs.ports import JigPorts
+from rackwright.jigs.ports import FindTarget
+from rackwright.reach.run_log import Log
 
 
 class BellJig(Jig):
