@@ -22,7 +22,7 @@ from rackwright.reach.mesh_states import Job, MeshWay, NotThisWay
 from rackwright.reach.parcel import Parcel, Places, pack_files
 from rackwright.reach.ssh_connections import Unreachable
 from rackwright.reach.state_events import Heard
-from rackwright.states.bundle import Bundle, build
+from rackwright.states.bundle import Bundle, build_bundle
 
 NO_MESH = "this server knows of no mesh; start it with --mesh-folder, or set state/via to ssh"
 
@@ -56,7 +56,7 @@ python3 "$engine" <"$RACKWRIGHT_FOLDER/more/job.json"
 @cache
 def engine() -> Bundle:
     """Of this installation; built once."""
-    return build()
+    return build_bundle()
 
 
 class StateJig(Jig):

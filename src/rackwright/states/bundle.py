@@ -15,7 +15,7 @@ from typing import Dict, Iterator, NamedTuple, Tuple
 
 from .support.files import Owner, write_whole
 
-_DATE = (1980, 1, 1, 0, 0, 0)
+_FIXED_DATE = (1980, 1, 1, 0, 0, 0)
 _LIBRARIES = ("jinja2", "markupsafe", "yaml")
 _NOT_FOR_NODES = ("states/bundle.py",)
 
@@ -44,23 +44,23 @@ class Bundle(NamedTuple):
         return path
 
 
-def build() -> Bundle:
+def build_bundle() -> Bundle:
     """The bundle of this installation."""
     files: Dict[str, bytes] = {"__main__.py": _MAIN.encode(), "rackwright/__init__.py": b""}
     here = Path(__file__).parent
-    for name, content in _sources(here, "rackwright/states"):
+    for name, content in _read_sources(here, "rackwright/states"):
         if not name.endswith(_NOT_FOR_NODES):
             files[name] = content
     for library in _LIBRARIES:
         spec = find_spec(library)
         if spec is None or not spec.submodule_search_locations:
             raise ModuleNotFoundError(f"{library} is not installed as a package, so it cannot go into the bundle")
-        files.update(_sources(Path(spec.submodule_search_locations[0]), library))
+        files.update(_read_sources(Path(spec.submodule_search_locations[0]), library))
     packed = io.BytesIO()
     # Stored, not deflated: what zlib makes of the same bytes differs from one version of it to the next.
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(files):
-            entry = zipfile.ZipInfo(name, _DATE)
+            entry = zipfile.ZipInfo(name, _FIXED_DATE)
             entry.external_attr = 0o600 << 16
             entry.create_system = 3
             archive.writestr(entry, files[name])
@@ -68,6 +68,6 @@ def build() -> Bundle:
     return Bundle(content, hashlib.sha256(content).hexdigest())
 
 
-def _sources(folder: Path, inside: str) -> Iterator[Tuple[str, bytes]]:
+def _read_sources(folder: Path, inside: str) -> Iterator[Tuple[str, bytes]]:
     for path in sorted(folder.rglob("*.py")):
         yield f"{inside}/{path.relative_to(folder).as_posix()}", path.read_bytes()

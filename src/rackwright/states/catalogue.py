@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Dict, List, Optional, Tuple
 
 from .module import Argument, StateFunction
-from .reading.words import ENGINE
+from .reading.keywords import ENGINE_KEYWORDS
 from .refusal import did_you_mean
 from .shelltext import SHELL
 
@@ -96,7 +96,9 @@ class Schema:
         filled: Dict[str, Any] = {}
         for key in given:
             if key not in self.arguments and key != "name":
-                problems.append((key, f"has no argument {key!r}{did_you_mean(key, [*self.arguments, *ENGINE])}"))
+                problems.append(
+                    (key, f"has no argument {key!r}{did_you_mean(key, [*self.arguments, *ENGINE_KEYWORDS])}")
+                )
         for name, argument in self.arguments.items():
             value = given.get(name)
             if name in waiting:
@@ -106,7 +108,7 @@ class Schema:
                     problems.append((name, f"needs the argument {name!r}"))
                 filled[name] = argument.default
             else:
-                filled[name], told = convert(value, argument)
+                filled[name], told = convert_value(value, argument)
                 if told:
                     shown = "" if argument.secret else f", not {value!r}"
                     problems.append((name, f"argument {name!r} must be {told}{shown}"))
@@ -116,7 +118,7 @@ class Schema:
         return filled, problems
 
 
-def convert(value: Any, argument: Argument) -> Tuple[Any, str]:
+def convert_value(value: Any, argument: Argument) -> Tuple[Any, str]:
     """The value in the argument's type, and what it must be if it is not."""
     kind = argument.type
     converted, told = value, ""
@@ -138,15 +140,15 @@ def convert(value: Any, argument: Argument) -> Tuple[Any, str]:
         if not isinstance(value, list):
             converted, told = [value], "a list" if isinstance(value, dict) else ""
     elif kind == "dict":
-        converted, told = _mapping(value)
+        converted, told = _convert_mapping(value)
     elif kind == "mode":
-        converted, told = _mode(value)
+        converted, told = _convert_mode(value)
     if not told and argument.choices and converted not in argument.choices:
         told = "one of " + ", ".join(repr(choice) for choice in argument.choices)
     return converted, told
 
 
-def _mapping(value: Any) -> Tuple[Any, str]:
+def _convert_mapping(value: Any) -> Tuple[Any, str]:
     """A mapping, also in the form of a list of single ones that Salt's users write for `env`."""
     if isinstance(value, dict):
         return value, ""
@@ -155,7 +157,7 @@ def _mapping(value: Any) -> Tuple[Any, str]:
     return value, "a mapping"
 
 
-def _mode(value: Any) -> Tuple[Any, str]:
+def _convert_mode(value: Any) -> Tuple[Any, str]:
     if value == "keep":
         return value, ""
     text = str(value)
@@ -168,20 +170,20 @@ def _mode(value: Any) -> Tuple[Any, str]:
 # Documentation
 
 
-def document(catalogue: Catalogue, wanted: str = "") -> Optional[str]:
+def format_documentation(catalogue: Catalogue, wanted: str = "") -> Optional[str]:
     """The documentation of everything, of one module or of one function, from docstring and schema; None if unknown."""
     module, _, function = wanted.partition(".")
     if not wanted:
-        return "\n".join(line for name in catalogue.modules() for line in _summary(catalogue, name))
+        return "\n".join(line for name in catalogue.modules() for line in _format_summary(catalogue, name))
     functions = catalogue.functions(module)
     if functions is None:
         return None
     if not function:
-        return "\n\n".join(_page(module, found) for found in functions.values())
-    return _page(module, functions[function]) if function in functions else None
+        return "\n\n".join(_format_function(module, found) for found in functions.values())
+    return _format_function(module, functions[function]) if function in functions else None
 
 
-def _summary(catalogue: Catalogue, module: str) -> List[str]:
+def _format_summary(catalogue: Catalogue, module: str) -> List[str]:
     functions = catalogue.functions(module) or {}
     return [f"{module}.{name}: {_first_line(function.doc)}" for name, function in functions.items()]
 
@@ -190,7 +192,7 @@ def _first_line(doc: str) -> str:
     return doc.strip().split("\n", 1)[0]
 
 
-def _page(module: str, function: StateFunction) -> str:
+def _format_function(module: str, function: StateFunction) -> str:
     from textwrap import dedent, indent
 
     first, _, rest = function.doc.strip().partition("\n")

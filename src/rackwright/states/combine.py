@@ -9,10 +9,10 @@ from __future__ import annotations
 import fnmatch
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from .reading.declarations import Block, Declaration, High, Item
+from .reading.declarations import Block, Declaration, DeclaredStates, Item
+from .reading.keywords import ENTRY_ORDER, IN_FORMS, OPTIONS, REQUISITES
 from .reading.sls import line_of
-from .reading.words import ENTRY_ORDER, IN_FORMS, OPTIONS, REQUISITES
-from .refusal import Problem, Refused, did_you_mean
+from .refusal import Problem, RunRefused, did_you_mean
 
 
 class Requisite(NamedTuple):
@@ -78,29 +78,29 @@ class State:
         return f"<{self.full} {self.id}>"
 
 
-def combine(high: High) -> List[State]:
+def combine(high: DeclaredStates) -> List[State]:
     """The states of a run. Raises Refused with all that is wrong."""
     problems: List[Problem] = []
-    _extend(high, problems)
+    _apply_extends(high, problems)
     _check_requisites(high, problems)
     if problems:
-        raise Refused(problems)
-    _requisites_in(high, problems)
-    _exclude(high)
-    states = list(_states(high, problems))
+        raise RunRefused(problems)
+    _apply_in_forms(high, problems)
+    _apply_excludes(high)
+    states = list(_create_states(high, problems))
     if problems:
-        raise Refused(problems)
+        raise RunRefused(problems)
     return states
 
 
 # extend
 
 
-def _extend(high: High, problems: List[Problem]) -> None:
+def _apply_extends(high: DeclaredStates, problems: List[Problem]) -> None:
     excluded = [exclusion.value for exclusion in high.excludes if exclusion.kind == "sls"]
     for extension in high.extends:
         module = next(iter(extension.blocks))
-        target = find(high, extension.id, module)
+        target = find_declaration(high, extension.id, module)
         if target is None:
             told = f"extend: no state {module}: {extension.id!r} in this run; is an include missing?"
             told += did_you_mean(extension.id, high.declarations)
@@ -123,7 +123,7 @@ def add_item(block: Block, item: Item) -> None:
     for index, known in enumerate(block.items):
         if known.key == item.key:
             if item.key in REQUISITES and isinstance(known.value, list) and isinstance(item.value, list):
-                block.items[index] = known._replace(value=[*entries(known), *entries(item)])
+                block.items[index] = known._replace(value=[*located_entries(known), *located_entries(item)])
             else:
                 block.items[index] = item
             found = True
@@ -134,7 +134,7 @@ def add_item(block: Block, item: Item) -> None:
         block.items.append(item)
 
 
-class Located(NamedTuple):
+class LocatedEntry(NamedTuple):
     """A requisite entry that came from somewhere else than the list it is in."""
 
     entry: Any
@@ -142,17 +142,17 @@ class Located(NamedTuple):
     line: int
 
 
-def entries(item: Item) -> Iterator[Located]:
+def located_entries(item: Item) -> Iterator[LocatedEntry]:
     """A requisite's entries, each with its own position."""
     for index, entry in enumerate(item.value):
-        if isinstance(entry, Located):
+        if isinstance(entry, LocatedEntry):
             yield entry
         else:
             at = getattr(item.value, "line_of", None)
-            yield Located(entry, item.file, line_of(entry, at(index) if at else item.line))
+            yield LocatedEntry(entry, item.file, line_of(entry, at(index) if at else item.line))
 
 
-def find(high: High, name: str, module: str) -> Optional[Declaration]:
+def find_declaration(high: DeclaredStates, name: str, module: str) -> Optional[Declaration]:
     """The one declaration with this module that has the ID or, failing that, the `name:`."""
     declaration = high.declarations.get(name)
     if declaration is not None and (module in declaration.blocks or module == "id"):
@@ -164,7 +164,7 @@ def find(high: High, name: str, module: str) -> Optional[Declaration]:
 # Requisites as written
 
 
-def _check_requisites(high: High, problems: List[Problem]) -> None:
+def _check_requisites(high: DeclaredStates, problems: List[Problem]) -> None:
     for declaration in high.declarations.values():
         for block in declaration.blocks.values():
             for item in block.items:
@@ -176,7 +176,7 @@ def _check_requisite(identity: str, item: Item, problems: List[Problem]) -> None
     if not isinstance(item.value, list):
         problems.append(Problem(f"{item.key}: in {identity!r} takes a list", item.file, item.line))
         return
-    for entry, file, line in entries(item):
+    for entry, file, line in located_entries(item):
         told = entry_problem(entry)
         if told:
             problems.append(Problem(f"{item.key}: in {identity!r}: {told}", file, line))
@@ -196,7 +196,7 @@ def entry_problem(entry: Any) -> str:
     return ""
 
 
-def _parsed(entry: Any, file: str, line: int) -> Requisite:
+def _parse_entry(entry: Any, file: str, line: int) -> Requisite:
     if isinstance(entry, str):
         return Requisite("id", entry, file, line)
     key, value = next(iter(entry.items()))
@@ -206,14 +206,14 @@ def _parsed(entry: Any, file: str, line: int) -> Requisite:
 # The _in forms and use
 
 
-def _requisites_in(high: High, problems: List[Problem]) -> None:
+def _apply_in_forms(high: DeclaredStates, problems: List[Problem]) -> None:
     """Every addition is worked out from the declarations as they were, and only then made: so `use` does not chain."""
     additions: List[Tuple[Block, Item]] = []
     for declaration in high.declarations.values():
         for block in declaration.blocks.values():
             for item in block.items:
                 if item.key in IN_FORMS or item.key in ("use", "use_in"):
-                    additions.extend(_additions(high, declaration, block, item, problems))
+                    additions.extend(_find_additions(high, declaration, block, item, problems))
     # Salt makes all additions to one ID together, in the order in which the IDs were first aimed at.
     first_aimed: Dict[int, int] = {}
     for position, (target, _) in enumerate(additions):
@@ -222,8 +222,8 @@ def _requisites_in(high: High, problems: List[Problem]) -> None:
         add_item(target, item)
 
 
-def _additions(
-    high: High, declaration: Declaration, block: Block, item: Item, problems: List[Problem]
+def _find_additions(
+    high: DeclaredStates, declaration: Declaration, block: Block, item: Item, problems: List[Problem]
 ) -> Iterator[Tuple[Block, Item]]:
     listed = (
         item._replace(value=[{key: value} for key, value in item.value.items()])
@@ -233,26 +233,26 @@ def _additions(
     if not isinstance(listed.value, list):
         problems.append(Problem(f"{item.key}: in {declaration.id!r} takes a list", item.file, item.line))
         return
-    for entry, file, line in entries(listed):
+    for entry, file, line in located_entries(listed):
         told = entry_problem(entry)
         if told:
             problems.append(Problem(f"{item.key}: in {declaration.id!r}: {told}", file, line))
             continue
-        wanted = _parsed(entry, file, line)
-        targets = _aimed_at(high, wanted)
+        wanted = _parse_entry(entry, file, line)
+        targets = _find_target_blocks(high, wanted)
         if not targets:
-            problems.append(Problem(_no_target(high, declaration.id, item.key, wanted), file, line))
+            problems.append(Problem(_missing_target_message(high, declaration.id, item.key, wanted), file, line))
         for target in targets:
             if item.key == "use_in":
-                yield from ((target, used) for used in _usable(block, target))
+                yield from ((target, used) for used in _inheritable_items(block, target))
             elif item.key == "use":
-                yield from ((block, used) for used in _usable(target, block))
+                yield from ((block, used) for used in _inheritable_items(target, block))
             else:
-                back = Located({block.module: declaration.id}, file, line)
+                back = LocatedEntry({block.module: declaration.id}, file, line)
                 yield target, Item(IN_FORMS[item.key], [back], file, line)
 
 
-def _aimed_at(high: High, wanted: Requisite) -> List[Block]:
+def _find_target_blocks(high: DeclaredStates, wanted: Requisite) -> List[Block]:
     """The blocks that an `_in` form or `use` means."""
     if wanted.key == "sls":
         return [b for d in high.declarations.values() if d.sls == wanted.value for b in d.blocks.values()]
@@ -266,16 +266,16 @@ def _aimed_at(high: High, wanted: Requisite) -> List[Block]:
             for block in other.blocks.values()
             if any(item.key == "name" and item.value == wanted.value for item in block.items)
         ][:1]
-    declaration = find(high, wanted.value, wanted.key)
+    declaration = find_declaration(high, wanted.value, wanted.key)
     return [declaration.blocks[wanted.key]] if declaration is not None else []
 
 
-def _no_target(high: High, identity: str, key: str, wanted: Requisite) -> str:
+def _missing_target_message(high: DeclaredStates, identity: str, key: str, wanted: Requisite) -> str:
     told = f"{key}: in {identity!r}: no state {wanted.key}: {wanted.value!r} in this run"
     return told + did_you_mean(wanted.value, high.declarations)
 
 
-def _usable(source: Block, user: Block) -> Iterator[Item]:
+def _inheritable_items(source: Block, user: Block) -> Iterator[Item]:
     """The arguments and options of one block that another, which says `use`, does not have itself."""
     own = user.keys()
     for item in source.items:
@@ -287,7 +287,7 @@ def _usable(source: Block, user: Block) -> Iterator[Item]:
 # exclude
 
 
-def _exclude(high: High) -> None:
+def _apply_excludes(high: DeclaredStates) -> None:
     for exclusion in high.excludes:
         if exclusion.kind == "id":
             high.declarations.pop(exclusion.value, None)
@@ -300,7 +300,7 @@ def _exclude(high: High) -> None:
 # States
 
 
-def _states(high: High, problems: List[Problem]) -> Iterator[State]:
+def _create_states(high: DeclaredStates, problems: List[Problem]) -> Iterator[State]:
     index = 0
     for declaration in high.declarations.values():
         for block in declaration.blocks.values():
@@ -308,17 +308,17 @@ def _states(high: High, problems: List[Problem]) -> Iterator[State]:
                 told = f"{declaration.id!r} names no function of the module {block.module!r}"
                 problems.append(Problem(told, block.file, block.line))
                 continue
-            for items, name, position in _named(declaration, block, problems):
+            for items, name, position in _expand_names(declaration, block, problems):
                 state = State(index, declaration, block)
                 state.name_order = position
-                _fill(state, items, problems)
+                _fill_state(state, items, problems)
                 if name is not None:
                     state.name = name
                 index += 1
                 yield state
 
 
-def _named(
+def _expand_names(
     declaration: Declaration, block: Block, problems: List[Problem]
 ) -> Iterator[Tuple[List[Item], Optional[str], int]]:
     """One list of items per state: `names` makes several of one block."""
@@ -333,7 +333,7 @@ def _named(
             problems.append(Problem(f"names: in {declaration.id!r} takes a list", item.file, item.line))
             continue
         seen: List[Any] = []
-        for entry, file, line in entries(item):
+        for entry, file, line in located_entries(item):
             if entry in seen:
                 continue
             seen.append(entry)
@@ -354,7 +354,7 @@ def _named(
                 problems.append(Problem(told, file, line))
 
 
-def _fill(state: State, items: List[Item], problems: List[Problem]) -> None:
+def _fill_state(state: State, items: List[Item], problems: List[Problem]) -> None:
     for item in items:
         if item.key == "name":
             if isinstance(item.value, str):
@@ -363,7 +363,7 @@ def _fill(state: State, items: List[Item], problems: List[Problem]) -> None:
         elif item.key in REQUISITES:
             if isinstance(item.value, list):
                 # Written twice, the last one counts, as with any argument.
-                found = [_parsed(*located) for located in entries(item)]
+                found = [_parse_entry(*located) for located in located_entries(item)]
                 if item.key == "listen":
                     state.listen = found
                 else:
@@ -385,15 +385,15 @@ def _fill_listen_in(state: State, item: Item, problems: List[Problem]) -> None:
     if not isinstance(item.value, list):
         problems.append(Problem(f"listen_in: in {state.id!r} takes a list", item.file, item.line))
         return
-    for entry, file, line in entries(item):
+    for entry, file, line in located_entries(item):
         told = entry_problem(entry)
         if told:
             problems.append(Problem(f"listen_in: in {state.id!r}: {told}", file, line))
         else:
-            state.listen_in.append(_parsed(entry, file, line))
+            state.listen_in.append(_parse_entry(entry, file, line))
 
 
-def in_entry_order(state: State) -> Iterator[Tuple[str, Requisite]]:
+def requisites_in_entry_order(state: State) -> Iterator[Tuple[str, Requisite]]:
     """A state's requisites in the order in which they enter the graph."""
     kinds = state.requisites
     for kind in kinds if len(kinds) == 1 else ENTRY_ORDER:

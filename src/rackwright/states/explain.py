@@ -9,7 +9,7 @@ from .reading.declarations import FIRST_ORDER
 from .running.record import Mask
 
 
-def steps(plan: Plan) -> List[Dict[str, Any]]:
+def list_steps(plan: Plan) -> List[Dict[str, Any]]:
     """The states in the order of `ansible` mode, each with what it waits for."""
     graph = plan.graph
     mask = Mask(plan.secrets)
@@ -45,10 +45,10 @@ def steps(plan: Plan) -> List[Dict[str, Any]]:
     return told
 
 
-def lines(plan: Plan) -> List[str]:
+def list_step_lines(plan: Plan) -> List[str]:
     """The same for people."""
     said = []
-    for number, step in enumerate(steps(plan), 1):
+    for number, step in enumerate(list_steps(plan), 1):
         reasons = []
         for wait in step["after"]:
             kind = "after (" + wait["why"] + ")" if wait["kind"] == "order" else wait["kind"]
@@ -67,7 +67,7 @@ def lines(plan: Plan) -> List[str]:
     return said
 
 
-def dot(plan: Plan) -> str:
+def format_graphviz(plan: Plan) -> str:
     """The graph for Graphviz."""
     graph = plan.graph
     mask = Mask(plan.secrets)
@@ -91,12 +91,12 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def explain(plan: Plan, mode: str) -> List[str]:
+def explain_mode(plan: Plan, mode: str) -> List[str]:
     """What the mode makes of these states, and why."""
     mask = Mask(plan.secrets)
     count = len(plan.states)
     said = [f"{count} states in {mode} mode."]
-    said += [mask.text(text) for text in writers(plan)]
+    said += [mask.text(text) for text in explain_write_order(plan)]
     if mode == "ansible":
         said.append("They run one after another in file order, as `order` and the requisites allow (see: state show).")
         return said
@@ -114,7 +114,7 @@ def explain(plan: Plan, mode: str) -> List[str]:
     return said
 
 
-def writers(plan: Plan) -> List[str]:
+def explain_write_order(plan: Plan) -> List[str]:
     """The edges between states that write the same thing, where nothing else keeps them apart."""
     graph = plan.graph
     said = []

@@ -25,7 +25,7 @@ from .ssh_signatures import CannotSign, KeygenMissing, UnknownSigner, WrongSigna
 NAMESPACE = "rackwright-module"
 MANIFEST = ".manifest"
 SIGNERS = Path("/etc/rackwright/module-signers")
-SEEN = Path("/var/lib/rackwright/module-versions.json")
+VERSION_HISTORY = Path("/var/lib/rackwright/module-versions.json")
 FOLDER = "_modules"
 """Where a state tree keeps its own."""
 SIZE_LIMIT = 4 * 1024 * 1024
@@ -66,13 +66,13 @@ def parse_manifest(text: bytes, name: str) -> Manifest:
         raise ExtensionRefused(f"module {name}: its manifest cannot be read ({error}); sign it again") from error
     if manifest.name != name:
         raise ExtensionRefused(f"module {name}: its manifest is that of {manifest.name!r}")
-    check_words(manifest.name, manifest.version)
+    check_name_and_version(manifest.name, manifest.version)
     if not DIGEST.fullmatch(manifest.sha256):
         raise ExtensionRefused(f"module {name}: its manifest has no sha256")
     return manifest
 
 
-def check_words(name: str, version: str) -> None:
+def check_name_and_version(name: str, version: str) -> None:
     if not NAME.fullmatch(name):
         raise ExtensionRefused(
             f"{name!r} is no name for a module: small letters, digits and _, beginning with a letter"
@@ -93,7 +93,7 @@ def version_key(version: str) -> Tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Bundle:
+class FetchedModule:
     """A module as it was found: not believed yet."""
 
     code: bytes
@@ -107,7 +107,7 @@ class Source(Protocol):
     def names(self) -> Sequence[str]:
         """The modules it is known to have."""
 
-    def fetch(self, name: str) -> Optional[Bundle]:
+    def fetch(self, name: str) -> Optional[FetchedModule]:
         """The module, or None if it is not here."""
 
 
@@ -128,20 +128,20 @@ class FolderSource:
     def names(self) -> Sequence[str]:
         return sorted(path.stem for path in self.folder.glob("*.py")) if self.folder.is_dir() else []
 
-    def fetch(self, name: str) -> Optional[Bundle]:
+    def fetch(self, name: str) -> Optional[FetchedModule]:
         path = self.folder / f"{name}.py"
         if not path.is_file():
             return None
         manifest = Path(f"{path}{MANIFEST}")
-        return Bundle(_read(path), _read(manifest) if manifest.is_file() else None, str(path))
+        return FetchedModule(_read_bounded(path), _read_bounded(manifest) if manifest.is_file() else None, str(path))
 
 
-def _read(path: Path) -> bytes:
+def _read_bounded(path: Path) -> bytes:
     with path.open("rb") as file:
-        return _bounded(file.read(SIZE_LIMIT + 1), str(path))
+        return _check_size(file.read(SIZE_LIMIT + 1), str(path))
 
 
-def _bounded(content: bytes, origin: str) -> bytes:
+def _check_size(content: bytes, origin: str) -> bytes:
     if len(content) > SIZE_LIMIT:
         raise ExtensionRefused(f"{origin} is larger than {SIZE_LIMIT} bytes, which no module is")
     return content
@@ -158,10 +158,14 @@ class DatastoreSource:
         start = f"{self.prefix}/"
         return sorted(key[len(start) : -len(".py")] for key in self.store.keys(start) if key.endswith(".py"))
 
-    def fetch(self, name: str) -> Optional[Bundle]:
+    def fetch(self, name: str) -> Optional[FetchedModule]:
         key = f"{self.prefix}/{name}.py"
         code = self.store.get(key)
-        return None if code is None else Bundle(_bounded(code, key), self.store.get(key + MANIFEST), f"datastore:{key}")
+        return (
+            None
+            if code is None
+            else FetchedModule(_check_size(code, key), self.store.get(key + MANIFEST), f"datastore:{key}")
+        )
 
 
 @dataclass(frozen=True)
@@ -175,10 +179,10 @@ class UrlSource:
         """A web folder cannot be listed; its modules are asked for by name."""
         return []
 
-    def fetch(self, name: str) -> Optional[Bundle]:
+    def fetch(self, name: str) -> Optional[FetchedModule]:
         url = f"{self.base.rstrip('/')}/{name}.py"
         code = self._get(url)
-        return None if code is None else Bundle(code, self._get(url + MANIFEST), url)
+        return None if code is None else FetchedModule(code, self._get(url + MANIFEST), url)
 
     def _get(self, url: str) -> Optional[bytes]:
         import urllib.error
@@ -188,7 +192,7 @@ class UrlSource:
             raise ExtensionRefused(f"{url} is no http or https address")
         try:
             with urllib.request.urlopen(url, timeout=self.timeout) as answer:  # noqa: S310 - checked above
-                return _bounded(answer.read(SIZE_LIMIT + 1), url)
+                return _check_size(answer.read(SIZE_LIMIT + 1), url)
         except urllib.error.HTTPError as error:
             if error.code == 404:
                 return None
@@ -202,7 +206,7 @@ class UrlSource:
 
 def sign(code: bytes, name: str, version: str, key: Path) -> Manifest:
     """The manifest for a module, signed with an OpenSSH key (a private one, or the public half of one in the agent)."""
-    check_words(name, version)
+    check_name_and_version(name, version)
     unsigned = Manifest(name, version, hashlib.sha256(code).hexdigest(), "")
     try:
         signature = make_signature(unsigned.signed_text(), key, NAMESPACE)
@@ -213,7 +217,7 @@ def sign(code: bytes, name: str, version: str, key: Path) -> Manifest:
     return Manifest(unsigned.name, unsigned.version, unsigned.sha256, signature)
 
 
-def verify(bundle: Bundle, name: str, signers: Path) -> Tuple[Manifest, str]:
+def verify(bundle: FetchedModule, name: str, signers: Path) -> Tuple[Manifest, str]:
     """The manifest and who signed it, or ExtensionRefused."""
     if bundle.manifest is None:
         raise ExtensionRefused(
@@ -232,10 +236,10 @@ def verify(bundle: Bundle, name: str, signers: Path) -> Tuple[Manifest, str]:
             f"module {name} ({bundle.origin}): no key is trusted here, there is no {signers}; "
             "put the signers in it, a line each: NAME KEYTYPE KEY"
         )
-    return manifest, _signer(manifest, bundle, signers)
+    return manifest, _verify_signature(manifest, bundle, signers)
 
 
-def _signer(manifest: Manifest, bundle: Bundle, signers: Path) -> str:
+def _verify_signature(manifest: Manifest, bundle: FetchedModule, signers: Path) -> str:
     where = f"module {manifest.name} ({bundle.origin})"
     try:
         return find_signer(manifest.signed_text(), manifest.signature, signers, NAMESPACE)
@@ -251,10 +255,10 @@ def _signer(manifest: Manifest, bundle: Bundle, signers: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Memory:
+class VersionHistory:
     """The highest version of each module this machine ever took, so that an old signed one cannot be played back."""
 
-    path: Path = SEEN
+    path: Path = VERSION_HISTORY
 
     def check(self, manifest: Manifest) -> None:
         self._check(manifest, self._read())
@@ -331,7 +335,7 @@ class Loader:
 
     sources: Tuple[Source, ...]
     signers: Path = SIGNERS
-    memory: Memory = Memory()
+    memory: VersionHistory = VersionHistory()
 
     def load(self, name: str) -> Optional[Extension]:
         """The module, or None if no source has it. The first source that has it decides."""
@@ -340,7 +344,7 @@ class Loader:
             return None
         manifest, signer = verify(bundle, name, self.signers)
         self.memory.take(manifest)
-        return Extension(name, manifest.version, signer, bundle.origin, _functions(bundle, name))
+        return Extension(name, manifest.version, signer, bundle.origin, _execute_module(bundle, name))
 
     def fetch(self, name: str) -> Optional[Tuple[StateFunction, ...]]:
         """The functions of a module that a state names, for a catalogue; None if no source has it."""
@@ -352,7 +356,7 @@ class Loader:
             raise refuse(str(refused)) from refused
         return None if extension is None else extension.functions
 
-    def find(self, name: str) -> Optional[Bundle]:
+    def find(self, name: str) -> Optional[FetchedModule]:
         if not NAME.fullmatch(name):
             raise ExtensionRefused(f"{name!r} is no name for a module")
         found = (source.fetch(name) for source in self.sources)
@@ -367,7 +371,7 @@ class Loader:
         return {extension.name: extension.functions for extension in loaded if extension is not None}
 
 
-def _functions(bundle: Bundle, name: str) -> Tuple[StateFunction, ...]:
+def _execute_module(bundle: FetchedModule, name: str) -> Tuple[StateFunction, ...]:
     module = ModuleType(f"rackwright_extension_{name}")
     module.__file__ = bundle.origin
     try:
@@ -382,12 +386,12 @@ def _functions(bundle: Bundle, name: str) -> Tuple[StateFunction, ...]:
     return tuple(functions)
 
 
-def tree_catalogue(root: Path, signers: Path = SIGNERS, memory: Optional[Memory] = None) -> Catalogue:
+def load_tree_catalogue(root: Path, signers: Path = SIGNERS, memory: Optional[VersionHistory] = None) -> Catalogue:
     """The built-in modules and the tree's own. One that is refused refuses the run, before anything is touched."""
     folder = root / FOLDER
     if not folder.is_dir():
         return Catalogue()
     try:
-        return Catalogue(Loader((FolderSource(folder),), signers, memory or Memory()).functions())
+        return Catalogue(Loader((FolderSource(folder),), signers, memory or VersionHistory()).functions())
     except ExtensionRefused as refused:
         raise refuse(str(refused)) from refused

@@ -18,7 +18,7 @@ _FAMILIES = {
 }
 
 
-def facts(name: str = "") -> Dict[str, Any]:
+def collect_facts(name: str = "") -> Dict[str, Any]:
     """The facts of this machine. `name` is the node's own, where it differs from the host's."""
     uname = os.uname()
     release = _os_release()

@@ -77,16 +77,18 @@ class Units:
         return False
 
 
-def rewrite(plan: Plan) -> Tuple[List[List[int]], Explanation]:
+def build_units(plan: Plan) -> Tuple[List[List[int]], Explanation]:
     """The units of a run in `genius` mode, and what was done to get them."""
     units = Units(plan)
     said: Explanation = []
-    _sources_first(units, said)
-    functions = sorted({state.full for state in plan.states if _joins_packages(plan, state)})
+    _put_sources_first(units, said)
+    functions = sorted({state.full for state in plan.states if _has_package_batch(plan, state)})
     for function in functions:
-        _join(units, _same(plan, partial(_package_key, plan, function)), said, _told_packages)
-    _join(units, _same(plan, lambda state: _service_key(plan, state)), said, _told_services, same_resource=True)
-    _join(units, _same(plan, lambda state: _directory_key(plan, state)), said, _told_files)
+        _join_groups(units, _group_states(plan, partial(_package_key, plan, function)), said, _explain_packages)
+    _join_groups(
+        units, _group_states(plan, lambda state: _service_key(plan, state)), said, _explain_services, same_resource=True
+    )
+    _join_groups(units, _group_states(plan, lambda state: _directory_key(plan, state)), said, _explain_files)
     # Units in the order of the sequence, so that what is ready starts in the order people wrote it.
     place = {node: index for index, node in enumerate(plan.sequence)}
     ordered = sorted(units.members.values(), key=lambda nodes: min(place[node] for node in nodes))
@@ -96,7 +98,7 @@ def rewrite(plan: Plan) -> Tuple[List[List[int]], Explanation]:
 # Package sources first
 
 
-def _sources_first(units: Units, said: Explanation) -> None:
+def _put_sources_first(units: Units, said: Explanation) -> None:
     """Every package source before every package, wherever no requisite says the opposite."""
     plan, graph = units.plan, units.plan.graph
     sources = [state for state in plan.states if state.module == "pkgrepo"]
@@ -105,7 +107,7 @@ def _sources_first(units: Units, said: Explanation) -> None:
         return
     moved: List[Tuple[int, int]] = []
     for source in sources:
-        needed = _before(plan, source.index)
+        needed = _find_ancestors(plan, source.index)
         for package in packages:
             nodes = [package.index] + ([graph.look[package.index]] if package.index in graph.look else [])
             for node in nodes:
@@ -120,17 +122,17 @@ def _sources_first(units: Units, said: Explanation) -> None:
         said.append(f"{count} before all packages, so that the lists are fetched once (no requisite says otherwise)")
 
 
-def refreshing(plan: Plan) -> FrozenSet[int]:
+def find_batched_sources(plan: Plan) -> FrozenSet[int]:
     """The package sources whose batch fetches the lists for the packages behind them, also where there is only one:
     brought about alone it would fetch its own lists, and the packages all lists once more.
     """
     if not any(state.module == "pkg" for state in plan.states):
         return frozenset()
-    sources = (state for state in plan.states if state.module == "pkgrepo" and _joins_packages(plan, state))
-    return frozenset(state.index for state in sources if _may_be_joined(plan, state))
+    sources = (state for state in plan.states if state.module == "pkgrepo" and _has_package_batch(plan, state))
+    return frozenset(state.index for state in sources if _is_joinable(plan, state))
 
 
-def _before(plan: Plan, node: int) -> Dict[int, None]:
+def _find_ancestors(plan: Plan, node: int) -> Dict[int, None]:
     """Everything that a node waits for, however far away."""
     seen: Dict[int, None] = {}
     stack = [node]
@@ -145,21 +147,21 @@ def _before(plan: Plan, node: int) -> Dict[int, None]:
 # Joining
 
 
-def keeps_apart(state: State) -> bool:
+def must_run_alone(state: State) -> bool:
     """Whether what comes of the state must be known before anything else is done."""
     return any(state.options.get(option) for option in ("failhard", "sync", "serialize"))
 
 
-def _may_be_joined(plan: Plan, state: State) -> bool:
+def _is_joinable(plan: Plan, state: State) -> bool:
     """A state that is looked at, or that looks, keeps to itself."""
-    return not (state.index in plan.graph.look or "prereq" in state.requisites or keeps_apart(state))
+    return not (state.index in plan.graph.look or "prereq" in state.requisites or must_run_alone(state))
 
 
-def _same(plan: Plan, key: Callable[[State], Key]) -> Dict[Hashable, List[int]]:
+def _group_states(plan: Plan, key: Callable[[State], Key]) -> Dict[Hashable, List[int]]:
     """States by key, those without one left out."""
     groups: Dict[Hashable, List[int]] = {}
     for state in plan.states:
-        if not _may_be_joined(plan, state):
+        if not _is_joinable(plan, state):
             continue
         found = key(state)
         if found is not None:
@@ -167,7 +169,7 @@ def _same(plan: Plan, key: Callable[[State], Key]) -> Dict[Hashable, List[int]]:
     return groups
 
 
-def _join(
+def _join_groups(
     units: Units,
     groups: Dict[Hashable, List[int]],
     said: Explanation,
@@ -177,13 +179,13 @@ def _join(
     for nodes in groups.values():
         if len(nodes) < 2:
             continue
-        joined = [level for level in _levels(units, nodes, same_resource) if len(level) > 1]
+        joined = [level for level in _group_by_depth(units, nodes, same_resource) if len(level) > 1]
         if joined and units.join(joined):
             for level in joined:
                 said.append(told(units.plan, units.members[level[0]]))
 
 
-def _levels(units: Units, nodes: List[int], same_resource: bool) -> List[List[int]]:
+def _group_by_depth(units: Units, nodes: List[int], same_resource: bool) -> List[List[int]]:
     """The fewest groups: by how many of the nodes lie on the longest path to each.
 
     Two of one level have no path between them, and every path from one level leads to a later one, so joining a level
@@ -207,12 +209,12 @@ def _levels(units: Units, nodes: List[int], same_resource: bool) -> List[List[in
     return [levels[level] for level in sorted(levels)]
 
 
-def _joins_packages(plan: Plan, state: State) -> bool:
+def _has_package_batch(plan: Plan, state: State) -> bool:
     return state.module in ("pkg", "pkgrepo") and plan.schemas[state.index].function.batch is not None
 
 
 def _package_key(plan: Plan, wanted: str, state: State) -> Key:
-    return wanted if state.full == wanted and _joins_packages(plan, state) else None
+    return wanted if state.full == wanted and _has_package_batch(plan, state) else None
 
 
 def _service_key(plan: Plan, state: State) -> Key:
@@ -230,19 +232,19 @@ def _directory_key(plan: Plan, state: State) -> Key:
     return (state.full, posixpath.dirname(paths[0])) if len(paths) == 1 else None
 
 
-def _named(plan: Plan, nodes: List[int]) -> str:
+def _quote_ids(plan: Plan, nodes: List[int]) -> str:
     return ", ".join(repr(plan.states[node].id) for node in nodes)
 
 
-def _told_packages(plan: Plan, nodes: List[int]) -> str:
+def _explain_packages(plan: Plan, nodes: List[int]) -> str:
     function = plan.states[nodes[0]].full
-    return f"one {function} transaction for {_named(plan, nodes)}: there is no path between them"
+    return f"one {function} transaction for {_quote_ids(plan, nodes)}: there is no path between them"
 
 
-def _told_services(plan: Plan, nodes: List[int]) -> str:
-    return f"one restart for {_named(plan, nodes)}: they are the same service and nothing waits in between"
+def _explain_services(plan: Plan, nodes: List[int]) -> str:
+    return f"one restart for {_quote_ids(plan, nodes)}: they are the same service and nothing waits in between"
 
 
-def _told_files(plan: Plan, nodes: List[int]) -> str:
+def _explain_files(plan: Plan, nodes: List[int]) -> str:
     folder = posixpath.dirname(plan.resources[nodes[0]][0].key)
-    return f"the files of {folder or '.'} together: {_named(plan, nodes)}"
+    return f"the files of {folder or '.'} together: {_quote_ids(plan, nodes)}"

@@ -13,19 +13,19 @@ import gc
 import heapq
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
-from .combine import Requisite, State, in_entry_order
-from .reading.words import WEIGHT
-from .refusal import Problem, Refused, did_you_mean
+from .combine import Requisite, State, requisites_in_entry_order
+from .reading.keywords import WEIGHT
+from .refusal import Problem, RunRefused, did_you_mean
 
-END = 1000000
+LAST_OFFSET = 1000000
 """`order: last` is this far behind every number in use."""
 
-_NONE: Dict[int, List[str]] = {}
-_GLOB = frozenset("*?[]")
+_NO_EDGES: Dict[int, List[str]] = {}
+_GLOB_CHARACTERS = frozenset("*?[]")
 
 
 @contextlib.contextmanager
-def collector_paused() -> Iterator[None]:
+def garbage_collection_paused() -> Iterator[None]:
     """No garbage collection while many small things are made that all stay: it would look at them over and over."""
     was_on = gc.isenabled()
     gc.disable()
@@ -55,10 +55,10 @@ class Graph:
 
     def into(self, node: int) -> Dict[int, List[str]]:
         """What a node waits for, with the kinds of requisite."""
-        return self._into[node] or _NONE
+        return self._into[node] or _NO_EDGES
 
     def out(self, node: int) -> Dict[int, List[str]]:
-        return self._out[node] or _NONE
+        return self._out[node] or _NO_EDGES
 
     def is_look(self, node: int) -> bool:
         return node >= len(self.states)
@@ -116,14 +116,14 @@ class Graph:
 
     # Order
 
-    @collector_paused()
+    @garbage_collection_paused()
     def order(self) -> List[int]:
         """All nodes one after another: requisites first, then `order`, then module, name and function.
 
         A node wants to run as early as the earliest of its dependants; that is compared first, its own order second.
         Raises Refused with the path if the requisites form a cycle.
         """
-        ranks = _Ranks(self)
+        ranks = _SortKeys(self)
         waiting = [0] * len(self.owner)
         for node, sources in enumerate(self._into):
             if sources:
@@ -139,7 +139,7 @@ class Graph:
                 if not waiting[target]:
                     heapq.heappush(ready, (ranks.key(target), target))
         if len(sequence) != len(self.owner):
-            raise Refused([self._told_cycle({node for node in range(len(self.owner)) if waiting[node]})])
+            raise RunRefused([self._told_cycle({node for node in range(len(self.owner)) if waiting[node]})])
         return sequence
 
     def _told_cycle(self, stuck: Set[int]) -> Problem:
@@ -152,7 +152,9 @@ class Graph:
             kind = kinds[0]
             if kind == "require" and (following, node) not in self.reasons and first.index in self.look:
                 # The edge that a prereq adds the other way round is told as what was written.
-                kind = "require" if _says(first, "require", second) else "is run after, because of the prereq of,"
+                kind = (
+                    "require" if _has_requisite(first, "require", second) else "is run after, because of the prereq of,"
+                )
             steps.append(f"{first.id!r} ({first.file}:{first.line}) {kind} {second.id!r}")
         state = self.states[self.owner[cycle[0]]]
         return Problem("the requisites form a cycle: " + ", ".join(steps), state.file, state.line)
@@ -181,11 +183,11 @@ class Graph:
         return False
 
 
-def _says(state: State, kind: str, other: State) -> bool:
+def _has_requisite(state: State, kind: str, other: State) -> bool:
     return any(requisite.value in (other.id, other.name) for requisite in state.requisites.get(kind, ()))
 
 
-class _Ranks:
+class _SortKeys:
     """The sort key of each node, as Salt has it: worked out when the node is free to run, and so in that order."""
 
     def __init__(self, graph: Graph) -> None:
@@ -202,7 +204,7 @@ class _Ranks:
         """A state's order as a number, as its parents see it: not yet counted from the end, nor by place in `names`."""
         order = self._own[index]
         if not isinstance(order, (int, float)):
-            order = {"last": self._cap + END, "first": 0}.get(order, self._cap)
+            order = {"last": self._cap + LAST_OFFSET, "first": 0}.get(order, self._cap)
             self._own[index] = order
         return float(order)
 
@@ -213,7 +215,7 @@ class _Ranks:
             self._settled[index] = True
             own += self._graph.states[index].name_order / 10000.0
             if own < 0:
-                own += self._cap + END
+                own += self._cap + LAST_OFFSET
             self._own[index] = own
         earliest, heaviest = float("inf"), -1
         for target, kinds in self._graph.out(node).items():
@@ -228,7 +230,7 @@ class _Ranks:
 # From requisites to edges
 
 
-class Index:
+class StateIndex:
     """Finds the states that a requisite means: by module, `id` or `sls`, and by ID or name, with globs."""
 
     def __init__(self, states: Sequence[State]) -> None:
@@ -254,7 +256,7 @@ class Index:
         """The states meant, or None if there is none such. A glob over SLS may match nothing, as in Salt."""
         if requisite.state >= 0:
             return [requisite.state]
-        glob = not _GLOB.isdisjoint(requisite.value)
+        glob = not _GLOB_CHARACTERS.isdisjoint(requisite.value)
         if requisite.key == "sls":
             if not glob:
                 return self._sls.get(requisite.value)
@@ -294,13 +296,13 @@ class Index:
         return Problem(told, requisite.file, requisite.line)
 
 
-@collector_paused()
-def build(states: Sequence[State], index: Index, problems: List[Problem]) -> Graph:
+@garbage_collection_paused()
+def build_graph(states: Sequence[State], index: StateIndex, problems: List[Problem]) -> Graph:
     """The graph of all requisites. What has no target is added to the problems."""
     graph = Graph(states)
     for state in states:
         if state.requisites:
-            for kind, requisite in in_entry_order(state):
+            for kind, requisite in requisites_in_entry_order(state):
                 found = index.find(requisite)
                 if found is None:
                     problems.append(index.told_missing(state, kind, requisite))

@@ -15,12 +15,12 @@ from typing import Any, Dict, Optional, TextIO
 
 from .catalogue import Catalogue
 from .combine import State
-from .facts import facts
-from .plan import plan, secret_texts
+from .facts import collect_facts
+from .plan import build_plan, collect_secret_texts
 from .reading.tree import Tree
-from .refusal import Refused, refuse
+from .refusal import RunRefused, refuse
+from .running.execution import MODES, PlanExecution, change_to_home_directory
 from .running.record import Mask, Record
-from .running.run import MODES, Run, go_home
 
 OK, FAILED, REFUSED = 0, 1, 2
 
@@ -35,17 +35,17 @@ def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
     with tempfile.TemporaryDirectory(prefix="rackwright-states-") as folder:
         mask = Mask()
         try:
-            job = _job(source.read())
+            job = _parse_job(source.read())
             variables = job.get("variables") or {}
-            mask.add(text for name in job.get("secrets") or () for text in secret_texts(variables.get(name)))
+            mask.add(text for name in job.get("secrets") or () for text in collect_secret_texts(variables.get(name)))
             unpack_files(Path(folder), job.get("files", {}))
-            return _run(Path(folder), job, mask, say)
-        except Refused as refused:
+            return _run_job(Path(folder), job, mask, say)
+        except RunRefused as refused:
             say("refused", errors=[mask.text(str(problem)) for problem in refused.problems])
             return REFUSED
 
 
-def _job(text: str) -> Dict[str, Any]:
+def _parse_job(text: str) -> Dict[str, Any]:
     try:
         job = json.loads(text)
     except ValueError as error:
@@ -73,19 +73,19 @@ def unpack_files(folder: Path, files: Dict[str, Any]) -> None:
             path.chmod(int(content.get("mode", 0o600)))
 
 
-def _catalogue(folder: Path) -> Optional[Catalogue]:
+def _load_catalogue(folder: Path) -> Optional[Catalogue]:
     """With the tree's own modules, if it has any; verifying them is nothing to load for every run."""
     if not (folder / "_modules").is_dir():
         return None
-    from .extensions import tree_catalogue
+    from .extensions import load_tree_catalogue
 
-    return tree_catalogue(folder)
+    return load_tree_catalogue(folder)
 
 
-def _run(folder: Path, job: Dict[str, Any], mask: Mask, say: Any) -> int:
+def _run_job(folder: Path, job: Dict[str, Any], mask: Mask, say: Any) -> int:
     given = job.get("node") or {}
-    node = {**facts(str(given.get("id", ""))), **given}
-    made = plan(Tree(folder), job.get("sls"), job.get("variables") or {}, node, _catalogue(folder))
+    node = {**collect_facts(str(given.get("id", ""))), **given}
+    made = build_plan(Tree(folder), job.get("sls"), job.get("variables") or {}, node, _load_catalogue(folder))
     mask.add(made.secrets)
 
     def hear(kind: str, state: State, detail: Any) -> None:
@@ -96,8 +96,10 @@ def _run(folder: Path, job: Dict[str, Any], mask: Mask, say: Any) -> int:
             line = {} if detail is None else {"line": mask.text(str(detail))}
             say(kind, id=mask.text(state.id), name=mask.text(state.name), function=state.full, **line)
 
-    go_home()
-    run = Run(made, job.get("mode", "ansible"), bool(job.get("test")), int(job.get("parallel") or 0), hear, mask)
+    change_to_home_directory()
+    run = PlanExecution(
+        made, job.get("mode", "ansible"), bool(job.get("test")), int(job.get("parallel") or 0), hear, mask
+    )
     say("planned", states=len(made.states))
     report = run.go()
     say("report", **report.as_json())

@@ -12,9 +12,9 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 from .combine import State
 from .module import Arguments, Command
 from .refusal import Problem, did_you_mean
-from .shelltext import variables_of
+from .shelltext import environment_of
 
-SHELL = "/bin/sh"
+DEFAULT_SHELL = "/bin/sh"
 
 
 class Retry(NamedTuple):
@@ -27,7 +27,7 @@ class Retry(NamedTuple):
 _RETRY_TYPES: Dict[str, type] = {"attempts": int, "until": bool, "interval": int, "splay": int}
 
 
-def retry_of(options: Dict[str, Any]) -> Optional[Retry]:
+def parse_retry(options: Dict[str, Any]) -> Optional[Retry]:
     """How a state is retried: `true` is twice, half a minute apart."""
     given = options.get("retry")
     if given is None:
@@ -39,19 +39,19 @@ def retry_of(options: Dict[str, Any]) -> Optional[Retry]:
 
 def check_options(state: State) -> Iterator[Problem]:
     """All that is wrong with a state's options."""
-    for key, told in _wrong(state):
+    for key, told in _find_problems(state):
         file, line = state.lines.get(key, (state.file, state.line))
         yield Problem(f"{state.id!r}: {key}: {told}", file, line)
 
 
-def _wrong(state: State) -> Iterator[Tuple[str, str]]:
+def _find_problems(state: State) -> Iterator[Tuple[str, str]]:
     options = state.options
     order = state.order
     if isinstance(order, bool) or not (order is None or isinstance(order, (int, float)) or order in ("first", "last")):
         yield "order", f"takes a number, `first` or `last`, not {order!r}"
     for key in ("unless", "onlyif", "check_cmd", "creates"):
         if key in options:
-            listed = _list(options[key])
+            listed = _as_list(options[key])
             if not all(isinstance(entry, str) for entry in listed):
                 yield (
                     key,
@@ -66,10 +66,10 @@ def _wrong(state: State) -> Iterator[Tuple[str, str]]:
     if isinstance(serialize, bool) or not isinstance(serialize, int) or serialize < 1:
         yield "serialize", f"is how many servers may run it at a time, from 1 on, not {serialize!r}"
     if "retry" in options:
-        yield from (("retry", told) for told in _wrong_retry(options["retry"]))
+        yield from (("retry", told) for told in _find_retry_problems(options["retry"]))
 
 
-def _wrong_retry(given: Any) -> Iterator[str]:
+def _find_retry_problems(given: Any) -> Iterator[str]:
     if isinstance(given, bool):
         return
     if not isinstance(given, dict):
@@ -85,7 +85,7 @@ def _wrong_retry(given: Any) -> Iterator[str]:
             yield f"{key} must be a whole number from 0 on, not {value!r}"
 
 
-def _list(value: Any) -> List[Any]:
+def _as_list(value: Any) -> List[Any]:
     return value if isinstance(value, list) else [value]
 
 
@@ -97,10 +97,10 @@ class Condition(NamedTuple):
 
 
 def conditions(options: Dict[str, Any]) -> List[Condition]:
-    return [Condition(key, _list(options[key])) for key in ("onlyif", "unless", "creates") if key in options]
+    return [Condition(key, _as_list(options[key])) for key in ("onlyif", "unless", "creates") if key in options]
 
 
-def creates_told(paths: List[str], alone: bool) -> Optional[str]:
+def creates_skip_reason(paths: List[str], alone: bool) -> Optional[str]:
     """Why `creates` skips the state, or None if something is still to be created."""
     if not all(os.path.exists(path) for path in paths):
         return None
@@ -110,15 +110,15 @@ def creates_told(paths: List[str], alone: bool) -> Optional[str]:
 def condition_command(text: str, arguments: Arguments, whole: bool = True) -> Command:
     """A condition is asked in the surroundings of the state's own command: directory, user, environment, time."""
     shell = arguments.get("shell") if whole else None
-    argv = (shell if isinstance(shell, str) else SHELL, "-c", text)
-    outputs = variables_of(text)
+    argv = (shell if isinstance(shell, str) else DEFAULT_SHELL, "-c", text)
+    outputs = environment_of(text)
     if not whole:
-        return Command(argv, environment(outputs))
+        return Command(argv, merge_environment(outputs))
     env, cwd, user = arguments.get("env"), arguments.get("cwd"), arguments.get("runas")
     timeout, umask = arguments.get("timeout"), arguments.get("umask")
     return Command(
         argv,
-        environment({**(env if isinstance(env, dict) else {}), **outputs}),
+        merge_environment({**(env if isinstance(env, dict) else {}), **outputs}),
         cwd if isinstance(cwd, str) else None,
         user if isinstance(user, str) else None,
         int(umask, 8) if isinstance(umask, str) and umask != "keep" else None,
@@ -126,7 +126,7 @@ def condition_command(text: str, arguments: Arguments, whole: bool = True) -> Co
     )
 
 
-def environment(own: Optional[Dict[str, Any]]) -> Optional[Dict[str, str]]:
+def merge_environment(own: Optional[Dict[str, Any]]) -> Optional[Dict[str, str]]:
     """The engine's environment with a state's own on top, or None. A value of None or false takes a name out."""
     if not own:
         return None

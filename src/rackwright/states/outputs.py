@@ -12,16 +12,18 @@ import re
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Protocol, Tuple
 
 from . import shelltext
-from .graph import Index
+from .graph import StateIndex
 from .module import StateError
 from .refusal import did_you_mean
 
 _REFERENCE = re.compile(r"(\$?)\$\{([^{}\n]*)\}")
-_SHELL = re.compile(r"[#!]|(?:[A-Za-z_]\w*|[0-9@*?$!#-])(?:[-=?+%#/^,@\[]|:[^a-zA-Z/])")
-_USUAL = frozenset(("stdout", "stderr", "retcode", "pid", "result", "changes", "comment", "outcome", "name", "diff"))
+_SHELL_EXPANSION = re.compile(r"[#!]|(?:[A-Za-z_]\w*|[0-9@*?$!#-])(?:[-=?+%#/^,@\[]|:[^a-zA-Z/])")
+_COMMON_KEYS = frozenset(
+    ("stdout", "stderr", "retcode", "pid", "result", "changes", "comment", "outcome", "name", "diff")
+)
 
 
-class Remote(Protocol):
+class RemoteOutputs(Protocol):
     """Where the outputs of other nodes come from in a mesh run."""
 
     def problem(self, node: str, reference: str) -> Optional[str]:
@@ -45,7 +47,7 @@ class Reference(NamedTuple):
 class References:
     """All references of a run, each text resolved once."""
 
-    def __init__(self, index: Index, identities: List[str], remote: Optional[Remote] = None) -> None:
+    def __init__(self, index: StateIndex, identities: List[str], remote: Optional[RemoteOutputs] = None) -> None:
         self._index = index
         self._identities = identities
         self._remote = remote
@@ -53,7 +55,7 @@ class References:
 
     def find(self, value: Any) -> Iterator[Tuple[Optional[Reference], str]]:
         """Each reference in a value, or what is wrong with it."""
-        for text in _texts(value):
+        for text in _find_texts(value):
             for match in _REFERENCE.finditer(text):
                 if not match.group(1):
                     reference, told = self.resolve(match.group(2))
@@ -85,7 +87,7 @@ class References:
                     return None, f"${{{text}}} could mean {len(found)} states; say which: ${{module:NAME.key}}"
                 return Reference(found[0], tuple(text[cut + 1 :].split("."))), ""
             cut = text.rfind(".", 0, cut)
-        if _SHELL.match(text) and text.rsplit(".", 1)[1] not in _USUAL:
+        if _SHELL_EXPANSION.match(text) and text.rsplit(".", 1)[1] not in _COMMON_KEYS:
             return None, ""
         identity = text[: text.find(".")]
         return None, f"${{{text}}} refers to no state of this run{did_you_mean(identity, self._identities)}"
@@ -101,7 +103,10 @@ class References:
 
     def unsafe(self, value: Any, read_by: str, shell: Any = None) -> str:
         """Why outputs cannot be put into a value that is read by a shell or the like; empty if they can."""
-        told = (shelltext.problem(plain, spans, read_by, shell) for plain, spans, _ in map(self._parsed, _texts(value)))
+        told = (
+            shelltext.find_problem(plain, spans, read_by, shell)
+            for plain, spans, _ in map(self._parsed, _find_texts(value))
+        )
         return next(filter(None, told), "")
 
     def _parsed(self, text: str) -> Tuple[str, List[Tuple[int, int]], List[Reference]]:
@@ -137,7 +142,7 @@ class References:
             return text
         plain, spans, references = self._parsed(text)
         values = [as_text(self._value(reference, lookup)) for reference in references]
-        return shelltext.fill(plain, spans, values, read_by) if spans else plain
+        return shelltext.fill_spans(plain, spans, values, read_by) if spans else plain
 
     def _fill_text(self, text: str, lookup: Callable[[Reference], Any]) -> Any:
         if "${" not in text:
@@ -171,21 +176,21 @@ def as_text(value: Any) -> str:
 
 
 def has_reference(value: Any) -> bool:
-    return any("${" in text for text in _texts(value))
+    return any("${" in text for text in _find_texts(value))
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _find_texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
         for part in value:
-            yield from _texts(part)
+            yield from _find_texts(part)
     elif isinstance(value, dict):
         for part in value.values():
-            yield from _texts(part)
+            yield from _find_texts(part)
 
 
-def pick(fields: Dict[str, Any], path: Tuple[str, ...], told: str) -> Any:
+def pick_output(fields: Dict[str, Any], path: Tuple[str, ...], told: str) -> Any:
     """Follow a path into a state's outputs. Keys may hold dots themselves, so the longest that fits is taken."""
     value: Any = fields
     rest = path

@@ -10,15 +10,15 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set
 
 from .catalogue import Catalogue, Schema
 from .combine import Requisite, State, combine
-from .graph import Graph, Index, build, collector_paused
+from .graph import Graph, StateIndex, build_graph, garbage_collection_paused
 from .module import Resource
 from .options import check_options
-from .outputs import Reference, References, Remote, has_reference
-from .reading.declarations import Reader, top
+from .outputs import Reference, References, RemoteOutputs, has_reference
+from .reading.declarations import Reader, select_top_sls
+from .reading.keywords import IGNORED_OPTIONS
 from .reading.render import Renderer
-from .reading.tree import Tree, merge
-from .reading.words import IGNORED
-from .refusal import Problem, Refused
+from .reading.tree import Tree, merge_variables
+from .refusal import Problem, RunRefused
 from .shelltext import TEMPLATE
 
 
@@ -54,39 +54,39 @@ class Plan:
         self.resources: Dict[int, List[Resource]] = {}
 
 
-@collector_paused()
-def plan(
+@garbage_collection_paused()
+def build_plan(
     tree: Tree,
     sls: Optional[List[str]],
     variables: Optional[Dict[str, Any]] = None,
     node: Optional[Dict[str, Any]] = None,
     catalogue: Optional[Catalogue] = None,
-    remote: Optional[Remote] = None,
+    remote: Optional[RemoteOutputs] = None,
 ) -> Plan:
     """Plan a run of these SLS; None stands for what `top.sls` says. Raises Refused."""
     node = node or {}
-    variables = merge(tree_variables(tree, node), variables or {})
+    variables = merge_variables(read_tree_variables(tree, node), variables or {})
     with Renderer(tree, variables, node) as renderer:
-        wanted = top(tree, renderer, node) if sls is None else sls
+        wanted = select_top_sls(tree, renderer, node) if sls is None else sls
         high = Reader(tree, renderer).read(wanted)
-    return plan_states(Plan(tree, combine(high), variables, node), catalogue or Catalogue(), remote)
+    return complete_plan(Plan(tree, combine(high), variables, node), catalogue or Catalogue(), remote)
 
 
-def plan_states(made: Plan, catalogue: Catalogue, remote: Optional[Remote] = None) -> Plan:
+def complete_plan(made: Plan, catalogue: Catalogue, remote: Optional[RemoteOutputs] = None) -> Plan:
     """Plan states that are already there."""
     problems: List[Problem] = []
     _find_functions(made, catalogue, problems)
     if problems:
-        raise Refused(problems)
-    index = Index(made.states)
+        raise RunRefused(problems)
+    index = StateIndex(made.states)
     made.references = References(index, [state.id for state in made.states], remote)
     for state in made.states:
-        _refer(made, state, problems)
-        _validate(made, state, problems)
-    made.graph = build(made.states, index, problems)
-    _listen(made, index, problems)
+        _find_references(made, state, problems)
+        _validate_state(made, state, problems)
+    made.graph = build_graph(made.states, index, problems)
+    _add_listeners(made, index, problems)
     if problems:
-        raise Refused(problems)
+        raise RunRefused(problems)
     made.sequence = made.graph.order()
     position = {node: place for place, node in enumerate(made.sequence)}
     made.listeners.sort(key=lambda listener: position[listener.declared_by])
@@ -94,9 +94,9 @@ def plan_states(made: Plan, catalogue: Catalogue, remote: Optional[Remote] = Non
     return made
 
 
-def tree_variables(tree: Tree, node: Dict[str, Any]) -> Dict[str, Any]:
+def read_tree_variables(tree: Tree, node: Dict[str, Any]) -> Dict[str, Any]:
     """What `vars/` says: its files in the order of their names, then the one of this node."""
-    from .reading.sls import parse
+    from .reading.sls import parse_yaml
 
     folder = tree.root / "vars"
     if not folder.is_dir():
@@ -110,12 +110,12 @@ def tree_variables(tree: Tree, node: Dict[str, Any]) -> Dict[str, Any]:
     variables: Dict[str, Any] = {}
     for path in paths:
         relative = str(path.relative_to(tree.root))
-        read = parse(tree.read(relative), relative)
+        read = parse_yaml(tree.read(relative), relative)
         if read is None:
             continue
         if not isinstance(read, dict):
-            raise Refused([Problem("a file of variables is a mapping", relative, 1)])
-        variables = merge(variables, read)
+            raise RunRefused([Problem("a file of variables is a mapping", relative, 1)])
+        variables = merge_variables(variables, read)
     return variables
 
 
@@ -141,7 +141,7 @@ def _find_functions(made: Plan, catalogue: Catalogue, problems: List[Problem]) -
 _FILLED_OPTIONS = ("unless", "onlyif", "creates", "check_cmd")
 
 
-def _refer(made: Plan, state: State, problems: List[Problem]) -> None:
+def _find_references(made: Plan, state: State, problems: List[Problem]) -> None:
     """Find the state's references; each is a requirement."""
     values: Dict[str, Any] = {"name": state.name, **state.arguments}
     values.update((key, state.options[key]) for key in _FILLED_OPTIONS if key in state.options)
@@ -156,12 +156,12 @@ def _refer(made: Plan, state: State, problems: List[Problem]) -> None:
                 problems.append(Problem(f"{state.id!r}: {told}", file, line))
             elif reference.state >= 0:
                 _require_reference(made, state, reference, file, line)
-        told = _unsafe(made, state, key, values)
+        told = _unsafe_reason(made, state, key, values)
         if told:
             problems.append(Problem(f"{state.id!r}: {key}: {told}", file, line))
 
 
-def _unsafe(made: Plan, state: State, key: str, values: Dict[str, Any]) -> str:
+def _unsafe_reason(made: Plan, state: State, key: str, values: Dict[str, Any]) -> str:
     """Why outputs of other states cannot stay values in this argument or option; empty if they can."""
     schema = made.schemas[state.index]
     read_by = schema.read_by(key)
@@ -179,13 +179,13 @@ def _require_reference(made: Plan, state: State, reference: Reference, file: str
         required.append(wanted)
 
 
-def _validate(made: Plan, state: State, problems: List[Problem]) -> None:
+def _validate_state(made: Plan, state: State, problems: List[Problem]) -> None:
     schema = made.schemas[state.index]
     given = {"name": state.name, **state.arguments}
     for key in [key for key in state.options if key in schema.arguments]:
         # The function has an argument of that name, so it is the function's to heed.
         given[key] = state.options.pop(key)
-    for key in IGNORED:
+    for key in IGNORED_OPTIONS:
         if key not in schema.arguments:
             given.pop(key, None)
     late = made.filled_late.get(state.index, ())
@@ -195,7 +195,7 @@ def _validate(made: Plan, state: State, problems: List[Problem]) -> None:
         problems.append(Problem(f"{state.id!r}: {state.full} {told}", file, line))
     state.arguments = given if late else arguments
     for key in schema.secrets:
-        made.secrets.update(secret_texts(given.get(key)))
+        made.secrets.update(collect_secret_texts(given.get(key)))
     problems.extend(check_options(state))
     if found or late:
         return
@@ -204,32 +204,32 @@ def _validate(made: Plan, state: State, problems: List[Problem]) -> None:
         made.resources[state.index] = resources
 
 
-def secret_texts(value: Any) -> Set[str]:
+def collect_secret_texts(value: Any) -> Set[str]:
     """The texts in a secret value that must not be shown, line by line too, because outputs are cut into lines."""
     texts: Set[str] = set()
     if isinstance(value, dict):
         for part in value.values():
-            texts |= secret_texts(part)
+            texts |= collect_secret_texts(part)
     elif isinstance(value, (list, tuple)):
         for part in value:
-            texts |= secret_texts(part)
+            texts |= collect_secret_texts(part)
     elif isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
         text = str(value).strip()
         texts.update(part for part in (text, *(line.strip() for line in text.splitlines())) if len(part) >= 4)
     return texts
 
 
-def _listen(made: Plan, index: Index, problems: List[Problem]) -> None:
+def _add_listeners(made: Plan, index: StateIndex, problems: List[Problem]) -> None:
     def twins(state: State) -> List[int]:
         """All states that share the listener's ID and module react: the `names` of one block listen together."""
         return index.exactly(state.module, state.id)
 
     for state in made.states:
         for requisite in state.listen:
-            for target in _meant(index, state, "listen", requisite, problems):
+            for target in _find_targets(index, state, "listen", requisite, problems):
                 made.listeners.extend(Listener(twin, target, state.index) for twin in twins(state))
         for requisite in state.listen_in:
-            for watcher in _meant(index, state, "listen_in", requisite, problems):
+            for watcher in _find_targets(index, state, "listen_in", requisite, problems):
                 made.listeners.extend(Listener(twin, state.index, state.index) for twin in twins(made.states[watcher]))
     for watcher in {listener.watcher for listener in made.listeners}:
         state = made.states[watcher]
@@ -238,7 +238,9 @@ def _listen(made: Plan, index: Index, problems: List[Problem]) -> None:
             problems.append(Problem(told, state.file, state.line))
 
 
-def _meant(index: Index, state: State, kind: str, requisite: Requisite, problems: List[Problem]) -> List[int]:
+def _find_targets(
+    index: StateIndex, state: State, kind: str, requisite: Requisite, problems: List[Problem]
+) -> List[int]:
     found = index.find(requisite)
     if found is None:
         problems.append(index.told_missing(state, kind, requisite))

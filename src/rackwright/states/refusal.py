@@ -23,7 +23,7 @@ class Problem(NamedTuple):
         return f"{self.file}:{self.line}: {self.text}" if self.line else f"{self.file}: {self.text}"
 
 
-class Refused(Exception):
+class RunRefused(Exception):
     """The run is refused and nothing was touched."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
@@ -31,9 +31,9 @@ class Refused(Exception):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
-def refuse(text: str, file: str = "", line: int = 0) -> Refused:
+def refuse(text: str, file: str = "", line: int = 0) -> RunRefused:
     """The exception for a single problem, to be raised by the caller."""
-    return Refused([Problem(text, file, line)])
+    return RunRefused([Problem(text, file, line)])
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

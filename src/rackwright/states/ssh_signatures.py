@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import List
 
-SECONDS = 60
+KEYGEN_TIMEOUT_SECONDS = 60
 """After so many seconds `ssh-keygen` is given up: an agent may wait for somebody to touch a key."""
 
 
@@ -43,7 +43,7 @@ def make_signature(text: bytes, key: Path, namespace: str) -> str:
     """
     done = _ssh_keygen(["-q", "-Y", "sign", "-n", namespace, "-f", str(key)], text)
     if done.returncode != 0:
-        raise CannotSign(_said(done))
+        raise CannotSign(_keygen_message(done))
     return done.stdout.decode()
 
 
@@ -55,10 +55,10 @@ def find_signer(text: bytes, signature: str, signers: Path, namespace: str) -> s
         found = _ssh_keygen(["-Y", "find-principals", "-f", str(signers), "-s", file.name], b"")
         who = found.stdout.decode("utf-8", "replace").partition("\n")[0].strip()
         if found.returncode != 0 or not who:
-            raise UnknownSigner(_said(found))
+            raise UnknownSigner(_keygen_message(found))
         done = _ssh_keygen(["-Y", "verify", "-f", str(signers), "-I", who, "-n", namespace, "-s", file.name], text)
     if done.returncode != 0:
-        raise WrongSignature(_said(done))
+        raise WrongSignature(_keygen_message(done))
     return who
 
 
@@ -67,11 +67,13 @@ def _ssh_keygen(arguments: List[str], given: bytes) -> "subprocess.CompletedProc
     environment = {**os.environ, "SSH_ASKPASS_REQUIRE": "never", "LC_ALL": "C"}
     command = ["ssh-keygen", *arguments]
     try:
-        return subprocess.run(command, input=given, capture_output=True, timeout=SECONDS, check=False, env=environment)
+        return subprocess.run(
+            command, input=given, capture_output=True, timeout=KEYGEN_TIMEOUT_SECONDS, check=False, env=environment
+        )
     except FileNotFoundError as error:
         raise KeygenMissing("ssh-keygen: not found") from error
 
 
-def _said(done: "subprocess.CompletedProcess[bytes]") -> str:
+def _keygen_message(done: "subprocess.CompletedProcess[bytes]") -> str:
     lines = (done.stderr or done.stdout).decode("utf-8", "replace").splitlines()
     return "; ".join(line.strip() for line in lines if line.strip()) or f"ssh-keygen ended with {done.returncode}"

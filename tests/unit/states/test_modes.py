@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from rackwright.states.catalogue import Catalogue
 from rackwright.states.module import Argument, Arguments, Check, Context, Resource, Result, StateError, StateFunction
-from rackwright.states.plan import Plan, plan
+from rackwright.states.plan import Plan, build_plan
 from rackwright.states.reading.tree import Tree
-from rackwright.states.refusal import Refused
-from rackwright.states.running.record import Outcome, Report
-from rackwright.states.running.run import Run
+from rackwright.states.refusal import RunRefused
+from rackwright.states.running.execution import PlanExecution
+from rackwright.states.running.record import Report, StateOutcome
 
 
 class World(Catalogue):
@@ -118,12 +118,12 @@ def trees(draw: st.DrawFn, packages_fail: bool = True) -> dict[str, Any]:
     return tree
 
 
-def go(tree: dict[str, Any], mode: str) -> tuple[World, Run, Plan, Report]:
+def go(tree: dict[str, Any], mode: str) -> tuple[World, PlanExecution, Plan, Report]:
     world = World()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "init.sls").write_text(json.dumps(tree))
-        made = plan(Tree(Path(folder)), ["init"], {}, {}, world)
-        run = Run(made, mode)
+        made = build_plan(Tree(Path(folder)), ["init"], {}, {}, world)
+        run = PlanExecution(made, mode)
         return world, run, made, run.go()
 
 
@@ -131,7 +131,7 @@ def requisites_kept(made: Plan, report: Report) -> None:
     done = {record.state: record for record in report.records if not record.id.startswith("listener_")}
     for state in made.states:
         own = done[state.index]
-        if state.index in made.graph.look and own.outcome in (Outcome.SKIPPED, Outcome.BLOCKED):
+        if state.index in made.graph.look and own.outcome in (StateOutcome.SKIPPED, StateOutcome.BLOCKED):
             continue
         for source in made.graph.into(state.index):
             if not made.graph.is_look(source):
@@ -147,7 +147,7 @@ def outcomes(report: Report) -> dict[str, tuple[str, bool | None]]:
 def test_every_mode_keeps_requisites_and_ends_in_the_same_world(tree: dict[str, Any]) -> None:
     try:
         expected, _, made, report = go(tree, "ansible")
-    except Refused:
+    except RunRefused:
         return
     requisites_kept(made, report)
     for mode in ("justdoit", "genius"):
@@ -159,7 +159,7 @@ def test_every_mode_keeps_requisites_and_ends_in_the_same_world(tree: dict[str, 
 
 def longest_chain(made: Plan) -> int:
     """The most packages on one path: each of them needs a transaction of its own."""
-    order = Run(made, "justdoit").schedule
+    order = PlanExecution(made, "justdoit").schedule
     waiting, deepest = order.waiting(), [0] * len(order.units)
     ready = [unit for unit, count in enumerate(waiting) if not count]
     while ready:
@@ -183,7 +183,7 @@ def test_genius_runs_no_more_package_transactions_than_the_longest_chain_needs(t
     tree = {k: {f: [i for i in items if "prereq" not in i] for f, items in body.items()} for k, body in tree.items()}
     try:
         world, _, made, _ = go(tree, "genius")
-    except Refused:
+    except RunRefused:
         return
     assert world.transactions <= longest_chain(made)
 
@@ -241,7 +241,7 @@ def restarts(tree: dict[str, Any], mode: str) -> tuple[list[str], Report]:
     services = Services()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "init.sls").write_text(json.dumps(tree))
-        return services.restarts, Run(plan(Tree(Path(folder)), ["init"], {}, {}, services), mode).go()
+        return services.restarts, PlanExecution(build_plan(Tree(Path(folder)), ["init"], {}, {}, services), mode).go()
 
 
 CONFIGURED: dict[str, Any] = {"conf1": {"test.succeed_with_changes": []}, "conf2": {"test.succeed_with_changes": []}}

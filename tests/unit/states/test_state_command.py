@@ -12,7 +12,7 @@ import pytest
 from tests.support.waiting import PATIENCE, wait_until
 
 from rackwright.cli.commands import state
-from rackwright.states.bundle import build
+from rackwright.states.bundle import build_bundle
 
 from .conftest import Write
 
@@ -22,7 +22,7 @@ GOOD = "a:\n  test.succeed_with_changes\nb:\n  test.nop:\n    - require:\n      
 @pytest.fixture(autouse=True)
 def _stay_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command goes home before it runs anything; the tests do not."""
-    monkeypatch.setattr("rackwright.states.running.run.go_home", lambda: None)
+    monkeypatch.setattr("rackwright.states.running.execution.change_to_home_directory", lambda: None)
 
 
 def test_json_has_the_stable_form(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,8 +151,8 @@ def interpreters() -> list[str]:
 
 @pytest.mark.parametrize("python", interpreters(), ids=lambda path: Path(path).name)
 def test_the_bundle_is_the_same_each_time_and_runs_a_job_alone(tmp_path: Path, python: str) -> None:
-    bundle = build()
-    assert bundle.digest == build().digest
+    bundle = build_bundle()
+    assert bundle.digest == build_bundle().digest
     path = bundle.write(tmp_path)
     job = {
         "files": {
@@ -176,7 +176,7 @@ def test_the_bundle_is_the_same_each_time_and_runs_a_job_alone(tmp_path: Path, p
 
 
 def test_the_bundle_refuses_a_bad_job(tmp_path: Path) -> None:
-    path = build().write(tmp_path)
+    path = build_bundle().write(tmp_path)
     for job, told in (("{", "not JSON"), ('{"files": {"../x": "y"}}', "outside the tree"), ('{"mode": "x"}', "mode")):
         ran = subprocess.run([sys.executable, "-I", str(path)], input=job, capture_output=True, text=True, check=False)
         assert ran.returncode == 2

@@ -25,11 +25,11 @@ MODES = ("ansible", "justdoit", "genius")
 
 def main(argv: list[str]) -> int:
     arguments = _parser().parse_args(argv)
-    from rackwright.states.refusal import Refused
+    from rackwright.states.refusal import RunRefused
 
     try:
         status = _from_git(arguments) if getattr(arguments, "git", None) else _from_disk(arguments)
-    except Refused as refused:
+    except RunRefused as refused:
         from rackwright.states.running.record import Mask
 
         mask = Mask(getattr(arguments, "secrets", ()))
@@ -52,12 +52,12 @@ def _from_disk(arguments: argparse.Namespace) -> int:
 
 def _from_git(arguments: argparse.Namespace) -> int:
     """The same on the states of git repositories, pinned to their commits for the whole run."""
-    from rackwright.states.reading.sources import Repository, SourceRefused, pinned
+    from rackwright.states.reading.sources import Repository, SourceRefused, pin_states
     from rackwright.states.refusal import refuse
 
     repositories = [Repository(url, signers=arguments.signers) for url in arguments.git]
     try:
-        with pinned(repositories, arguments.env) as held:
+        with pin_states(repositories, arguments.env) as held:
             if not arguments.json:
                 for pin in held.pins:
                     signed = f", signed by {pin.signer}" if pin.signer else ""
@@ -125,21 +125,21 @@ def _verb(verbs: Any, name: str, text: str, run: Any) -> argparse.ArgumentParser
 
 
 def _plan(arguments: argparse.Namespace) -> Plan:
-    from rackwright.states.facts import facts
-    from rackwright.states.plan import plan, secret_texts
-    from rackwright.states.reading.tree import merge, place
+    from rackwright.states.facts import collect_facts
+    from rackwright.states.plan import build_plan, collect_secret_texts
+    from rackwright.states.reading.tree import locate_tree, merge_variables
 
-    tree, sls = place(arguments.path, arguments.sls.split(",") if arguments.sls else None)
+    tree, sls = locate_tree(arguments.path, arguments.sls.split(",") if arguments.sls else None)
     variables: dict[str, Any] = {}
     for path in arguments.var_file:
-        variables = merge(variables, _variable_file(path))
+        variables = merge_variables(variables, _variable_file(path))
     for given in arguments.var:
-        variables = merge(variables, _variable(given))
+        variables = merge_variables(variables, _variable(given))
     arguments.secrets = set()
     for secret in [*map(_variable_file, arguments.secret_file), *map(_variable, arguments.secret)]:
-        arguments.secrets |= secret_texts(list(secret.values()))
-        variables = merge(variables, secret)
-    made = plan(tree, sls, variables, facts(arguments.node), _catalogue(tree.root))
+        arguments.secrets |= collect_secret_texts(list(secret.values()))
+        variables = merge_variables(variables, secret)
+    made = build_plan(tree, sls, variables, collect_facts(arguments.node), _catalogue(tree.root))
     made.secrets |= arguments.secrets
     return made
 
@@ -148,28 +148,28 @@ def _catalogue(root: Path) -> Catalogue | None:
     """With the tree's own modules, if it has any; verifying them is nothing to load for every run."""
     if not (root / "_modules").is_dir():
         return None
-    from rackwright.states.extensions import tree_catalogue
+    from rackwright.states.extensions import load_tree_catalogue
 
-    return tree_catalogue(root)
+    return load_tree_catalogue(root)
 
 
 def _variable(given: str) -> dict[str, Any]:
-    from rackwright.states.reading.sls import parse
+    from rackwright.states.reading.sls import parse_yaml
     from rackwright.states.refusal import refuse
 
     name, equals, value = given.partition("=")
     if not equals or not name:
         raise refuse(f"a variable is NAME=VALUE, not {name!r}")
-    return {name: parse(value, f"--var {name}")}
+    return {name: parse_yaml(value, f"--var {name}")}
 
 
 def _variable_file(path: Path) -> dict[str, Any]:
-    from rackwright.states.reading.sls import parse
+    from rackwright.states.reading.sls import parse_yaml
     from rackwright.states.refusal import refuse
 
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
-        read = parse(text, str(path))
+        read = parse_yaml(text, str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise refuse(f"cannot read the variables in {path}: {error}") from None
     if not isinstance(read, dict):
@@ -183,12 +183,12 @@ def _test(arguments: argparse.Namespace) -> int:
 
 
 def _apply(arguments: argparse.Namespace) -> int:
-    from rackwright.states.running.run import Run, go_home
+    from rackwright.states.running.execution import PlanExecution, change_to_home_directory
 
     made = _plan(arguments)
-    go_home()
+    change_to_home_directory()
     progress = _Progress(len(made.states), quiet=arguments.json)
-    run = Run(made, arguments.mode, arguments.test, arguments.parallel, progress.hear)
+    run = PlanExecution(made, arguments.mode, arguments.test, arguments.parallel, progress.hear)
     progress.mask = run.report.mask
     report = run.go()
     if arguments.json:
@@ -247,28 +247,28 @@ def _show(arguments: argparse.Namespace) -> int:
 
     made = _plan(arguments)
     if arguments.dot:
-        say(explain.dot(made))
+        say(explain.format_graphviz(made))
     elif arguments.json:
-        say(json.dumps({"states": explain.steps(made)}, default=str))
+        say(json.dumps({"states": explain.list_steps(made)}, default=str))
     else:
-        say("\n".join(explain.lines(made)))
+        say("\n".join(explain.list_step_lines(made)))
     return OK
 
 
 def _explain(arguments: argparse.Namespace) -> int:
     from rackwright.states import explain
 
-    said = explain.explain(_plan(arguments), arguments.mode)
+    said = explain.explain_mode(_plan(arguments), arguments.mode)
     say(json.dumps({"mode": arguments.mode, "explanation": said}) if arguments.json else "\n".join(said))
     return OK
 
 
 def _doc(arguments: argparse.Namespace) -> int:
-    from rackwright.states.catalogue import Catalogue, document
+    from rackwright.states.catalogue import Catalogue, format_documentation
     from rackwright.states.refusal import did_you_mean
 
     catalogue = Catalogue()
-    text = document(catalogue, arguments.what)
+    text = format_documentation(catalogue, arguments.what)
     if text is None:
         module, _, function = arguments.what.partition(".")
         functions = catalogue.functions(module)

@@ -104,8 +104,8 @@ def _packed(
     tree: Path | None, sls: str | None, git: list[str], environment: str
 ) -> tuple[bytes, list[str] | None, list[dict[str, str]]]:
     """The packed tree, the SLS of it that are meant, and the commits it was taken from."""
-    from rackwright.states.reading.tree import place
-    from rackwright.states.refusal import Refused
+    from rackwright.states.reading.tree import locate_tree
+    from rackwright.states.refusal import RunRefused
 
     named = sls.split(",") if sls else None
     try:
@@ -113,22 +113,22 @@ def _packed(
             return _from_git(tree, named, git, environment)
         if tree is None:
             raise BadRequest("name a tree of states, or a repository with --git URL")
-        made, meant = place(tree, named)
+        made, meant = locate_tree(tree, named)
         return run_model.pack_tree(made.root), meant, []
-    except Refused as refused:
+    except RunRefused as refused:
         raise BadRequest("; ".join(str(problem) for problem in refused.problems)) from refused
 
 
 def _from_git(
     tree: Path | None, named: list[str] | None, git: list[str], environment: str
 ) -> tuple[bytes, list[str] | None, list[dict[str, str]]]:
-    from rackwright.states.reading.sources import Repository, SourceRefused, pinned
-    from rackwright.states.reading.tree import place
+    from rackwright.states.reading.sources import Repository, SourceRefused, pin_states
+    from rackwright.states.reading.tree import locate_tree
 
     try:
-        with pinned([Repository(url) for url in git], environment) as held:
+        with pin_states([Repository(url) for url in git], environment) as held:
             pins = [{"url": pin.url, "reference": pin.reference, "commit": pin.commit} for pin in held.pins]
-            made, meant = place(held.path / (tree or ""), named)
+            made, meant = locate_tree(held.path / (tree or ""), named)
             return run_model.pack_tree(made.root), meant, pins
     except SourceRefused as refused:
         raise BadRequest(str(refused)) from refused
@@ -136,14 +136,14 @@ def _from_git(
 
 def _secrets_in(file: Path | None) -> dict[str, Any]:
     """The variables in a file: what is given as an argument can be read by everybody on this server."""
-    from rackwright.states.reading.sls import parse
-    from rackwright.states.refusal import Refused
+    from rackwright.states.reading.sls import parse_yaml
+    from rackwright.states.refusal import RunRefused
 
     if file is None:
         return {}
     try:
-        content = parse(sys.stdin.read() if str(file) == "-" else file.read_text(), str(file))
-    except (OSError, ValueError, Refused) as problem:
+        content = parse_yaml(sys.stdin.read() if str(file) == "-" else file.read_text(), str(file))
+    except (OSError, ValueError, RunRefused) as problem:
         raise BadRequest(f"the secrets in {file} cannot be read: {type(problem).__name__}") from problem
     if not isinstance(content, dict):
         raise BadRequest(f"{file} must hold a mapping of variables, as YAML")
@@ -164,9 +164,9 @@ def pairs(given: list[str] | None) -> dict[str, str]:
 def _variables(given: list[str] | None) -> dict[str, Any]:
     if not given:
         return {}
-    from rackwright.states.reading.sls import parse
+    from rackwright.states.reading.sls import parse_yaml
 
-    return {name: parse(value, f"--var {name}") for name, value in pairs(given).items()}
+    return {name: parse_yaml(value, f"--var {name}") for name, value in pairs(given).items()}
 
 
 # What comes out

@@ -26,9 +26,9 @@ from rackwright.mesh.runs.run_model import EXPIRES_SECONDS, Request
 from rackwright.mesh.runs.run_store import RunStore, Signed
 from rackwright.mesh.runs.run_trust import RunTrust
 from rackwright.mesh.runs.standing_orders import Order, read_order
-from rackwright.states.reading.sources import Repository, SourceRefused, pinned
-from rackwright.states.reading.tree import place
-from rackwright.states.refusal import Refused
+from rackwright.states.reading.sources import Repository, SourceRefused, pin_states
+from rackwright.states.reading.tree import locate_tree
+from rackwright.states.refusal import RunRefused
 
 ORDERS = "/rackwright/repositories/"
 SEEN = "/rackwright/repositories-seen/"
@@ -129,7 +129,7 @@ class Repositories:
                 self._next[name] = time.monotonic() + order.seconds
                 await self._look(order)
                 self._told.pop(name, None)
-            except (MeshError, SourceRefused, Refused) as problem:
+            except (MeshError, SourceRefused, RunRefused) as problem:
                 if self._next.get(name, 0.0) <= time.monotonic():
                     self._next[name] = time.monotonic() + 60.0
                 if self._told.get(name) != str(problem):
@@ -168,6 +168,6 @@ class Repositories:
     def _fetch(self, order: Order) -> tuple[str, bytes, list[str] | None]:
         signers = self._trust.signers.allowed if order.signed_commits else None
         cache = self._ports.folder / "sources"
-        with pinned([Repository(order.url, signers=signers)], order.branch, cache) as held:
-            tree, sls = place(held.path)
+        with pin_states([Repository(order.url, signers=signers)], order.branch, cache) as held:
+            tree, sls = locate_tree(held.path)
             return held.pins[0].commit, run_model.pack_tree(tree.root), sls

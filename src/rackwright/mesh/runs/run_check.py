@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from rackwright.mesh.runs.run_worker import OtherServers, catalogue_of, make_plan
-from rackwright.states.extensions import Bundle, ExtensionRefused
+from rackwright.states.extensions import ExtensionRefused, FetchedModule
 from rackwright.states.node import unpack_files
 from rackwright.states.plan import Plan
-from rackwright.states.refusal import Refused
+from rackwright.states.refusal import RunRefused
 
 OWN = ("id", "host")
 
@@ -30,19 +30,19 @@ class GivenSource:
         """None of them by itself: each is asked for by name, when a state wants it."""
         return []
 
-    def fetch(self, name: str) -> Bundle | None:
+    def fetch(self, name: str) -> FetchedModule | None:
         found = self.modules.get(name)
         if found is None:
             return None
         manifest = b64decode(found["manifest"]) if found["manifest"] else None
-        return Bundle(b64decode(found["code"]), manifest, str(found["origin"]))
+        return FetchedModule(b64decode(found["code"]), manifest, str(found["origin"]))
 
 
 def checked(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     try:
         unpack_files(folder, job["files"])
         return check(folder, job)
-    except Refused as refused:
+    except RunRefused as refused:
         return {"errors": [str(problem) for problem in refused.problems]}
     except ExtensionRefused as refused_module:
         return {"errors": [str(refused_module)]}
@@ -64,7 +64,7 @@ def check(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
         remote = OtherServers(None, targets)
         try:
             plans[target] = make_plan(folder, job, catalogue, remote, facts[target])
-        except Refused as refused:
+        except RunRefused as refused:
             return {"errors": [f"{target}: {problem}" for problem in refused.problems]}
         asked[target], known[alike] = remote.asked, target
     problems = across(plans, asked, job["mode"])

@@ -21,22 +21,22 @@ from rackwright.states.catalogue import Catalogue
 from rackwright.states.combine import State
 from rackwright.states.extensions import (
     FOLDER,
-    Bundle,
     ExtensionRefused,
+    FetchedModule,
     FolderSource,
     Loader,
-    Memory,
     Source,
     UrlSource,
+    VersionHistory,
 )
-from rackwright.states.facts import facts
+from rackwright.states.facts import collect_facts
 from rackwright.states.module import StateError
 from rackwright.states.node import FAILED, OK, REFUSED, unpack_files
-from rackwright.states.plan import Plan, plan, secret_texts
+from rackwright.states.plan import Plan, build_plan, collect_secret_texts
 from rackwright.states.reading.tree import Tree
-from rackwright.states.refusal import Refused, refuse
+from rackwright.states.refusal import RunRefused, refuse
+from rackwright.states.running.execution import PlanExecution, change_to_home_directory
 from rackwright.states.running.record import Mask, Record
-from rackwright.states.running.run import Run, go_home
 
 MAX_VALUE = 64 * 1024
 START_SECONDS = 0.05
@@ -190,12 +190,12 @@ class AgentSource:
         """None of them by itself: each is asked for by name, when a state wants it."""
         return []
 
-    def fetch(self, name: str) -> Bundle | None:
+    def fetch(self, name: str) -> FetchedModule | None:
         found = self.agent.ask("module", name=name)
         if found is None:
             return None
         manifest = b64decode(found["manifest"]) if found["manifest"] else None
-        return Bundle(b64decode(found["code"]), manifest, str(found["origin"]))
+        return FetchedModule(b64decode(found["code"]), manifest, str(found["origin"]))
 
 
 def work(job: dict[str, Any], folder: Path) -> int:
@@ -203,20 +203,20 @@ def work(job: dict[str, Any], folder: Path) -> int:
     mask = Mask()
     agent.listen()
     try:
-        mask.add(text for name in job["secrets"] for text in secret_texts(job["variables"].get(name)))
+        mask.add(text for name in job["secrets"] for text in collect_secret_texts(job["variables"].get(name)))
         unpack_files(folder, job["files"])
         return _run(folder, job, mask, agent)
-    except Refused as refused:
+    except RunRefused as refused:
         agent.say("refused", errors=[mask.text(str(problem)) for problem in refused.problems])
         return REFUSED
 
 
 def make_plan(folder: Path, job: dict[str, Any], catalogue: Catalogue, remote: OtherServers, node: Any) -> Plan:
-    return plan(Tree(folder), job["sls"], job["variables"], node, catalogue, remote)
+    return build_plan(Tree(folder), job["sls"], job["variables"], node, catalogue, remote)
 
 
 def _run(folder: Path, job: dict[str, Any], mask: Mask, agent: Agent) -> int:
-    node = {**facts(job["name"]), **job.get("node", {})}
+    node = {**collect_facts(job["name"]), **job.get("node", {})}
     remote = OtherServers(agent, job["targets"])
     made = make_plan(folder, job, _catalogue(folder, job, agent), remote, node)
     mask.add(made.secrets)
@@ -233,8 +233,8 @@ def _run(folder: Path, job: dict[str, Any], mask: Mask, agent: Agent) -> int:
         elif kind == "log":
             lines.say(mask.text(state.id), mask.text(str(detail)))
 
-    go_home()
-    run = Run(made, job["mode"], bool(job["test"]), int(job["parallel"]), hear, mask, pace)
+    change_to_home_directory()
+    run = PlanExecution(made, job["mode"], bool(job["test"]), int(job["parallel"]), hear, mask, pace)
     agent.say("planned", states=len(made.states))
     report = run.go()
     agent.say("report", summary=report.summary(), seconds=round(report.seconds, 6), failed=report.failed)
@@ -255,7 +255,7 @@ def catalogue_of(folder: Path, job: dict[str, Any], datastore: Source) -> Catalo
     """
     web = [UrlSource(base) for base in job.get("modules_from", ())]
     sources: tuple[Source, ...] = (FolderSource(folder / FOLDER), datastore, *web)
-    loader = Loader(sources, Path(job["signers"]), Memory(Path(job["seen"])))
+    loader = Loader(sources, Path(job["signers"]), VersionHistory(Path(job["seen"])))
     return Catalogue(loader.functions(), loader.fetch)
 
 

@@ -13,8 +13,8 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .. import shelltext
 from ..module import Argument, Arguments, Check, Command, Context, Finished, Result, StateError, StateFunction
-from ..options import SHELL, environment
-from ..shelltext import WORDS, shown, variables_of
+from ..options import DEFAULT_SHELL, merge_environment
+from ..shelltext import WORDS, display_text, environment_of
 
 _COMMAND = Argument(
     "name", "str", "The command. Outputs of other states in it are values, never shell text.", read_by=shelltext.SHELL
@@ -22,7 +22,7 @@ _COMMAND = Argument(
 _COMMON = (
     Argument("cwd", "str", "The directory to run in; the home directory if not given."),
     Argument("runas", "str", "The user to run as."),
-    Argument("shell", "str", "The shell that reads the command.", default=SHELL),
+    Argument("shell", "str", "The shell that reads the command.", default=DEFAULT_SHELL),
     Argument("env", "dict", "Environment variables to add; null or false takes one out."),
     Argument("prepend_path", "str", "A directory to put in front of PATH."),
     Argument("umask", "mode", "The umask to run with."),
@@ -46,7 +46,7 @@ _COMMON = (
 def _check(arguments: Arguments, context: Context) -> Check:
     if not context.test and arguments["cwd"] and not os.path.isdir(arguments["cwd"]):
         raise StateError(f'Desired working directory "{arguments["cwd"]}" is not available')
-    name = shown(arguments["name"])
+    name = display_text(arguments["name"])
     return Check({"cmd": name}, f'Command "{name}" would have been executed')
 
 
@@ -55,13 +55,13 @@ def _wait(arguments: Arguments, context: Context) -> Check:
 
 
 def _command(arguments: Arguments, argv: Tuple[str, ...], stdin: Optional[bytes] = None) -> Command:
-    env: Dict[str, Any] = {**(arguments["env"] or {}), **variables_of(arguments["name"])}
+    env: Dict[str, Any] = {**(arguments["env"] or {}), **environment_of(arguments["name"])}
     if arguments["prepend_path"]:
         env["PATH"] = f"{arguments['prepend_path']}:{env.get('PATH') or os.environ.get('PATH', os.defpath)}"
     given = arguments["stdin"].encode() if arguments["stdin"] else b""
     return Command(
         argv,
-        environment(env),
+        merge_environment(env),
         arguments["cwd"],
         arguments["runas"],
         int(arguments["umask"], 8) if arguments["umask"] else None,
@@ -86,11 +86,11 @@ def _settle(arguments: Arguments, finished: Finished) -> Result:
     shown_out, shown_err = ("", "") if arguments["hide_output"] else (out, err)
     changes = {"pid": finished.pid, "retcode": code, "stdout": shown_out, "stderr": shown_err}
     if finished.timed_out:
-        told = f'Command "{shown(arguments["name"])}" was killed after {arguments["timeout"]:g} seconds'
+        told = f'Command "{display_text(arguments["name"])}" was killed after {arguments["timeout"]:g} seconds'
         return Result(arguments["ignore_timeout"], changes, told, dict(changes))
     if arguments["stateful"]:
         return _stateful(changes, code == 0)
-    return Result(code == 0, changes, f'Command "{shown(arguments["name"])}" run', dict(changes))
+    return Result(code == 0, changes, f'Command "{display_text(arguments["name"])}" run', dict(changes))
 
 
 def _succeeded(arguments: Arguments, status: int, out: str, err: str) -> bool:
@@ -157,7 +157,7 @@ def _script(arguments: Arguments, check: Check, context: Context) -> Command:
     path, extra = _script_source(arguments, context)
     text = path.read_bytes()
     if arguments["runas"]:
-        return _command(arguments, (SHELL, "-c", _COPY, str(path), *extra), text)
+        return _command(arguments, (DEFAULT_SHELL, "-c", _COPY, str(path), *extra), text)
     first = text.split(b"\n", 1)[0]
     interpreter = shlex.split(first[2:].decode("utf-8", "replace")) if first.startswith(b"#!") else [arguments["shell"]]
     return _command(arguments, (*interpreter, str(path), *extra))

@@ -9,9 +9,9 @@ import fnmatch
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
-from ..refusal import Problem, Refused, did_you_mean, refuse
+from ..refusal import Problem, RunRefused, did_you_mean, refuse
 from .render import Renderer
-from .sls import Map, Seq, line_of, parse
+from .sls import Map, Seq, line_of, parse_yaml
 from .tree import Tree
 
 FIRST_ORDER = 10000
@@ -63,7 +63,7 @@ class Exclusion(NamedTuple):
     value: str
 
 
-class High:
+class DeclaredStates:
     """Everything that the chosen SLS declare, in the order that decides ties."""
 
     def __init__(self) -> None:
@@ -95,15 +95,15 @@ class Reader:
         self.problems: List[Problem] = []
         self.files: Set[str] = set()
 
-    def read(self, wanted: List[str]) -> High:
+    def read(self, wanted: List[str]) -> DeclaredStates:
         """The declarations of these SLS (globs allowed) and of all they include."""
-        high = High()
+        high = DeclaredStates()
         for pattern in wanted:
             for sls in self._matching(pattern):
                 if sls not in self._seen:
                     self._absorb(high, self._read_one(sls, "", 0))
         if self.problems:
-            raise Refused(self.problems)
+            raise RunRefused(self.problems)
         return high
 
     def _matching(self, pattern: str) -> List[str]:
@@ -111,9 +111,9 @@ class Reader:
             return fnmatch.filter(self._tree.names(), pattern) or [pattern]
         return [pattern]
 
-    def _read_one(self, sls: str, asker: str, asked_line: int) -> High:
+    def _read_one(self, sls: str, asker: str, asked_line: int) -> DeclaredStates:
         self._seen.add(sls)
-        high = High()
+        high = DeclaredStates()
         path = self._tree.path_of(sls)
         if path is None:
             self.problems.append(Problem(self._tree.missing(sls), asker, asked_line))
@@ -121,8 +121,8 @@ class Reader:
         self.files.add(path)
         try:
             text, lines = self._renderer.render(path, self._tree.read(path))
-            document = parse(text, path, lines)
-        except Refused as refused:
+            document = parse_yaml(text, path, lines)
+        except RunRefused as refused:
             self.problems.extend(refused.problems)
             return high
         if document is None:
@@ -135,7 +135,7 @@ class Reader:
         self._number(high)
         return high
 
-    def _take(self, high: High, document: Map, sls: str, path: str) -> None:
+    def _take(self, high: DeclaredStates, document: Map, sls: str, path: str) -> None:
         for key, body in document.items():
             line = document.line_of(key)
             if key == "include":
@@ -204,7 +204,7 @@ class Reader:
             self._problem(f"{identity!r} names several functions of {module!r}: {', '.join(functions)}", path, line)
         return Block(module, functions[0] if functions else "", items, path, line)
 
-    def _take_extend(self, high: High, body: Any, sls: str, path: str, line: int) -> None:
+    def _take_extend(self, high: DeclaredStates, body: Any, sls: str, path: str, line: int) -> None:
         if not isinstance(body, Map):
             self._problem("extend: takes a mapping of IDs", path, line)
             return
@@ -216,7 +216,7 @@ class Reader:
             if extension is not None and extension.blocks:
                 high.extends.append(extension)
 
-    def _take_exclude(self, high: High, body: Any, path: str, line: int) -> None:
+    def _take_exclude(self, high: DeclaredStates, body: Any, path: str, line: int) -> None:
         if not isinstance(body, list):
             self._problem("exclude: takes a list of SLS, `sls: name` or `id: name`", path, line)
             return
@@ -229,7 +229,7 @@ class Reader:
             else:
                 self._problem(f"exclude: {entry!r} is neither an SLS nor `id:` or `sls:`", path, line_of(entry, line))
 
-    def _include(self, high: High, document: Map, sls: str, path: str) -> None:
+    def _include(self, high: DeclaredStates, document: Map, sls: str, path: str) -> None:
         included = document.get("include", Seq(document.line))
         if not isinstance(included, Seq):
             self._problem("include: takes a list of SLS", path, document.line_of("include"))
@@ -266,7 +266,7 @@ class Reader:
             return None
         return ".".join([*parts[:-levels], rest])
 
-    def _absorb(self, high: High, other: High) -> None:
+    def _absorb(self, high: DeclaredStates, other: DeclaredStates) -> None:
         high.extends.extend(other.extends)
         high.excludes.extend(other.excludes)
         for identity, declaration in other.declarations.items():
@@ -276,7 +276,7 @@ class Reader:
                 self._problem(told, declaration.file, declaration.line)
             high.declarations[identity] = declaration
 
-    def _number(self, high: High) -> None:
+    def _number(self, high: DeclaredStates) -> None:
         """Included states were numbered first, when their own file was read, so they come first."""
         for declaration in high.declarations.values():
             for block in declaration.blocks.values():
@@ -288,10 +288,10 @@ class Reader:
         self.problems.append(Problem(text, file, line))
 
 
-def top(tree: Tree, renderer: Renderer, node: Dict[str, Any], environment: str = "base") -> List[str]:
+def select_top_sls(tree: Tree, renderer: Renderer, node: Dict[str, Any], environment: str = "base") -> List[str]:
     """The SLS that `top.sls` gives to this node."""
     text, lines = renderer.render("top.sls", tree.read("top.sls"))
-    document = parse(text, "top.sls", lines)
+    document = parse_yaml(text, "top.sls", lines)
     if not isinstance(document, Map):
         raise refuse("top.sls is a mapping of environments", "top.sls", 1)
     if environment not in document:
@@ -305,15 +305,15 @@ def top(tree: Tree, renderer: Renderer, node: Dict[str, Any], environment: str =
         line = targets.line_of(target)
         if not isinstance(entries, list):
             raise refuse(f"the target {target!r} needs a list of SLS", "top.sls", line)
-        how, names = _split(entries, line)
-        if _matches(str(target), how, node, line):
+        how, names = _split_top_entries(entries, line)
+        if _matches_node(str(target), how, node, line):
             chosen.extend(name for name in names if name not in chosen)
     if not chosen:
         raise refuse(f"top.sls has nothing for the node {node.get('id')!r}", "top.sls")
     return chosen
 
 
-def _split(entries: List[Any], line: int) -> Tuple[str, List[str]]:
+def _split_top_entries(entries: List[Any], line: int) -> Tuple[str, List[str]]:
     how, names = "glob", []
     for entry in entries:
         if isinstance(entry, str):
@@ -325,7 +325,7 @@ def _split(entries: List[Any], line: int) -> Tuple[str, List[str]]:
     return how, names
 
 
-def _matches(target: str, how: str, node: Dict[str, Any], line: int) -> bool:
+def _matches_node(target: str, how: str, node: Dict[str, Any], line: int) -> bool:
     name = str(node.get("id", ""))
     if how == "glob":
         return fnmatch.fnmatchcase(name, target)

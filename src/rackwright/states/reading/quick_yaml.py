@@ -10,32 +10,32 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, List, Optional, Tuple
 
-from .sls import Map, Seq, plain
+from .sls import Map, Seq, parse_plain_scalar
 
-_ODD = re.compile("[\t\r\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]|^(?:---|\\.\\.\\.|%)", re.M)
+_UNSUPPORTED = re.compile("[\t\r\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]|^(?:---|\\.\\.\\.|%)", re.M)
 # The blanks between an unquoted key and its colon are part of `plain`, or they would be looked at again and again.
 _KEY = re.compile(
     r"""(?:"(?P<double>[^"\\]*)"\s*|'(?P<single>[^']*)'\s*|(?P<plain>[^\s"'?:,\[\]{}#&*!|>%@`-][^#]*?|-[^\s#][^#]*?)):(?:\s+|$)"""
 )
-_SPECIAL = frozenset("?:,[]{}#&*!|>%@`\"'")
-_FLOW = re.compile(
+_INDICATORS = frozenset("?:,[]{}#&*!|>%@`\"'")
+_FLOW_TOKEN = re.compile(
     r"""\s*(?:([\[\]{},])|("[^"\\]*"|'[^']*')(\s*:)?|([^\s\[\]{},:#'"&*!|>%@`?-][^\[\]{},:#'"]*|-[^\s\[\]{},:#'"]+)(:(?=\s))?)"""
 )
-_DEEPEST = 40
+_DEPTH_LIMIT = 40
 
 
-class Beyond(Exception):
+class NeedsFullParser(Exception):
     """This text needs a whole YAML parser."""
 
 
-def read(text: str, source_line: Callable[[int], int]) -> Any:
+def read_plain_yaml(text: str, source_line: Callable[[int], int]) -> Any:
     """The document in a text. Raises Beyond if it uses more of YAML than this reads."""
-    if _ODD.search(text):
-        raise Beyond
-    return _Reader(text, source_line).document()
+    if _UNSUPPORTED.search(text):
+        raise NeedsFullParser
+    return _PlainYamlReader(text, source_line).document()
 
 
-class _Reader:
+class _PlainYamlReader:
     def __init__(self, text: str, source_line: Callable[[int], int]) -> None:
         self._raw = text.split("\n")
         self._source_line = source_line
@@ -50,7 +50,7 @@ class _Reader:
             return None
         read = self._block(self._indent, 0, -1)
         if self._at < len(self._raw):
-            raise Beyond
+            raise NeedsFullParser
         return read
 
     def _advance(self) -> None:
@@ -74,8 +74,8 @@ class _Reader:
 
     def _block(self, indent: int, depth: int, parent: int) -> Any:
         """What starts on this line, within something that is indented as much as `parent`."""
-        if depth > _DEEPEST:
-            raise Beyond
+        if depth > _DEPTH_LIMIT:
+            raise NeedsFullParser
         content = self._content
         if content[0] == "-" and (len(content) == 1 or content[1] == " "):
             return self._sequence(indent, depth)
@@ -105,7 +105,7 @@ class _Reader:
             else:
                 sequence.append(self._value(rest, indent))
         if self._indent > indent:
-            raise Beyond
+            raise NeedsFullParser
         return sequence
 
     def _mapping(self, indent: int, depth: int) -> Map:
@@ -113,15 +113,15 @@ class _Reader:
         while self._indent == indent:
             match = _KEY.match(self._content)
             if match is None:
-                raise Beyond
+                raise NeedsFullParser
             key = (
-                plain(match.group("plain").rstrip())
+                parse_plain_scalar(match.group("plain").rstrip())
                 if match.group("plain") is not None
                 else match.group("double") or match.group("single") or ""
             )
             # A key that is there twice is the whole parser's to complain about; so is a merge.
             if key in mapping or key == "<<" or isinstance(key, float):
-                raise Beyond
+                raise NeedsFullParser
             line = self._source_line(self._at)
             if mapping:
                 if mapping.lines is None:
@@ -135,7 +135,7 @@ class _Reader:
             else:
                 mapping[key] = self._value(rest, indent)
         if self._indent > indent:
-            raise Beyond
+            raise NeedsFullParser
         return mapping
 
     def _value(self, rest: str, indent: int) -> Any:
@@ -144,20 +144,20 @@ class _Reader:
         if first == "|":
             return self._text(rest, indent)
         if first in "\"'":
-            value: Any = _quoted(rest)
+            value: Any = _parse_quoted(rest)
         elif first in "[{":
             value = self._flow(rest)
         else:
-            value = _unquoted(rest)
+            value = _parse_unquoted(rest)
         self._next()
         if self._indent > indent:
             # The scalar goes on on the next line.
-            raise Beyond
+            raise NeedsFullParser
         return value
 
     def _text(self, rest: str, indent: int) -> str:
         if rest not in ("|", "|-"):
-            raise Beyond
+            raise NeedsFullParser
         raw, at = self._raw, self._at + 1
         lines: List[str] = []
         inner: Optional[int] = None
@@ -166,7 +166,7 @@ class _Reader:
             stripped = line.lstrip(" ")
             if not stripped:
                 if len(line) > (0 if inner is None else inner):
-                    raise Beyond
+                    raise NeedsFullParser
                 lines.append("")
             else:
                 depth = len(line) - len(stripped)
@@ -176,7 +176,7 @@ class _Reader:
                     inner = depth
                 if depth < inner:
                     if depth > indent:
-                        raise Beyond
+                        raise NeedsFullParser
                     break
                 lines.append(line[inner:])
             at += 1
@@ -193,37 +193,37 @@ class _Reader:
         value, end = self._flow_value(rest, 0, 0)
         behind = rest[end:].strip()
         if behind and not (behind[0] == "#" and rest[end] == " "):
-            raise Beyond
+            raise NeedsFullParser
         return value
 
     def _flow_value(self, rest: str, at: int, depth: int) -> Tuple[Any, int]:
-        match = _FLOW.match(rest, at)
-        if match is None or depth > _DEEPEST:
-            raise Beyond
+        match = _FLOW_TOKEN.match(rest, at)
+        if match is None or depth > _DEPTH_LIMIT:
+            raise NeedsFullParser
         sign, quoted, colon, bare, bare_colon = match.groups()
         if colon or bare_colon:
-            raise Beyond
+            raise NeedsFullParser
         if sign == "[":
             return self._flow_list(rest, match.end(), depth)
         if sign == "{":
             return self._flow_map(rest, match.end(), depth)
         if sign is not None:
-            raise Beyond
-        return (quoted[1:-1] if quoted is not None else _bare(bare)), match.end()
+            raise NeedsFullParser
+        return (quoted[1:-1] if quoted is not None else _parse_bare(bare)), match.end()
 
     def _flow_list(self, rest: str, at: int, depth: int) -> Tuple[Seq, int]:
         line = self._source_line(self._at)
         sequence = Seq(line)
         while True:
-            match = _FLOW.match(rest, at)
+            match = _FLOW_TOKEN.match(rest, at)
             if match is not None and match.group(1) == "]" and not sequence:
                 return sequence, match.end()
             value, at = self._flow_value(rest, at, depth + 1)
             sequence.append(value)
             sequence.lines.append(line)
-            match = _FLOW.match(rest, at)
+            match = _FLOW_TOKEN.match(rest, at)
             if match is None or match.group(1) not in (",", "]"):
-                raise Beyond
+                raise NeedsFullParser
             at = match.end()
             if match.group(1) == "]":
                 return sequence, at
@@ -231,46 +231,46 @@ class _Reader:
     def _flow_map(self, rest: str, at: int, depth: int) -> Tuple[Map, int]:
         mapping = Map(self._source_line(self._at))
         while True:
-            match = _FLOW.match(rest, at)
+            match = _FLOW_TOKEN.match(rest, at)
             if match is None:
-                raise Beyond
+                raise NeedsFullParser
             if match.group(1) == "}" and not mapping:
                 return mapping, match.end()
             if not (match.group(3) or match.group(5)):
-                raise Beyond
-            key = match.group(2)[1:-1] if match.group(2) is not None else _bare(match.group(4))
+                raise NeedsFullParser
+            key = match.group(2)[1:-1] if match.group(2) is not None else _parse_bare(match.group(4))
             if key in mapping or key == "<<" or isinstance(key, float):
-                raise Beyond
+                raise NeedsFullParser
             mapping[key], at = self._flow_value(rest, match.end(), depth + 1)
-            match = _FLOW.match(rest, at)
+            match = _FLOW_TOKEN.match(rest, at)
             if match is None or match.group(1) not in (",", "}"):
-                raise Beyond
+                raise NeedsFullParser
             at = match.end()
             if match.group(1) == "}":
                 return mapping, at
 
 
-def _bare(text: str) -> Any:
-    return plain(text.rstrip())
+def _parse_bare(text: str) -> Any:
+    return parse_plain_scalar(text.rstrip())
 
 
 _DOUBLE = re.compile(r'"([^"\\]*)"\s*(?:\s#.*)?$')
 _SINGLE = re.compile(r"'((?:[^']|'')*)'\s*(?:\s#.*)?$")
 
 
-def _quoted(rest: str) -> str:
+def _parse_quoted(rest: str) -> str:
     match = (_DOUBLE if rest[0] == '"' else _SINGLE).match(rest)
     if match is None:
-        raise Beyond
+        raise NeedsFullParser
     return match.group(1) if rest[0] == '"' else match.group(1).replace("''", "'")
 
 
-def _unquoted(rest: str) -> Any:
-    if rest[0] in _SPECIAL or (rest[0] == "-" and rest[1:2] in ("", " ")):
-        raise Beyond
+def _parse_unquoted(rest: str) -> Any:
+    if rest[0] in _INDICATORS or (rest[0] == "-" and rest[1:2] in ("", " ")):
+        raise NeedsFullParser
     comment = rest.find(" #")
     if comment >= 0:
         rest = rest[:comment].rstrip()
     if ": " in rest or rest[-1] == ":":
-        raise Beyond
-    return plain(rest)
+        raise NeedsFullParser
+    return parse_plain_scalar(rest)

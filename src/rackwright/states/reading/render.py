@@ -27,14 +27,14 @@ MEMORY_BYTES = 1 << 30
 WALL_SECONDS = 60.0
 
 
-_THREADS = "/proc/self/task"
+_THREAD_FOLDER = "/proc/self/task"
 
 
 def has_template(text: str) -> bool:
     return "{{" in text or "{%" in text or "{#" in text
 
 
-class _Work(NamedTuple):
+class _RenderInput(NamedTuple):
     """What the child has to know: what it may use, and what it renders with."""
 
     cpu_seconds: int
@@ -94,17 +94,17 @@ class Renderer:
     def _ask(self, question: Dict[str, Any]) -> Dict[str, Any]:
         try:
             child = self._child or self._start()
-            _write(child.questions, json.dumps(question).encode())
-            answer = _read(child.answers, time.monotonic() + WALL_SECONDS)
+            _write_message(child.questions, json.dumps(question).encode())
+            answer = _read_message(child.answers, time.monotonic() + WALL_SECONDS)
         except (BrokenPipeError, TimeoutError):
             answer = None
         if answer is None:
-            raise refuse(f"rendering was stopped: {_limit_told(self._stop())}", question["path"])
+            raise refuse(f"rendering was stopped: {_exceeded_limit(self._stop())}", question["path"])
         decoded: Dict[str, Any] = json.loads(answer)
         return decoded
 
     def _start(self) -> _Child:
-        work = _Work(CPU_SECONDS, MEMORY_BYTES, self._tree, self._variables, self._node)
+        work = _RenderInput(CPU_SECONDS, MEMORY_BYTES, self._tree, self._variables, self._node)
         child_reads, questions = os.pipe()
         answers, child_writes = os.pipe()
         forks = is_only_thread()
@@ -112,14 +112,14 @@ class Renderer:
         if pid == 0:
             os.close(questions)
             os.close(answers)
-            _answer_until_end(child_reads, child_writes, work)
+            _serve_requests(child_reads, child_writes, work)
         os.close(child_reads)
         os.close(child_writes)
         self._child = _Child(pid, questions, answers)
         if not forks:
             import pickle  # JSON would make text of numbers that are keys
 
-            _write(questions, pickle.dumps(work))
+            _write_message(questions, pickle.dumps(work))
         return self._child
 
     def _stop(self) -> int:
@@ -131,7 +131,7 @@ class Renderer:
 def is_only_thread() -> bool:
     """Return whether this process has no other thread, as the kernel counts them; False if it does not say."""
     try:
-        return len(os.listdir(_THREADS)) == 1
+        return len(os.listdir(_THREAD_FOLDER)) == 1
     except OSError:
         return False
 
@@ -155,19 +155,19 @@ def _start_interpreter(reads: int, writes: int) -> int:
     return process.pid
 
 
-def _limit_told(status: int) -> str:
+def _exceeded_limit(status: int) -> str:
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
         return f"it used more than {CPU_SECONDS} s of CPU time"
     return f"it took more than {WALL_SECONDS:.0f} s, or more memory than {MEMORY_BYTES >> 20} MiB"
 
 
-def _write(descriptor: int, message: bytes) -> None:
+def _write_message(descriptor: int, message: bytes) -> None:
     whole = memoryview(len(message).to_bytes(8, "big") + message)
     while whole:
         whole = whole[os.write(descriptor, whole) :]
 
 
-def _read(descriptor: int, deadline: Optional[float] = None) -> Optional[bytes]:
+def _read_message(descriptor: int, deadline: Optional[float] = None) -> Optional[bytes]:
     header = _read_exactly(descriptor, 8, deadline)
     return None if header is None else _read_exactly(descriptor, int.from_bytes(header, "big"), deadline)
 
@@ -191,13 +191,13 @@ def child_main() -> NoReturn:
     import pickle
 
     reads, writes = int(sys.argv[1]), int(sys.argv[2])
-    work = _read(reads)
+    work = _read_message(reads)
     if work is None:  # the parent ended before it said what to render
         os._exit(0)
-    _answer_until_end(reads, writes, pickle.loads(work))  # noqa: S301 - written by our own parent, into a pipe of ours
+    _serve_requests(reads, writes, pickle.loads(work))  # noqa: S301 - written by our own parent, into a pipe of ours
 
 
-def _answer_until_end(reads: int, writes: int, work: _Work) -> NoReturn:
+def _serve_requests(reads: int, writes: int, work: _RenderInput) -> NoReturn:
     """Answer one question after the other until the input ends. Never returns into the caller's stack."""
     status = 1
     try:
@@ -209,26 +209,26 @@ def _answer_until_end(reads: int, writes: int, work: _Work) -> NoReturn:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         templates = _Templates(work.tree, work.variables, work.node)
         while True:
-            question = _read(reads)
+            question = _read_message(reads)
             if question is None:
                 status = 0
                 break
-            _write(writes, json.dumps(templates.answer(json.loads(question))).encode())
+            _write_message(writes, json.dumps(templates.answer(json.loads(question))).encode())
     finally:
         os._exit(status)
 
 
-_MARK = re.compile("\ue000(\\d+)\ue001")
+_LINE_MARK = re.compile("\ue000(\\d+)\ue001")
 
 
 class _Templates:
     """What the child knows: one sandboxed environment."""
 
     def __init__(self, tree: Tree, variables: Dict[str, Any], node: Dict[str, Any]) -> None:
-        from .environment import environment, names
+        from .template_environment import make_environment, template_variables
 
-        self._environment = environment(tree)
-        self._names = names(variables, node)
+        self._environment = make_environment(tree)
+        self._names = template_variables(variables, node)
 
     def answer(self, question: Dict[str, Any]) -> Dict[str, Any]:
         import jinja2
@@ -240,16 +240,19 @@ class _Templates:
         except jinja2.TemplateSyntaxError as error:
             return {"error": f"not a valid template: {error.message}", "file": error.filename, "line": error.lineno}
         except jinja2.TemplateNotFound as error:
-            return {"error": f"no template {error.name!r} in the tree", "line": _line_in(error, path)}
+            return {"error": f"no template {error.name!r} in the tree", "line": _template_line(error, path)}
         except jinja2.UndefinedError as error:
-            return {"error": f"{error.message}; define it in vars/ or with --var", "line": _line_in(error, path)}
+            return {"error": f"{error.message}; define it in vars/ or with --var", "line": _template_line(error, path)}
         except MemoryError:
             return {"error": f"rendering needs more memory than {MEMORY_BYTES >> 20} MiB"}
         except Exception as error:  # noqa: BLE001 - whatever a template raises is the template's fault, and told as such
-            return {"error": f"the template fails: {type(error).__name__}: {error}", "line": _line_in(error, path)}
+            return {
+                "error": f"the template fails: {type(error).__name__}: {error}",
+                "line": _template_line(error, path),
+            }
         lines = _source_lines(marked)
         # A template may measure its own text; then the marks changed it, and the lines are those of the result.
-        if _MARK.sub("", marked) != text:
+        if _LINE_MARK.sub("", marked) != text:
             lines = list(range(1, text.count("\n") + 2))
         return {"text": text, "lines": lines}
 
@@ -276,15 +279,15 @@ def _source_lines(marked: str) -> List[int]:
     for text in marked.split("\n"):
         # The last mark before text that is not blank is the line the text was written on.
         found = 0
-        for mark in _MARK.finditer(text):
-            if not found or not _MARK.sub("", text[: mark.start()]).strip():
+        for mark in _LINE_MARK.finditer(text):
+            if not found or not _LINE_MARK.sub("", text[: mark.start()]).strip():
                 found = int(mark.group(1))
         last = found or last
         lines.append(last)
     return lines
 
 
-def _line_in(error: BaseException, path: str) -> int:
+def _template_line(error: BaseException, path: str) -> int:
     """The deepest line of the template itself on the way to the error."""
     line, trace = 0, error.__traceback__
     while trace is not None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
-from ..refusal import Refused, refuse
-from .yaml_lines import Words, YamlReader
+from ..refusal import RunRefused, refuse
+from .yaml_lines import YamlMessages, YamlReader
 
 if TYPE_CHECKING:
     import yaml
@@ -51,16 +51,16 @@ def line_of(value: Any, otherwise: int) -> int:
 
 _INT = re.compile(r"[-+]?(0b[0-1_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)$")
 _FLOAT = re.compile(r"[-+]?([0-9][0-9_]*\.[0-9_]*([eE][-+][0-9]+)?|\.[0-9][0-9_]*([eE][-+][0-9]+)?)$")
-_WORDS: Dict[str, Any] = {"": None, "~": None, ".inf": float("inf"), "-.inf": float("-inf"), ".nan": float("nan")}
+_PLAIN_WORDS: Dict[str, Any] = {"": None, "~": None, ".inf": float("inf"), "-.inf": float("-inf"), ".nan": float("nan")}
 for _words, _value in (("null", None), ("true yes on", True), ("false no off", False)):
     for _word in _words.split():
-        _WORDS.update(dict.fromkeys((_word, _word.capitalize(), _word.upper()), _value))
+        _PLAIN_WORDS.update(dict.fromkeys((_word, _word.capitalize(), _word.upper()), _value))
 
 
-def plain(text: str) -> Any:
+def parse_plain_scalar(text: str) -> Any:
     """The value of an unquoted scalar."""
-    if text in _WORDS:
-        return _WORDS[text]
+    if text in _PLAIN_WORDS:
+        return _PLAIN_WORDS[text]
     if text[0] in "0123456789+-.":
         if _INT.match(text):
             return _integer(text)
@@ -85,23 +85,23 @@ _TAGS: Dict[str, Callable[[str], Any]] = {
     "str": str,
     "int": _integer,
     "float": lambda text: float(text.replace("_", "")),
-    "bool": plain,
+    "bool": parse_plain_scalar,
     "null": lambda _: None,
 }
 
 
-def parse(text: str, file: str, lines: Optional[List[int]] = None) -> Any:
+def parse_yaml(text: str, file: str, lines: Optional[List[int]] = None) -> Any:
     """The document in `text`. `lines` gives the source line of each line, where a template was rendered in between."""
     from . import quick_yaml
 
-    builder = Builder(file, lines)
+    builder = StateFileReader(file, lines)
     try:
-        return quick_yaml.read(text, builder.source_line)
-    except quick_yaml.Beyond:
-        return parse_whole(text, builder)
+        return quick_yaml.read_plain_yaml(text, builder.source_line)
+    except quick_yaml.NeedsFullParser:
+        return parse_with_pyyaml(text, builder)
 
 
-def parse_whole(text: str, builder: "Builder") -> Any:
+def parse_with_pyyaml(text: str, builder: "StateFileReader") -> Any:
     """The same with all of YAML."""
     return builder.read(text)
 
@@ -110,10 +110,10 @@ _MERGE = object()
 """The key <<, whose value is not one of the mapping's own."""
 
 
-class Builder(YamlReader[Any, Any]):
+class StateFileReader(YamlReader[Any, Any]):
     """Builds the document of a state file."""
 
-    words = Words(
+    words = YamlMessages(
         second_document="a second document (---) in one file; put it in a file of its own",
         collection_as_key="a mapping or a list cannot be a key",
         doubled_key="{key!r} is there twice (first on line {first})",
@@ -132,10 +132,10 @@ class Builder(YamlReader[Any, Any]):
             return line + 1
         return self.lines[line] if line < len(self.lines) else (self.lines[-1] if self.lines else 1)
 
-    def refusal(self, text: str, line: int) -> Refused:
+    def refusal(self, text: str, line: int) -> RunRefused:
         return refuse(text, self.file, line)
 
-    def invalid(self, context: str, problem: str, line: Optional[int]) -> Refused:
+    def invalid(self, context: str, problem: str, line: Optional[int]) -> RunRefused:
         told = " ".join(part for part in (context, problem) if part)
         return refuse(f"not valid YAML: {told}", self.file, line or 0)
 
@@ -153,7 +153,7 @@ class Builder(YamlReader[Any, Any]):
 
     def _resolved(self, event: yaml.ScalarEvent, line: int) -> Any:
         if event.tag is None or event.tag == "!":
-            return plain(event.value) if event.implicit[0] else event.value
+            return parse_plain_scalar(event.value) if event.implicit[0] else event.value
         make = _TAGS.get(event.tag[len(_STANDARD) :]) if event.tag.startswith(_STANDARD) else None
         if make is None:
             raise self.refusal(f"the tag {event.tag!r} is not allowed in a state file", line)

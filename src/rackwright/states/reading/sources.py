@@ -69,7 +69,7 @@ class Pin:
 
 
 @dataclass(frozen=True)
-class Pinned:
+class PinnedTree:
     """A tree of states that stays as it is while it is held."""
 
     path: Path
@@ -77,14 +77,14 @@ class Pinned:
 
 
 @contextmanager
-def pinned(
+def pin_states(
     sources: Union[Folder, Sequence[Repository]], environment: str, cache: Optional[Path] = None, fetch: bool = True
-) -> Iterator[Pinned]:
+) -> Iterator[PinnedTree]:
     """The states of an environment, for one run. `fetch=False` uses what was fetched before."""
     if isinstance(sources, Folder):
         if not sources.path.is_dir():
             raise SourceRefused(f"there is no folder {sources.path}")
-        yield Pinned(sources.path)
+        yield PinnedTree(sources.path)
         return
     if not sources:
         raise SourceRefused("no source of states is named; give a folder or a repository")
@@ -102,10 +102,10 @@ def pinned(
     with Path(f"{tree}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         if not tree.is_dir():
-            _lay_out(tree, mirrors, pins)
+            _build_tree(tree, mirrors, pins)
         os.utime(tree)
-        _forget_old(tree.parent)
-        yield Pinned(tree, pins)
+        _remove_old_trees(tree.parent)
+        yield PinnedTree(tree, pins)
 
 
 def _digest(*parts: str) -> str:
@@ -234,7 +234,7 @@ class Mirror:
             raise SourceRefused(f"git {arguments[0]} of {self.repository.url} took more than {TIMEOUT:g} s") from error
 
 
-def _lay_out(tree: Path, mirrors: Sequence[Mirror], pins: Sequence[Pin]) -> None:
+def _build_tree(tree: Path, mirrors: Sequence[Mirror], pins: Sequence[Pin]) -> None:
     """Made aside and renamed: a tree that is there is a whole one, also after a kill."""
     aside = Path(tempfile.mkdtemp(dir=tree.parent, prefix=".new-"))
     try:
@@ -250,7 +250,7 @@ def _lay_out(tree: Path, mirrors: Sequence[Mirror], pins: Sequence[Pin]) -> None
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _forget_old(trees: Path) -> None:
+def _remove_old_trees(trees: Path) -> None:
     """Keep the trees used last; leave those that are held by a run."""
     found = sorted((path for path in trees.iterdir() if path.is_dir()), key=_last_use, reverse=True)
     for path in found[KEPT_TREES:]:

@@ -61,7 +61,7 @@ class Tree:
         return f"no SLS {sls!r} (neither {base}.sls nor {base}/init.sls){did_you_mean(sls, self.names())}"
 
 
-def place(path: Path, sls: Optional[List[str]] = None) -> Tuple[Tree, Optional[List[str]]]:
+def locate_tree(path: Path, sls: Optional[List[str]] = None) -> Tuple[Tree, Optional[List[str]]]:
     """The tree and the SLS that a person means by a path: a file, or a folder with `top.sls` or `init.sls`.
 
     No list of SLS means: what `top.sls` says.
@@ -82,11 +82,11 @@ def place(path: Path, sls: Optional[List[str]] = None) -> Tuple[Tree, Optional[L
     raise refuse(f"{path} has neither top.sls nor init.sls; name a .sls file, or use --sls")
 
 
-def merge(below: Dict[str, Any], above: Dict[str, Any]) -> Dict[str, Any]:
+def merge_variables(below: Dict[str, Any], above: Dict[str, Any]) -> Dict[str, Any]:
     """Two layers of variables: mappings are merged, of anything else the upper one wins."""
     merged = dict(below)
     for key, value in above.items():
         if isinstance(value, dict) and isinstance(merged.get(key), dict):
-            value = merge(merged[key], value)
+            value = merge_variables(merged[key], value)
         merged[key] = value
     return merged

@@ -20,7 +20,7 @@ Tree = TypeVar("Tree")
 Key = TypeVar("Key")
 
 
-class Words(NamedTuple):
+class YamlMessages(NamedTuple):
     """What is said of mistakes that are the same in every file."""
 
     second_document: str
@@ -46,7 +46,7 @@ class _Open(Generic[Tree, Key]):
 class YamlReader(ABC, Generic[Tree, Key]):
     """Reads one document. A mapping or list is placed in its parent when it begins, so that an anchor can hold it."""
 
-    words: Words
+    words: YamlMessages
     deepest: Optional[int] = None
     """How many mappings and lists may lie within each other; None: any number."""
 

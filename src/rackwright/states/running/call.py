@@ -11,57 +11,57 @@ from typing import Any, Callable, Dict, Generator, List, NamedTuple, Optional, T
 from ..catalogue import Schema
 from ..combine import State
 from ..module import Arguments, Check, Command, Context, Finished, Result, StateError, StateFunction
-from ..options import condition_command, conditions, creates_told, retry_of
-from ..outputs import Reference, pick
-from ..plan import Plan, secret_texts
-from ..shelltext import shown
-from .record import Mask, Outcome, Record
+from ..options import condition_command, conditions, creates_skip_reason, parse_retry
+from ..outputs import Reference, pick_output
+from ..plan import Plan, collect_secret_texts
+from ..shelltext import display_text
+from .record import Mask, Record, StateOutcome
 
 
 class Sleep(NamedTuple):
     seconds: float
 
 
-class Work(NamedTuple):
+class BlockingCall(NamedTuple):
     """A call that may block, and so wants a thread where others could go on meanwhile."""
 
     call: Callable[[], Any]
 
 
-Request = Union[Command, Sleep, Work]
-Calling = Generator[Request, Any, Record]
+Request = Union[Command, Sleep, BlockingCall]
+CallSteps = Generator[Request, Any, Record]
 
-Contexts = Callable[[State, bool, Tuple[str, ...]], Context]
-
-
-OTHERS_SECONDS = 0.1
+ContextFactory = Callable[[State, bool, Tuple[str, ...]], Context]
 
 
-class _NotYetKnown(Exception):
+POLL_SECONDS = 0.1
+
+
+class _OutputNotKnownYet(Exception):
     """A dry run cannot tell what another state would put out."""
 
 
-class Caller:
+class StateCaller:
     """Calls the states of one run."""
 
-    def __init__(self, plan: Plan, records: List[Optional[Record]], contexts: Contexts, mask: Mask) -> None:
+    def __init__(self, plan: Plan, records: List[Optional[Record]], contexts: ContextFactory, mask: Mask) -> None:
         self._plan = plan
         self._records = records
         self._contexts = contexts
         self._mask = mask
 
-    def call(self, state: State, dry: bool, retried: bool = True) -> Calling:
+    def call(self, state: State, dry: bool, retried: bool = True) -> CallSteps:
         """Bring a state about, or in a dry run say what would change."""
         schema = self._plan.schemas[state.index]
         return (yield from self._attempts(state, dry, retried, lambda: self._bring_about(state, schema, dry)))
 
-    def react(self, state: State, dry: bool, changed: Tuple[str, ...]) -> Calling:
+    def react(self, state: State, dry: bool, changed: Tuple[str, ...]) -> CallSteps:
         """What `watch` and `listen` do: the function's own reaction to a change elsewhere."""
         schema = self._plan.schemas[state.index]
         return (yield from self._attempts(state, dry, True, lambda: self._watch(state, schema, dry, changed)))
 
-    def _attempts(self, state: State, dry: bool, retried: bool, attempt: Callable[[], Calling]) -> Calling:
-        retry = retry_of(state.options) if retried else None
+    def _attempts(self, state: State, dry: bool, retried: bool, attempt: Callable[[], CallSteps]) -> CallSteps:
+        retry = parse_retry(state.options) if retried else None
         if retry is None:
             return (yield from self._once(state, attempt))
         if dry:
@@ -86,29 +86,29 @@ class Caller:
         record.comment = "\n".join([*told, record.comment])
         return record
 
-    def _once(self, state: State, attempt: Callable[[], Calling]) -> Calling:
+    def _once(self, state: State, attempt: Callable[[], CallSteps]) -> CallSteps:
         try:
             yield from self._other_nodes(state)
             arguments, options = self._filled(state)
             told = (yield from self._skip(options, arguments)) if options else None
             if told is not None:
-                record = Record(state, Outcome.SKIPPED, True, told)
+                record = Record(state, StateOutcome.SKIPPED, True, told)
                 record.unanswered = True
             else:
                 try:
                     record = yield from attempt()
                 except StateError as error:
-                    record = Record(state, Outcome.FAILED, False, str(error))
+                    record = Record(state, StateOutcome.FAILED, False, str(error))
             if "check_cmd" in options:
                 yield from self._check_command(record, options["check_cmd"])
-        except _NotYetKnown as unknown:
-            record = Record(state, Outcome.CHANGED, None, str(unknown))
+        except _OutputNotKnownYet as unknown:
+            record = Record(state, StateOutcome.CHANGED, None, str(unknown))
         except StateError as error:
-            record = Record(state, Outcome.FAILED, False, str(error))
+            record = Record(state, StateOutcome.FAILED, False, str(error))
         except Exception as error:  # noqa: BLE001 - a module that raises fails its state, and no other
-            record = Record(state, Outcome.FAILED, False, _told_exception(error))
+            record = Record(state, StateOutcome.FAILED, False, _exception_comment(error))
         if state.options.get("no_log"):
-            self._mask.add(secret_texts([record.changes, record.outputs]))
+            self._mask.add(collect_secret_texts([record.changes, record.outputs]))
         return record
 
     # Arguments
@@ -120,7 +120,7 @@ class Caller:
             return
         values: Dict[str, Any] = {"name": state.name, **state.arguments, **state.options}
         while any(self._plan.references.awaited(values.get(key)) for key in late):
-            yield Sleep(OTHERS_SECONDS)
+            yield Sleep(POLL_SECONDS)
 
     def _filled(self, state: State) -> Tuple[Arguments, Dict[str, Any]]:
         late = self._plan.filled_late.get(state.index)
@@ -129,12 +129,12 @@ class Caller:
         schema = self._plan.schemas[state.index]
         filled = {key: self._fill(schema, key, value, late) for key, value in state.arguments.items()}
         options = {key: self._fill(schema, key, value, late) for key, value in state.options.items()}
-        state.name = shown(filled["name"])
+        state.name = display_text(filled["name"])
         self._check_shell(schema, state, filled.get("shell"), late)
         arguments, problems = schema.validate(filled)
         if problems:
             raise StateError("; ".join(told for _, told in problems))
-        self._mask.add(text for key in schema.secrets for text in secret_texts(arguments.get(key)))
+        self._mask.add(text for key in schema.secrets for text in collect_secret_texts(arguments.get(key)))
         return arguments, options
 
     def _fill(self, schema: Schema, key: str, value: Any, late: List[str]) -> Any:
@@ -155,8 +155,8 @@ class Caller:
             raise StateError(f"{target.id!r} has not run, so it has no outputs")
         fields = record.fields()
         if record.result is None and reference.path[0] not in fields:
-            raise _NotYetKnown(f"What {target.id!r} puts out is known only after it has run")
-        return pick(fields, reference.path, f"{target.full} {target.id!r} ({record.outcome.value})")
+            raise _OutputNotKnownYet(f"What {target.id!r} puts out is known only after it has run")
+        return pick_output(fields, reference.path, f"{target.full} {target.id!r} ({record.outcome.value})")
 
     # Conditions
 
@@ -166,7 +166,7 @@ class Caller:
         skip = False
         for option, commands in conditions(options):
             if option == "creates":
-                told = creates_told(commands, isinstance(options["creates"], str))
+                told = creates_skip_reason(commands, isinstance(options["creates"], str))
                 skip = skip or told is not None
                 said.append(told or "Creates files not found")
                 continue
@@ -186,60 +186,60 @@ class Caller:
         for text in commands if isinstance(commands, list) else [commands]:
             finished: Finished = yield condition_command(text, {}, whole=False)
             if finished.status != 0:
-                record.result, record.outcome = False, Outcome.FAILED
+                record.result, record.outcome = False, StateOutcome.FAILED
                 record.comment = "check_cmd determined the state failed"
                 return
         record.result = True
         record.comment = "check_cmd determined the state succeeded"
-        if record.outcome is not Outcome.SKIPPED:
-            record.outcome = Outcome.CHANGED if record.changes else Outcome.UNCHANGED
+        if record.outcome is not StateOutcome.SKIPPED:
+            record.outcome = StateOutcome.CHANGED if record.changes else StateOutcome.UNCHANGED
 
     # The function
 
-    def _bring_about(self, state: State, schema: Schema, dry: bool) -> Calling:
+    def _bring_about(self, state: State, schema: Schema, dry: bool) -> CallSteps:
         function = schema.function
         arguments, _ = self._filled(state)
         context = self._contexts(state, dry, ())
-        check: Check = yield from _do(function, lambda: function.check(arguments, context))
+        check: Check = yield from _call_function(function, lambda: function.check(arguments, context))
         if dry or not check.changes:
-            return checked(state, check)
+            return record_of_check(state, check)
         result = yield from self._apply(function, arguments, check, context)
-        return settled(state, result)
+        return record_of_result(state, result)
 
     def _apply(
         self, function: StateFunction, arguments: Arguments, check: Check, context: Context
     ) -> Generator[Request, Any, Result]:
-        result = yield from _do(function, lambda: function.apply(arguments, check, context))
-        return (yield from _settle(function, arguments, result))
+        result = yield from _call_function(function, lambda: function.apply(arguments, check, context))
+        return (yield from _settle_command(function, arguments, result))
 
     def check(self, state: State) -> Generator[Request, Any, Check]:
         """Only look, for whoever brings several states about at once."""
         function = self._plan.schemas[state.index].function
         arguments, _ = self._filled(state)
         context = self._contexts(state, False, ())
-        check: Check = yield from _do(function, lambda: function.check(arguments, context))
+        check: Check = yield from _call_function(function, lambda: function.check(arguments, context))
         return check
 
-    def _watch(self, state: State, schema: Schema, dry: bool, changed: Tuple[str, ...]) -> Calling:
+    def _watch(self, state: State, schema: Schema, dry: bool, changed: Tuple[str, ...]) -> CallSteps:
         function = schema.function
         if function.watch is None:
             raise StateError(f"{state.full} has nothing to do on a change")
         if dry:
-            record = Record(state, Outcome.CHANGED, None, "It would react to the change of what it watches")
+            record = Record(state, StateOutcome.CHANGED, None, "It would react to the change of what it watches")
             record.changes = {"watch": list(changed)}
             return record
         arguments, _ = self._filled(state)
         context = self._contexts(state, dry, changed)
         watch = function.watch
-        result = yield from _do(function, lambda: watch(arguments, context))
-        return settled(state, (yield from _settle(function, arguments, result)))
+        result = yield from _call_function(function, lambda: watch(arguments, context))
+        return record_of_result(state, (yield from _settle_command(function, arguments, result)))
 
 
-def _do(function: StateFunction, call: Callable[[], Any]) -> Generator[Request, Any, Any]:
-    return call() if function.inline else (yield Work(call))
+def _call_function(function: StateFunction, call: Callable[[], Any]) -> Generator[Request, Any, Any]:
+    return call() if function.inline else (yield BlockingCall(call))
 
 
-def _settle(
+def _settle_command(
     function: StateFunction, arguments: Arguments, result: Union[Result, Command]
 ) -> Generator[Request, Any, Result]:
     if isinstance(result, Result):
@@ -250,29 +250,29 @@ def _settle(
     return function.settle(arguments, finished)
 
 
-def checked(state: State, check: Check) -> Record:
+def record_of_check(state: State, check: Check) -> Record:
     """The record of a state that was only looked at."""
     if check.changes:
-        record = Record(state, Outcome.CHANGED, None, check.comment)
+        record = Record(state, StateOutcome.CHANGED, None, check.comment)
         record.changes = check.changes
     else:
-        record = Record(state, Outcome.UNCHANGED, True, check.comment)
+        record = Record(state, StateOutcome.UNCHANGED, True, check.comment)
     record.outputs = check.outputs
     return record
 
 
-def settled(state: State, result: Result) -> Record:
+def record_of_result(state: State, result: Result) -> Record:
     """The record of a state that was brought about, or not."""
-    outcome = Outcome.CHANGED if result.changes else Outcome.UNCHANGED
+    outcome = StateOutcome.CHANGED if result.changes else StateOutcome.UNCHANGED
     if not result.ok:
-        outcome = Outcome.FAILED
+        outcome = StateOutcome.FAILED
     record = Record(state, outcome, bool(result.ok), result.comment)
     record.changes = result.changes
     record.outputs = result.outputs
     return record
 
 
-def _told_exception(error: Exception) -> str:
+def _exception_comment(error: Exception) -> str:
     trace = error.__traceback__
     place = ""
     while trace is not None:

@@ -19,19 +19,19 @@ from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple
 
 from ..module import Command, Finished
 
-KEPT = 256 * 1024
+KEPT_BYTES = 256 * 1024
 """Bytes that are kept of the beginning of an output, and as many of its end. All of it is held, masked, shown, sent and
 stored several times over, and many programs run at once."""
 _CHUNK = 1 << 16
-_DEFAULTED = (signal.SIGPIPE, signal.SIGXFSZ)
+_RESTORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
 """Python ignores these; a program expects to die of them."""
-_WITHOUT_PIDFD_SECONDS = 0.01
-_SCARCE = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
+_POLL_SECONDS = 0.01
+_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 """Too many descriptors, processes or too little memory just now."""
-_AGAIN_SECONDS = 0.02
+_RETRY_SECONDS = 0.02
 
 
-class Captured:
+class CapturedOutput:
     """What a program said on one of its outputs: the first and the last of it, and a mark for what is left out."""
 
     __slots__ = ("_first", "_last", "_size")
@@ -43,14 +43,14 @@ class Captured:
 
     def extend(self, part: bytes) -> None:
         self._size += len(part)
-        room = KEPT - len(self._first)
+        room = KEPT_BYTES - len(self._first)
         self._first += part[:room]
         self._last += part[room:]
-        if len(self._last) > 2 * KEPT:
-            del self._last[:-KEPT]
+        if len(self._last) > 2 * KEPT_BYTES:
+            del self._last[:-KEPT_BYTES]
 
     def text(self) -> str:
-        last = self._last[-KEPT:]
+        last = self._last[-KEPT_BYTES:]
         left_out = self._size - len(self._first) - len(last)
         mark = b"\n[%d bytes of output are left out here]\n" % left_out if left_out else b""
         return (self._first + mark + last).decode("utf-8", "replace")
@@ -64,7 +64,7 @@ class Program:
     def __init__(self, pid: int, stdout: int, stderr: int, done: Callable[[Finished], None]) -> None:
         self.pid = pid
         self.pipes: Dict[int, int] = {stdout: 0, stderr: 1}
-        self.out = (Captured(), Captured())
+        self.out = (CapturedOutput(), CapturedOutput())
         self.pidfd: Optional[int] = None
         self.deadline: Optional[float] = None
         self.timed_out = False
@@ -79,7 +79,7 @@ def _working_directory() -> str:
         return "/"
 
 
-class Loop:
+class EventLoop:
     """Starts and waits. Everything it calls back, it calls from `step`, in the thread of its owner."""
 
     def __init__(self, threads: int = 32) -> None:
@@ -161,9 +161,9 @@ class Loop:
         except (OSError, LookupError, ValueError) as error:
             for descriptor in pipes:
                 os.close(descriptor)
-            if getattr(error, "errno", 0) in _SCARCE and self._programs:
+            if getattr(error, "errno", 0) in _OUT_OF_RESOURCES and self._programs:
                 # Others hold what it needs, and will give it back.
-                self.later(_AGAIN_SECONDS, lambda: self.spawn(command, done))
+                self.later(_RETRY_SECONDS, lambda: self.spawn(command, done))
                 return
             told = f"cannot start {command.argv[0]}: {error}"
             self._answers.append(lambda: done(Finished(127, "", told, 0)))
@@ -184,7 +184,7 @@ class Loop:
     def _start(self, command: Command, stdout: int, stderr: int) -> int:
         if not command.stdin:
             return self._start_reading(command, self._null, stdout, stderr)
-        stdin = _stdin(command.stdin)
+        stdin = _open_stdin(command.stdin)
         try:
             return self._start_reading(command, stdin, stdout, stderr)
         finally:
@@ -204,9 +204,9 @@ class Loop:
                     (os.POSIX_SPAWN_DUP2, stderr, 2),
                 ),
                 setpgroup=0,
-                setsigdef=_DEFAULTED,
+                setsigdef=_RESTORED_SIGNALS,
             )
-        return _start_elsewhere(command, stdin, stdout, stderr)
+        return _start_with_popen(command, stdin, stdout, stderr)
 
     def _watch(self, program: Program) -> None:
         if self._pidfd:
@@ -217,12 +217,12 @@ class Loop:
             else:
                 self._selector.register(program.pidfd, selectors.EVENT_READ, program)
                 return
-        self.later(_WITHOUT_PIDFD_SECONDS, lambda: self._ask(program))
+        self.later(_POLL_SECONDS, lambda: self._ask(program))
 
     def _ask(self, program: Program) -> None:
         """Where the kernel has no file descriptor for a process: ask again and again."""
         if program.pid in self._programs and not self._ended(program):
-            self.later(_WITHOUT_PIDFD_SECONDS, lambda: self._ask(program))
+            self.later(_POLL_SECONDS, lambda: self._ask(program))
 
     def _expire(self, program: Program) -> None:
         if program.pid in self._programs:
@@ -321,7 +321,7 @@ def _kill(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _stdin(text: bytes) -> int:
+def _open_stdin(text: bytes) -> int:
     """A descriptor to read a text from, that nobody has to feed."""
     import tempfile
 
@@ -331,7 +331,7 @@ def _stdin(text: bytes) -> int:
         return os.dup(file.fileno())
 
 
-def _start_elsewhere(command: Command, stdin: int, stdout: int, stderr: int) -> int:
+def _start_with_popen(command: Command, stdin: int, stdout: int, stderr: int) -> int:
     """In another directory, as another user or with another umask: posix_spawn cannot do that."""
     import subprocess
 

@@ -8,10 +8,10 @@ from typing import Any, Dict, Iterable, List, Optional, Set
 
 from ..catalogue import MASK
 from ..combine import State
-from .verdict import Ending
+from .decision import Ending
 
 
-class Outcome(str, Enum):
+class StateOutcome(str, Enum):
     """Only append: these words are read by others."""
 
     UNCHANGED = "unchanged"
@@ -40,7 +40,7 @@ class Record:
         "unanswered",
     )
 
-    def __init__(self, state: State, outcome: Outcome, result: Optional[bool], comment: str) -> None:
+    def __init__(self, state: State, outcome: StateOutcome, result: Optional[bool], comment: str) -> None:
         self.state = state.index
         self.id = state.id
         self.name = state.name
@@ -135,7 +135,7 @@ class Report:
         return any(record.result is False for record in self.records)
 
     def summary(self) -> Dict[str, int]:
-        counts = {outcome.value: 0 for outcome in Outcome}
+        counts = {outcome.value: 0 for outcome in StateOutcome}
         for record in self.records:
             counts[record.outcome.value] += 1
         return counts

@@ -23,10 +23,10 @@ class Schedule:
         if mode == "justdoit":
             self.units = [[node] for node in range(len(plan.graph))]
         elif mode == "genius":
-            from ..genius import refreshing, rewrite
+            from ..genius import build_units, find_batched_sources
 
-            self.units, self.explanation = rewrite(plan)
-            self.batched = refreshing(plan)
+            self.units, self.explanation = build_units(plan)
+            self.batched = find_batched_sources(plan)
         self._link()
 
     def _link(self) -> None:

@@ -152,10 +152,10 @@ def render(text: str, name: str, arguments: Arguments, context: Context) -> str:
 
 
 def _names(arguments: Arguments, context: Context) -> Dict[str, Any]:
-    from ..reading.environment import names
+    from ..reading.template_environment import template_variables
 
     return {
-        **names(context.variables, context.node),
+        **template_variables(context.variables, context.node),
         **(arguments.get("defaults") or {}),
         **(arguments.get("context") or {}),
     }
@@ -163,12 +163,12 @@ def _names(arguments: Arguments, context: Context) -> Dict[str, Any]:
 
 def _environment(context: Context) -> Any:
     """The state files' own environment, except that a file keeps the newline at its end."""
-    from ..reading.environment import environment
+    from ..reading.template_environment import make_environment
     from ..reading.tree import Tree
 
     with context.lock:
         if "content.jinja" not in context.once:
-            made = environment(Tree(context.root))
+            made = make_environment(Tree(context.root))
             context.once["content.jinja"] = made.overlay(keep_trailing_newline=True)
         return context.once["content.jinja"]
 

@@ -12,9 +12,9 @@ import pytest
 from tests.state_functions import Run
 
 from rackwright.states.module import StateError
-from rackwright.states.plan import plan
-from rackwright.states.reading.tree import place
-from rackwright.states.running.run import Run as EngineRun
+from rackwright.states.plan import build_plan
+from rackwright.states.reading.tree import locate_tree
+from rackwright.states.running.execution import PlanExecution as EngineRun
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="owners can only be given by root")
 
@@ -186,7 +186,7 @@ def test_check_cmd_of_a_state_file_is_the_functions_own(tmp_path: Path) -> None:
     path = tmp_path / "sudoers"
     path.write_text("good\n")
     (tmp_path / "x.sls").write_text(f"{path}:\n  file.managed:\n    - contents: bad\n    - check_cmd: grep -q good\n")
-    (record,) = EngineRun(plan(*place(tmp_path / "x.sls")), "ansible").go().records
+    (record,) = EngineRun(build_plan(*locate_tree(tmp_path / "x.sls")), "ansible").go().records
     assert "check_cmd 'grep -q good' refused the new" in record.comment
     assert path.read_text() == "good\n"
 

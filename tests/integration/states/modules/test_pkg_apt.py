@@ -8,10 +8,10 @@ from tests.package_repositories import Deb, apt_repository, apt_root
 from tests.state_functions import Run
 
 from rackwright.states.module import StateError
-from rackwright.states.plan import plan
-from rackwright.states.reading.tree import place
+from rackwright.states.plan import build_plan
+from rackwright.states.reading.tree import locate_tree
+from rackwright.states.running.execution import PlanExecution as EngineRun
 from rackwright.states.running.record import Record
-from rackwright.states.running.run import Run as EngineRun
 from rackwright.states.support.packages import Packages, packages
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="dpkg wants root")
@@ -142,7 +142,7 @@ def test_several_states_become_one_transaction(run: Run, root: str) -> None:
 
 def engine(tmp_path: Path, text: str, mode: str) -> tuple[dict[str, Record], EngineRun]:
     (tmp_path / "web.sls").write_text(text)
-    run = EngineRun(plan(*place(tmp_path / "web.sls")), mode)
+    run = EngineRun(build_plan(*locate_tree(tmp_path / "web.sls")), mode)
     return {record.id: record for record in run.go().records}, run
 
 

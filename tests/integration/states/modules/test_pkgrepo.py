@@ -9,9 +9,9 @@ from tests.package_repositories import Deb, apt_repository, apt_root, dnf_root, 
 from tests.state_functions import Run
 
 from rackwright.states.module import StateError
-from rackwright.states.plan import plan
-from rackwright.states.reading.tree import place
-from rackwright.states.running.run import Run as EngineRun
+from rackwright.states.plan import build_plan
+from rackwright.states.reading.tree import locate_tree
+from rackwright.states.running.execution import PlanExecution as EngineRun
 from rackwright.states.support.packages import packages
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="apt and dnf want root")
@@ -115,7 +115,9 @@ def test_genius_refreshes_once_for_all_repositories_and_the_packages_behind_them
         lines.append(f"repo-{name}:\n  pkgrepo.managed:\n{options}")
     (tmp_path / "web.sls").write_text("".join(lines))
     said: list[str] = []
-    run = EngineRun(plan(*place(tmp_path / "web.sls")), mode, event=lambda kind, _, detail: said.append(str(detail)))
+    run = EngineRun(
+        build_plan(*locate_tree(tmp_path / "web.sls")), mode, event=lambda kind, _, detail: said.append(str(detail))
+    )
     assert {record.outcome.value for record in run.go().records} == {"changed"}
     assert len(packages("", str(root), run.context(run.plan.states[0])).transactions) == (1 if mode == "genius" else 3)
     assert sum("refreshing the package lists with apt-get update" in line for line in said) == refreshes
@@ -132,7 +134,7 @@ def install_from(root: Path, folder: Path, before: dict[str, str], states: str =
     package = f"rackwright-test-one:\n  pkg.installed:\n    - provider: apt\n    - root: {root}/\n"
     (folder / "web.sls").write_text(states + source + package)
     said: list[str] = []
-    made = plan(*place(folder / "web.sls"))
+    made = build_plan(*locate_tree(folder / "web.sls"))
     run = EngineRun(made, "genius", event=lambda kind, _, detail: said.append(str(detail)))
     assert {record.outcome.value for record in run.go().records} == {"changed"}
     return [line for line in said if "refreshing the package lists with apt-get update" in line]

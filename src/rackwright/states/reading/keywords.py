@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Dict, FrozenSet, Tuple
 
 # In order of weight: where a state has dependants of several kinds, the heavier kind decides how early it wants to run.
-KINDS: Tuple[str, ...] = (
+REQUISITE_KINDS: Tuple[str, ...] = (
     "onfail",
     "onfail_any",
     "onfail_all",
@@ -20,7 +20,7 @@ KINDS: Tuple[str, ...] = (
     "watch_any",
     "prereq",
 )
-WEIGHT: Dict[str, int] = {kind: weight for weight, kind in enumerate(KINDS)}
+WEIGHT: Dict[str, int] = {kind: weight for weight, kind in enumerate(REQUISITE_KINDS)}
 
 # The order in which a state's requisites enter the graph; it decides ties, so it is Salt's.
 ENTRY_ORDER: Tuple[str, ...] = (
@@ -36,7 +36,7 @@ ENTRY_ORDER: Tuple[str, ...] = (
     "onchanges_any",
 )
 
-REQUISITES: FrozenSet[str] = frozenset((*KINDS, "listen"))
+REQUISITES: FrozenSet[str] = frozenset((*REQUISITE_KINDS, "listen"))
 """What an `extend` adds to rather than replaces."""
 
 IN_FORMS: Dict[str, str] = {
@@ -56,7 +56,7 @@ OPTIONS: FrozenSet[str] = frozenset(
     )
 )
 
-IGNORED: FrozenSet[str] = frozenset(
+IGNORED_OPTIONS: FrozenSet[str] = frozenset(
     (
         "reload_modules",
         "reload_grains",
@@ -70,6 +70,6 @@ IGNORED: FrozenSet[str] = frozenset(
 )
 """Accepted because existing states have them; there is nothing here for them to do."""
 
-ENGINE: FrozenSet[str] = frozenset(
-    (*REQUISITES, *IN_FORMS, "listen_in", "use", "use_in", *OPTIONS, *IGNORED, "name", "names")
+ENGINE_KEYWORDS: FrozenSet[str] = frozenset(
+    (*REQUISITES, *IN_FORMS, "listen_in", "use", "use_in", *OPTIONS, *IGNORED_OPTIONS, "name", "names")
 )

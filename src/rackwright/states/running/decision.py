@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Dict, List, Optional, Set
 
-from ..reading.words import WEIGHT
+from ..reading.keywords import WEIGHT
 
 
 class Ending:
@@ -24,7 +24,7 @@ class Ending:
         """False if requisites kept it from being called at all."""
 
 
-class Verdict(Enum):
+class Decision(Enum):
     RUN = "run"
     REACT = "run, and if nothing changes, react to the change of what it watches"
     BLOCKED = "One or more requisite failed"
@@ -33,7 +33,7 @@ class Verdict(Enum):
     NOTHING_CHANGED = "State was not run because none of the onchanges reqs changed"
 
 
-class _Sign(Enum):
+class _Signal(Enum):
     """What one target tells about a state that waits for it."""
 
     MET = 0
@@ -49,52 +49,52 @@ class _Sign(Enum):
     WILL_NOT_CHANGE = 7
 
 
-def judge(targets: Dict[str, List[Ending]]) -> Verdict:
+def decide(targets: Dict[str, List[Ending]]) -> Decision:
     """The verdict for a state whose requisites' targets ended so, by kind of requisite."""
-    signs: Set[_Sign] = set()
+    signs: Set[_Signal] = set()
     for kind, endings in targets.items():
         if kind in WEIGHT:
-            signs |= _signs(kind, endings)
-    if _Sign.FAILED in signs:
-        return Verdict.BLOCKED
-    if _Sign.WILL_NOT_CHANGE in signs:
-        return Verdict.RUN if _Sign.WILL_CHANGE in signs else Verdict.NO_CHANGE_AHEAD
-    if _Sign.WELL in signs and _Sign.MOVED not in signs:
-        return Verdict.NOTHING_FAILED
-    if _Sign.STILL in signs and _Sign.MOVED not in signs:
-        return Verdict.NOTHING_CHANGED
-    if _Sign.CHANGED in signs:
-        return Verdict.REACT
-    return Verdict.NOTHING_FAILED if _Sign.WELL in signs else Verdict.RUN
+            signs |= _signals_of_kind(kind, endings)
+    if _Signal.FAILED in signs:
+        return Decision.BLOCKED
+    if _Signal.WILL_NOT_CHANGE in signs:
+        return Decision.RUN if _Signal.WILL_CHANGE in signs else Decision.NO_CHANGE_AHEAD
+    if _Signal.WELL in signs and _Signal.MOVED not in signs:
+        return Decision.NOTHING_FAILED
+    if _Signal.STILL in signs and _Signal.MOVED not in signs:
+        return Decision.NOTHING_CHANGED
+    if _Signal.CHANGED in signs:
+        return Decision.REACT
+    return Decision.NOTHING_FAILED if _Signal.WELL in signs else Decision.RUN
 
 
-def _signs(kind: str, endings: List[Ending]) -> Set[_Sign]:
+def _signals_of_kind(kind: str, endings: List[Ending]) -> Set[_Signal]:
     base = kind.partition("_")[0]
-    signs = {sign for sign in (_sign(base, ending) for ending in endings) if sign is not None}
+    signs = {sign for sign in (_signal_of_ending(base, ending) for ending in endings) if sign is not None}
     if kind == "onfail_all":
-        if _Sign.WELL in signs:
-            signs.discard(_Sign.MET)
+        if _Signal.WELL in signs:
+            signs.discard(_Signal.MET)
     elif kind == "onfail" or kind.endswith("_any"):
         # One target is enough: what the others say against it does not count.
-        if signs & {_Sign.MET, _Sign.CHANGED}:
-            signs.discard(_Sign.FAILED)
-        if _Sign.MOVED in signs:
-            signs -= {_Sign.STILL, _Sign.FAILED}
-        if _Sign.MET in signs:
-            signs.discard(_Sign.WELL)
+        if signs & {_Signal.MET, _Signal.CHANGED}:
+            signs.discard(_Signal.FAILED)
+        if _Signal.MOVED in signs:
+            signs -= {_Signal.STILL, _Signal.FAILED}
+        if _Signal.MET in signs:
+            signs.discard(_Signal.WELL)
     return signs
 
 
-def _sign(base: str, ending: Ending) -> Optional[_Sign]:
+def _signal_of_ending(base: str, ending: Ending) -> Optional[_Signal]:
     if base == "onchanges":
-        return _Sign.MOVED if ending.result is not False and ending.changed else _Sign.STILL
+        return _Signal.MOVED if ending.result is not False and ending.changed else _Signal.STILL
     if base == "onfail":
         if ending.result is True:
-            return _Sign.WELL
+            return _Signal.WELL
     elif ending.result is False:
-        return _Sign.FAILED
+        return _Signal.FAILED
     elif base == "watch" and ending.changed:
-        return _Sign.CHANGED
+        return _Signal.CHANGED
     elif base == "prereq":
-        return _Sign.WILL_CHANGE if ending.result is None else _Sign.WILL_NOT_CHANGE
-    return _Sign.MET if ending.ran else None
+        return _Signal.WILL_CHANGE if ending.result is None else _Signal.WILL_NOT_CHANGE
+    return _Signal.MET if ending.ran else None

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from ..refusal import Refused
+from ..refusal import RunRefused
 from .tree import Tree
 
 
@@ -28,11 +28,11 @@ class _TreeLoader(jinja2.BaseLoader):
         path = template[len("salt://") :] if template.startswith("salt://") else template
         try:
             return self._tree.read(path), path, lambda: True
-        except Refused:
+        except RunRefused:
             raise jinja2.TemplateNotFound(template) from None
 
 
-def environment(tree: Tree) -> jinja2.Environment:
+def make_environment(tree: Tree) -> jinja2.Environment:
     made = ImmutableSandboxedEnvironment(
         undefined=jinja2.StrictUndefined,
         loader=_TreeLoader(tree),
@@ -58,7 +58,7 @@ def _yaml(value: Any, default_flow_style: bool = True) -> str:
     return text[: -len("...\n")].strip() if text.endswith("...\n") else text.strip()
 
 
-def names(variables: Dict[str, Any], node: Dict[str, Any]) -> Dict[str, Any]:
+def template_variables(variables: Dict[str, Any], node: Dict[str, Any]) -> Dict[str, Any]:
     """Variables by their own names and under `pillar` or `vars`; the node's facts under `grains` or `node`."""
     return {
         **variables,
@@ -66,11 +66,11 @@ def names(variables: Dict[str, Any], node: Dict[str, Any]) -> Dict[str, Any]:
         "pillar": variables,
         "node": node,
         "grains": node,
-        "salt": {"pillar.get": _getter(variables), "grains.get": _getter(node)},
+        "salt": {"pillar.get": _make_getter(variables), "grains.get": _make_getter(node)},
     }
 
 
-def _getter(source: Dict[str, Any]) -> Callable[..., Any]:
+def _make_getter(source: Dict[str, Any]) -> Callable[..., Any]:
     def get(path: str, default: Any = "") -> Any:
         value: Any = source
         for part in path.split(":"):

@@ -16,11 +16,11 @@ from typing import Any, Callable, Deque, Dict, Generator, List, Optional, Protoc
 from ..combine import State
 from ..module import Command, Context, StateError
 from ..plan import Plan
-from .call import OTHERS_SECONDS, Caller, Request, Sleep, Work
-from .loop import Loop
-from .record import Mask, Outcome, Record, Report
+from .call import POLL_SECONDS, BlockingCall, Request, Sleep, StateCaller
+from .decision import Decision, Ending, decide
+from .loop import EventLoop
+from .record import Mask, Record, Report, StateOutcome
 from .schedule import Schedule
-from .verdict import Ending, Verdict, judge
 
 MODES = ("ansible", "justdoit", "genius")
 PROCESS_LIMIT = 256
@@ -40,7 +40,7 @@ class Gate(Protocol):
         """Whether what comes after the state may run now."""
 
 
-def _quiet(kind: str, state: State, detail: Any) -> None:
+def _ignore_event(kind: str, state: State, detail: Any) -> None:
     """Nobody listens."""
 
 
@@ -52,7 +52,7 @@ class _Task:
         self.finished = finished
 
 
-class Run:
+class PlanExecution:
     """One run of a plan. Call `go` once."""
 
     def __init__(
@@ -61,7 +61,7 @@ class Run:
         mode: str = "ansible",
         test: bool = False,
         parallel: int = 0,
-        event: Event = _quiet,
+        event: Event = _ignore_event,
         mask: Optional[Mask] = None,
         gate: Optional[Gate] = None,
     ) -> None:
@@ -78,8 +78,8 @@ class Run:
         self._records: List[Optional[Record]] = [None] * len(plan.states)
         self._endings: List[Optional[Ending]] = [None] * len(plan.graph)
         self._looks: Dict[int, Record] = {}
-        self._caller = Caller(plan, self._records, self._context, self.report.mask)
-        self._loop = Loop()
+        self._caller = StateCaller(plan, self._records, self._context, self.report.mask)
+        self._loop = EventLoop()
         self._lock = threading.RLock()
         self._once: Dict[str, Any] = {}
         self._clock = time.time() - time.monotonic()
@@ -168,9 +168,9 @@ class Run:
             if len(nodes) == 1 and nodes[0] not in schedule.batched:
                 self._start(self._node(nodes[0]), finished)
             else:
-                from .batches import together
+                from .batches import run_unit
 
-                self._start(together(self, nodes), finished)
+                self._start(run_unit(self, nodes), finished)
 
         while (ready and not self._stopped) or self._running:
             while ready and not self._stopped and self._running < self._limit:
@@ -209,7 +209,7 @@ class Run:
             self._loop.in_thread(request.call, lambda result, raised: self._advance(task, result, raised))
             return
 
-    def _blocks(self, request: Work) -> bool:
+    def _blocks(self, request: BlockingCall) -> bool:
         """A thread is worth its price only if something else can go on meanwhile."""
         return not (self._alone and self._running == 1)
 
@@ -224,41 +224,41 @@ class Run:
             return
         verdict = self.judge(node)
         sequence, started = self.begin(state)
-        if verdict is Verdict.RUN or verdict is Verdict.REACT:
+        if verdict is Decision.RUN or verdict is Decision.REACT:
             record = yield from self._through_the_gate(node, state, verdict)
             self.finish(node, state, record, sequence, started)
         else:
             self.finish(node, state, self.kept_back(node, state, verdict), sequence, started, ran=False)
 
-    def _through_the_gate(self, node: int, state: State, verdict: Verdict) -> Generator[Request, Any, Record]:
+    def _through_the_gate(self, node: int, state: State, verdict: Decision) -> Generator[Request, Any, Record]:
         """Call it; if it goes by other servers' pace, when they let it, and go on when they have it too."""
         gate = self._gate if state.options.get("sync") or state.options.get("serialize") else None
         if gate is not None:
             try:
-                while not (yield Work(lambda: gate.enter(state))):
-                    yield Sleep(OTHERS_SECONDS)
+                while not (yield BlockingCall(lambda: gate.enter(state))):
+                    yield Sleep(POLL_SECONDS)
             except StateError as error:
-                return Record(state, Outcome.FAILED, False, str(error))
+                return Record(state, StateOutcome.FAILED, False, str(error))
         record = yield from self._caller.call(state, self._test)
         record = yield from self.reacted(node, state, verdict, record)
         if gate is not None:
             try:
-                while not (yield Work(lambda: gate.leave(state))):
-                    yield Sleep(OTHERS_SECONDS)
+                while not (yield BlockingCall(lambda: gate.leave(state))):
+                    yield Sleep(POLL_SECONDS)
             except StateError as error:
-                return Record(state, Outcome.FAILED, False, f"{record.comment}; {error}")
+                return Record(state, StateOutcome.FAILED, False, f"{record.comment}; {error}")
         return record
 
-    def reacted(self, node: int, state: State, verdict: Verdict, record: Record) -> Generator[Request, Any, Record]:
+    def reacted(self, node: int, state: State, verdict: Decision, record: Record) -> Generator[Request, Any, Record]:
         """The record after `watch` had its say: it reacts where the state itself changed nothing."""
-        if verdict is Verdict.REACT and not record.changes and not record.unanswered:
+        if verdict is Decision.REACT and not record.changes and not record.unanswered:
             return (yield from self._caller.react(state, self._test, self._changed(node)))
         return record
 
     def _look(self, node: int, state: State) -> Generator[Request, Any, None]:
         """Would it change? If its own requisites keep it from running, that is settled here already."""
         verdict = self.judge(node)
-        if verdict is Verdict.RUN or verdict is Verdict.REACT:
+        if verdict is Decision.RUN or verdict is Decision.REACT:
             record = yield from self._caller.call(state, True, retried=False)
             self._looks[state.index] = record
             self._endings[node] = record.ending()
@@ -268,26 +268,26 @@ class Run:
         self.finish(state.index, state, record, sequence, started, ran=False)
         self._endings[node] = self._endings[state.index]
 
-    def judge(self, node: int) -> Verdict:
+    def judge(self, node: int) -> Decision:
         sources = self._graph.into(node)
         if not sources:
-            return Verdict.RUN
+            return Decision.RUN
         targets: Dict[str, List[Ending]] = {}
         for source, kinds in sources.items():
             ending = self._endings[source]
             if ending is not None:
                 for kind in kinds:
                     targets.setdefault(kind, []).append(ending)
-        return judge(targets)
+        return decide(targets)
 
-    def kept_back(self, node: int, state: State, verdict: Verdict) -> Record:
+    def kept_back(self, node: int, state: State, verdict: Decision) -> Record:
         """The record of a state that its requisites keep from running."""
-        if verdict is not Verdict.BLOCKED:
-            return Record(state, Outcome.SKIPPED, True, verdict.value)
+        if verdict is not Decision.BLOCKED:
+            return Record(state, StateOutcome.SKIPPED, True, verdict.value)
         look = self._looks.get(state.index)
         if look is not None:
             # What it would have changed is known, but whoever had to go before it failed.
-            record = Record(state, Outcome.BLOCKED, look.result, look.comment)
+            record = Record(state, StateOutcome.BLOCKED, look.result, look.comment)
             record.outputs = look.outputs
             return record
         failed = []
@@ -296,7 +296,7 @@ class Run:
             if ending is not None and ending.result is False:
                 target = self._plan.states[self._graph.owner[source]]
                 failed.append(f"{target.sls}.{target.id}")
-        return Record(state, Outcome.BLOCKED, False, f"{verdict.value}: {', '.join(dict.fromkeys(failed))}")
+        return Record(state, StateOutcome.BLOCKED, False, f"{verdict.value}: {', '.join(dict.fromkeys(failed))}")
 
     def _changed(self, node: int) -> Tuple[str, ...]:
         changed = []
@@ -333,7 +333,7 @@ class Run:
         return self._plan
 
     @property
-    def caller(self) -> Caller:
+    def caller(self) -> StateCaller:
         return self._caller
 
     @property
@@ -380,7 +380,7 @@ class Run:
             record = yield from self._caller.react(state, self._test, ())
             answered[(state.module, *resources)] = record
         else:
-            record = again(state, known)
+            record = copy_record(state, known)
         record.id = f"listener_{state.id}"
         record.function = f"{state.module}.mod_watch"
         record.sequence = sequence
@@ -388,14 +388,14 @@ class Run:
         self._add(state, record)
 
 
-def again(state: State, known: Record) -> Record:
+def copy_record(state: State, known: Record) -> Record:
     """The record of a state for which another has just done the same."""
     record = Record(state, known.outcome, known.result, f"{known.comment} (once, together with {known.id})")
     record.changes, record.outputs = known.changes, known.outputs
     return record
 
 
-def go_home() -> None:
+def change_to_home_directory() -> None:
     """Commands without a directory of their own start in the home of the user, as people expect of Salt."""
     with contextlib.suppress(OSError):
         os.chdir(os.path.expanduser("~"))
