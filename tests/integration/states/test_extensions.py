@@ -227,7 +227,7 @@ def test_a_module_comes_from_a_url_and_is_verified_alike(workshop: Workshop, add
 def test_the_engine_applies_states_of_a_verified_module(workshop: Workshop) -> None:
     (workshop.tree / "init.sls").write_text("world:\n  greet.hello: []\n")
     catalogue = load_tree_catalogue(workshop.tree, workshop.signers, VersionHistory(workshop.seen))
-    report = PlanExecution(build_plan(Tree(workshop.tree), ["init"], catalogue=catalogue), "ansible").go()
+    report = PlanExecution(build_plan(Tree(workshop.tree), ["init"], catalogue=catalogue), "ansible").execute()
     assert [(record.result, record.changes) for record in report.records] == [(True, {"greeting": "world"})]
 
 

@@ -37,7 +37,7 @@ def apply(write: Write) -> Apply:
 
     def run(text: str, mode: str = "ansible", test: bool = False, variables: dict[str, Any] | None = None) -> Report:
         tree, sls = locate_tree(write(init=text))
-        return PlanExecution(build_plan(tree, sls, variables, {"id": "node-1"}), mode, test).go()
+        return PlanExecution(build_plan(tree, sls, variables, {"id": "node-1"}), mode, test).execute()
 
     return run
 

@@ -27,7 +27,7 @@ def planned(case: str) -> Plan:
 def run(case: str, mode: str) -> tuple[Plan, Report]:
     text = (CASES / f"{case}.sls").read_text() if (CASES / f"{case}.sls").exists() else ""
     made = planned(case)
-    return made, PlanExecution(made, mode, test=text.startswith("# test: true\n")).go()
+    return made, PlanExecution(made, mode, test=text.startswith("# test: true\n")).execute()
 
 
 def shown(report: Report) -> list[dict[str, Any]]:
@@ -75,6 +75,6 @@ def test_other_modes_come_to_the_same(case: str, mode: str) -> None:
             StateOutcome.BLOCKED,
         ):
             continue  # Already settled when it was looked at: it did not run at all.
-        for source in made.graph.into(state.index):
+        for source in made.graph.incoming(state.index):
             if not made.graph.is_look(source):
                 assert ended[source].end <= ended[state.index].start

@@ -124,7 +124,7 @@ def go(tree: dict[str, Any], mode: str) -> tuple[World, PlanExecution, Plan, Rep
         Path(folder, "init.sls").write_text(json.dumps(tree))
         made = build_plan(Tree(Path(folder)), ["init"], {}, {}, world)
         run = PlanExecution(made, mode)
-        return world, run, made, run.go()
+        return world, run, made, run.execute()
 
 
 def requisites_kept(made: Plan, report: Report) -> None:
@@ -133,7 +133,7 @@ def requisites_kept(made: Plan, report: Report) -> None:
         own = done[state.index]
         if state.index in made.graph.look and own.outcome in (StateOutcome.SKIPPED, StateOutcome.BLOCKED):
             continue
-        for source in made.graph.into(state.index):
+        for source in made.graph.incoming(state.index):
             if not made.graph.is_look(source):
                 assert done[source].end <= own.start, f"{state.id} started before {made.states[source].id} ended"
 
@@ -160,7 +160,7 @@ def test_every_mode_keeps_requisites_and_ends_in_the_same_world(tree: dict[str, 
 def longest_chain(made: Plan) -> int:
     """The most packages on one path: each of them needs a transaction of its own."""
     order = PlanExecution(made, "justdoit").schedule
-    waiting, deepest = order.waiting(), [0] * len(order.units)
+    waiting, deepest = order.waiting_counts(), [0] * len(order.units)
     ready = [unit for unit, count in enumerate(waiting) if not count]
     while ready:
         unit = ready.pop()
@@ -168,7 +168,7 @@ def longest_chain(made: Plan) -> int:
         state = made.states[made.graph.owner[node]]
         if state.module == "pkg" and not made.graph.is_look(node):
             deepest[unit] += 1
-        for following in order.after(unit):
+        for following in order.successors(unit):
             deepest[following] = max(deepest[following], deepest[unit])
             waiting[following] -= 1
             if not waiting[following]:
@@ -241,7 +241,9 @@ def restarts(tree: dict[str, Any], mode: str) -> tuple[list[str], Report]:
     services = Services()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "init.sls").write_text(json.dumps(tree))
-        return services.restarts, PlanExecution(build_plan(Tree(Path(folder)), ["init"], {}, {}, services), mode).go()
+        return services.restarts, PlanExecution(
+            build_plan(Tree(Path(folder)), ["init"], {}, {}, services), mode
+        ).execute()
 
 
 CONFIGURED: dict[str, Any] = {"conf1": {"test.succeed_with_changes": []}, "conf2": {"test.succeed_with_changes": []}}

@@ -112,7 +112,7 @@ def test_a_mesh_run_takes_another_nodes_output(write: Write) -> None:
             "b:\n  cmd.run:\n    - name: echo ${node:db-1/lost.stdout}\n"
         )
     )
-    report = PlanExecution(build_plan(tree, sls, {}, {}, Catalogue(), Mesh())).go()
+    report = PlanExecution(build_plan(tree, sls, {}, {}, Catalogue(), Mesh())).execute()
     assert stdout(report)["a"] == "init.stdout of db-1"
     assert (report.records[1].outcome.value, report.records[1].comment) == ("failed", "db-1 is gone")
 

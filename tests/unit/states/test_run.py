@@ -32,7 +32,7 @@ def test_a_module_that_raises_fails_its_state_only(write: Write) -> None:
         write(init="a:\n  boom.now\nb:\n  test.nop:\n    - require:\n      - boom: a\nc:\n  test.nop\n")
     )
     for mode in ("ansible", "justdoit", "genius"):
-        report = PlanExecution(build_plan(tree, sls, {}, {}, Catalogue({"boom": [boom]})), mode).go()
+        report = PlanExecution(build_plan(tree, sls, {}, {}, Catalogue({"boom": [boom]})), mode).execute()
         outcomes = {record.id: record.outcome.value for record in report.records}
         assert outcomes == {"a": "failed", "b": "blocked", "c": "unchanged"}
         told = next(record.comment for record in report.records if record.id == "a")
@@ -91,7 +91,7 @@ def test_a_cap_limits_how_many_run_at_once(write: Write, tmp_path: Path) -> None
     meet = waiting_shell(f"[ $(grep -c + {log}) -ge 3 ]")  # none of the first three ends before all of them run
     text = "".join(f"c{n}:\n  cmd.run:\n    - name: echo + >> {log}; {meet}; echo - >> {log}\n" for n in range(12))
     tree, sls = locate_tree(write(init=text))
-    assert not PlanExecution(build_plan(tree, sls), "justdoit", parallel=3).go().failed
+    assert not PlanExecution(build_plan(tree, sls), "justdoit", parallel=3).execute().failed
     running = most = 0
     for line in log.read_text().split():
         running += 1 if line == "+" else -1
@@ -176,7 +176,7 @@ def test_a_script_of_the_tree_runs_with_its_own_interpreter(write: Write) -> Non
     folder = write(**{"hello.py": "#!/usr/bin/env python3\nimport sys\nprint('hi', *sys.argv[1:])\n"})
     tree, sls = locate_tree(write(init="s:\n  cmd.script:\n    - name: salt://hello.py 'a b' c\n"))
     assert folder == tree.root
-    assert PlanExecution(build_plan(tree, sls)).go().records[0].changes["stdout"] == "hi a b c"
+    assert PlanExecution(build_plan(tree, sls)).execute().records[0].changes["stdout"] == "hi a b c"
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,9 @@ def test_functions_that_wait_do_not_hold_each_other_up_in_justdoit(write: Write)
 
     friend = StateFunction("meet", "", (), check, meet)
     tree, sls = locate_tree(write(init="".join(f"f{n}:\n  friend.meet\n" for n in range(4))))
-    assert not PlanExecution(build_plan(tree, sls, {}, {}, Catalogue({"friend": [friend]})), "justdoit").go().failed
+    assert (
+        not PlanExecution(build_plan(tree, sls, {}, {}, Catalogue({"friend": [friend]})), "justdoit").execute().failed
+    )
 
 
 def test_a_command_without_settle_fails_its_state(write: Write) -> None:
@@ -249,7 +251,7 @@ def test_a_command_without_settle_fails_its_state(write: Write) -> None:
         settle=lambda arguments, finished: Result(isinstance(finished, Finished), {"x": 1}, ""),
     )
     tree, sls = locate_tree(write(init="a:\n  ext.go\nb:\n  ext.ok\n"))
-    report = PlanExecution(build_plan(tree, sls, {}, {}, Catalogue({"ext": [wrong, right]}))).go()
+    report = PlanExecution(build_plan(tree, sls, {}, {}, Catalogue({"ext": [wrong, right]}))).execute()
     assert [record.outcome.value for record in report.records] == ["failed", "changed"]
 
 
@@ -259,7 +261,7 @@ def test_a_chain_longer_than_the_recursion_limit_is_planned_and_run(write: Write
     )
     tree, sls = locate_tree(write(init=text))
     for mode in ("ansible", "justdoit"):
-        assert PlanExecution(build_plan(tree, sls), mode).go().summary()["unchanged"] == 2000
+        assert PlanExecution(build_plan(tree, sls), mode).execute().summary()["unchanged"] == 2000
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
@@ -268,7 +270,7 @@ def test_of_a_long_output_the_ends_are_kept_and_the_middle_is_marked(write: Writ
     where = "" if stream == "stdout" else " >&2"
     said = f"{{ echo first; yes | head -c 20000000; echo last; }}{where}"
     tree, sls = locate_tree(write(init=f"noisy:\n  cmd.run:\n    - name: '{said}'\n"))
-    [record] = PlanExecution(build_plan(tree, sls, {}, {}), "ansible").go().records
+    [record] = PlanExecution(build_plan(tree, sls, {}, {}), "ansible").execute().records
     output = record.changes[stream]
     assert record.outcome.value == "changed"
     assert output.startswith("first\ny\ny\n")

@@ -164,4 +164,4 @@ def test_places_are_told_apart() -> None:
     spans = [(at, at + 1) for at, letter in enumerate(text) if letter == "@"]
     names = "PLAIN DOUBLE PLAIN SINGLE DOUBLE BACKTICKS ARITHMETIC DOLLAR_SINGLE COMMENT HERE LITERAL_HERE"
     assert [place.name for place in find_contexts(text, spans)] == [*names.split(), "PLAIN", "DOUBLE", "PLAIN"]
-    assert find_contexts("a # $(@", [(6, 7)], whole=False) == [ShellContext.PLAIN]
+    assert find_contexts("a # $(@", [(6, 7)], shell_syntax=False) == [ShellContext.PLAIN]

@@ -190,14 +190,14 @@ def _apply(arguments: argparse.Namespace) -> int:
     progress = _Progress(len(made.states), quiet=arguments.json)
     run = PlanExecution(made, arguments.mode, arguments.test, arguments.parallel, progress.hear)
     progress.mask = run.report.mask
-    report = run.go()
+    report = run.execute()
     if arguments.json:
         say(json.dumps(report.as_json(), default=str))
     else:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in report.summary().items() if count)
         say(f"{counts or 'no states'} in {report.seconds:.2f} s{' (dry run)' if report.test else ''}")
         for state in report.not_run:
-            say(f"not run (failhard): {state.full} {state.id}")
+            say(f"not run (failhard): {state.qualified_function} {state.id}")
     return FAILED if report.failed else OK
 
 
@@ -272,7 +272,7 @@ def _doc(arguments: argparse.Namespace) -> int:
     if text is None:
         module, _, function = arguments.what.partition(".")
         functions = catalogue.functions(module)
-        known = catalogue.modules() if functions is None else list(functions)
+        known = catalogue.module_names() if functions is None else list(functions)
         near = did_you_mean(module if functions is None else function, known)
         say(f"rackwright: no documentation of {arguments.what!r}{near}", file=sys.stderr)
         return REFUSED

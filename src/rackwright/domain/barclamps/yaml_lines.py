@@ -96,13 +96,13 @@ def _check_characters(text: str, file: str) -> None:
 class _Reader(YamlReader[Marked, str]):
     """Builds the tree of a file."""
 
-    words = YamlMessages(
+    messages = YamlMessages(
         second_document="A second document starts here; a barclamp file has only one.",
         collection_as_key="A key must be text, not a list or a mapping.",
         doubled_key="The key {key!r} is here twice; the first is on line {first}.",
         too_deep=f"This is nested deeper than {MAX_DEPTH} levels.",
     )
-    deepest = MAX_DEPTH
+    depth_limit = MAX_DEPTH
 
     def __init__(self, file: str) -> None:
         super().__init__()

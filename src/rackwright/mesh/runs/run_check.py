@@ -103,7 +103,7 @@ def across(plans: dict[str, Plan], asked: dict[str, list[tuple[str, str]]], mode
 
 def _own_order(sorter: "TopologicalSorter[tuple[str, int]]", target: str, made: Plan, mode: str) -> None:
     for node in range(len(made.graph)):
-        sorter.add((target, node), *((target, source) for source in made.graph.into(node)))
+        sorter.add((target, node), *((target, source) for source in made.graph.incoming(node)))
     if mode == "ansible":
         for before, after in zip(made.sequence, made.sequence[1:], strict=False):
             sorter.add((target, after), (target, before))
@@ -117,7 +117,7 @@ def _uses(made: Plan) -> list[tuple[int, str, str]]:
         for key in keys:
             for reference, _ in made.references.find(values.get(key)):
                 if reference is not None and reference.node:
-                    found.append((state, reference.node, reference.rest))
+                    found.append((state, reference.node, reference.remote_path))
     return found
 
 

@@ -152,8 +152,10 @@ class OtherPace:
         twins: Counter[tuple[str, str]] = Counter()
         for state in states:
             if state.options.get("sync") or state.options.get("serialize"):
-                self._gates[state.index] = gate_name(state.full, state.id, twins[state.full, state.id])
-            twins[state.full, state.id] += 1
+                self._gates[state.index] = gate_name(
+                    state.qualified_function, state.id, twins[state.qualified_function, state.id]
+                )
+            twins[state.qualified_function, state.id] += 1
 
     def gate(self, state: int) -> str | None:
         return self._gates.get(state)
@@ -229,14 +231,16 @@ def _run(folder: Path, job: dict[str, Any], mask: Mask, agent: Agent) -> int:
             outputs = mask.value(record.outputs)
             agent.ended(state.index, state=record.as_json(mask), outputs=outputs, gate=pace.gate(record.state))
         elif kind == "start":
-            agent.started(state.index, id=mask.text(state.id), name=mask.text(state.name), function=state.full)
+            agent.started(
+                state.index, id=mask.text(state.id), name=mask.text(state.name), function=state.qualified_function
+            )
         elif kind == "log":
             lines.say(mask.text(state.id), mask.text(str(detail)))
 
     change_to_home_directory()
     run = PlanExecution(made, job["mode"], bool(job["test"]), int(job["parallel"]), hear, mask, pace)
     agent.say("planned", states=len(made.states))
-    report = run.go()
+    report = run.execute()
     agent.say("report", summary=report.summary(), seconds=round(report.seconds, 6), failed=report.failed)
     return FAILED if report.failed else OK
 

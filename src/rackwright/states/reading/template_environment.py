@@ -1,4 +1,4 @@
-"""What a template may use: the sandbox, the names in it and the filters. Loaded only in the child that renders.
+"""The Jinja environment of templates: its sandbox, variables and filters. Loaded only in the child that renders.
 
 The names follow Salt where people have habits: `pillar` and `grains` are our variables and the node's facts, and
 `salt['pillar.get']('a:b', default)` looks into nested ones.
@@ -33,12 +33,13 @@ class _TreeLoader(jinja2.BaseLoader):
 
 
 def make_environment(tree: Tree) -> jinja2.Environment:
-    made = ImmutableSandboxedEnvironment(
+    """Return a sandboxed environment that loads templates from the tree and refuses undefined names."""
+    jinja_environment = ImmutableSandboxedEnvironment(
         undefined=jinja2.StrictUndefined,
         loader=_TreeLoader(tree),
         extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],
     )
-    made.filters.update(
+    jinja_environment.filters.update(
         json=lambda value, **options: json.dumps(value, **options),
         yaml=_yaml,
         yaml_encode=_yaml,
@@ -48,7 +49,7 @@ def make_environment(tree: Tree) -> jinja2.Environment:
         regex_replace=lambda value, pattern, new: re.sub(pattern, new, str(value)),
         to_bool=lambda value: str(value).lower() in ("yes", "1", "true"),
     )
-    return made
+    return jinja_environment
 
 
 def _yaml(value: Any, default_flow_style: bool = True) -> str:
@@ -59,7 +60,7 @@ def _yaml(value: Any, default_flow_style: bool = True) -> str:
 
 
 def template_variables(variables: Dict[str, Any], node: Dict[str, Any]) -> Dict[str, Any]:
-    """Variables by their own names and under `pillar` or `vars`; the node's facts under `grains` or `node`."""
+    """Return the names a template sees: variables as such and as `pillar` or `vars`, facts as `grains` or `node`."""
     return {
         **variables,
         "vars": variables,

@@ -186,7 +186,7 @@ def test_check_cmd_of_a_state_file_is_the_functions_own(tmp_path: Path) -> None:
     path = tmp_path / "sudoers"
     path.write_text("good\n")
     (tmp_path / "x.sls").write_text(f"{path}:\n  file.managed:\n    - contents: bad\n    - check_cmd: grep -q good\n")
-    (record,) = EngineRun(build_plan(*locate_tree(tmp_path / "x.sls")), "ansible").go().records
+    (record,) = EngineRun(build_plan(*locate_tree(tmp_path / "x.sls")), "ansible").execute().records
     assert "check_cmd 'grep -q good' refused the new" in record.comment
     assert path.read_text() == "good\n"
 

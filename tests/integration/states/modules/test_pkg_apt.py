@@ -143,7 +143,7 @@ def test_several_states_become_one_transaction(run: Run, root: str) -> None:
 def engine(tmp_path: Path, text: str, mode: str) -> tuple[dict[str, Record], EngineRun]:
     (tmp_path / "web.sls").write_text(text)
     run = EngineRun(build_plan(*locate_tree(tmp_path / "web.sls")), mode)
-    return {record.id: record for record in run.go().records}, run
+    return {record.id: record for record in run.execute().records}, run
 
 
 def pkg_states(names: list[str], root: str) -> str:

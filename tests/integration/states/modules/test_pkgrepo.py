@@ -118,7 +118,7 @@ def test_genius_refreshes_once_for_all_repositories_and_the_packages_behind_them
     run = EngineRun(
         build_plan(*locate_tree(tmp_path / "web.sls")), mode, event=lambda kind, _, detail: said.append(str(detail))
     )
-    assert {record.outcome.value for record in run.go().records} == {"changed"}
+    assert {record.outcome.value for record in run.execute().records} == {"changed"}
     assert len(packages("", str(root), run.context(run.plan.states[0])).transactions) == (1 if mode == "genius" else 3)
     assert sum("refreshing the package lists with apt-get update" in line for line in said) == refreshes
 
@@ -136,7 +136,7 @@ def install_from(root: Path, folder: Path, before: dict[str, str], states: str =
     said: list[str] = []
     made = build_plan(*locate_tree(folder / "web.sls"))
     run = EngineRun(made, "genius", event=lambda kind, _, detail: said.append(str(detail)))
-    assert {record.outcome.value for record in run.go().records} == {"changed"}
+    assert {record.outcome.value for record in run.execute().records} == {"changed"}
     return [line for line in said if "refreshing the package lists with apt-get update" in line]
 
 

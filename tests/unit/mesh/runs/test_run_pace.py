@@ -54,7 +54,7 @@ class SlowServer:
 
 def run(tmp_path: Path, text: str, mode: str, gate: SlowGate | None = None, remote: SlowServer | None = None) -> Report:
     (tmp_path / "init.sls").write_text(text)
-    return PlanExecution(build_plan(Tree(tmp_path), ["init"], {}, {}, None, remote), mode, gate=gate).go()
+    return PlanExecution(build_plan(Tree(tmp_path), ["init"], {}, {}, None, remote), mode, gate=gate).execute()
 
 
 GATED = """
