@@ -162,12 +162,12 @@ def test_another_module_under_a_known_version_is_refused(workshop: Workshop) -> 
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [("FUNCTIONS = (", "SyntaxError"), ("1 / 0", "ZeroDivisionError"), ("FUNCTIONS = (1,)", "has no FUNCTIONS")],
 )
-def test_a_signed_but_broken_module_is_refused_with_the_reason(workshop: Workshop, code: str, said: str) -> None:
+def test_a_signed_but_broken_module_is_refused_with_the_reason(workshop: Workshop, code: str, message: str) -> None:
     workshop.put(code, "2.0")
-    with pytest.raises(ExtensionRefused, match=said):
+    with pytest.raises(ExtensionRefused, match=message):
         workshop.loader().load("greet")
 
 

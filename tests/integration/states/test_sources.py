@@ -86,8 +86,8 @@ def test_of_several_repositories_the_first_wins(tmp_path: Path, cache: Path) -> 
     theirs.commit({"states/ssh.sls": "theirs", "states/ntp.sls": "theirs", "README": "r"})
     repositories = [Repository(str(ours.folder)), Repository(str(theirs.folder), subfolder="states")]
     with pin_states(repositories, "main", cache) as tree:
-        found = {path.name: path.read_text() for path in tree.path.iterdir()}
-    assert found == {"ssh.sls": "ours", "ntp.sls": "theirs"}
+        texts = {path.name: path.read_text() for path in tree.path.iterdir()}
+    assert texts == {"ssh.sls": "ours", "ntp.sls": "theirs"}
 
 
 def test_a_missing_branch_names_those_there_are(origin: Origin, cache: Path) -> None:

@@ -26,8 +26,8 @@ def planned(case: str) -> Plan:
 
 def run(case: str, mode: str) -> tuple[Plan, Report]:
     text = (CASES / f"{case}.sls").read_text() if (CASES / f"{case}.sls").exists() else ""
-    made = planned(case)
-    return made, PlanExecution(made, mode, test=text.startswith("# test: true\n")).execute()
+    plan = planned(case)
+    return plan, PlanExecution(plan, mode, test=text.startswith("# test: true\n")).execute()
 
 
 def shown(report: Report) -> list[dict[str, Any]]:
@@ -62,19 +62,19 @@ def test_other_modes_come_to_the_same(case: str, mode: str) -> None:
     recorded = json.loads((CASES / f"{case}.json").read_text())
     if "errors" in recorded:
         return
-    made, report = run(case, mode)
+    plan, report = run(case, mode)
 
     def key(state: dict[str, Any]) -> str:
         return json.dumps([state["id"], state["name"], state["function"]])
 
     assert sorted(shown(report), key=key) == sorted(alike(recorded["states"]), key=key)
     ended = {record.state: record for record in report.records if not record.id.startswith("listener_")}
-    for state in made.states:
-        if state.index in made.graph.look and ended[state.index].outcome in (
+    for state in plan.states:
+        if state.index in plan.graph.look and ended[state.index].outcome in (
             StateOutcome.SKIPPED,
             StateOutcome.BLOCKED,
         ):
             continue  # Already settled when it was looked at: it did not run at all.
-        for source in made.graph.incoming(state.index):
-            if not made.graph.is_look(source):
+        for source in plan.graph.incoming(state.index):
+            if not plan.graph.is_look(source):
                 assert ended[source].end <= ended[state.index].start

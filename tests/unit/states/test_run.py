@@ -35,8 +35,8 @@ def test_a_module_that_raises_fails_its_state_only(write: Write) -> None:
         report = PlanExecution(build_plan(tree, sls, {}, {}, Catalogue({"boom": [boom]})), mode).execute()
         outcomes = {record.id: record.outcome.value for record in report.records}
         assert outcomes == {"a": "failed", "b": "blocked", "c": "unchanged"}
-        told = next(record.comment for record in report.records if record.id == "a")
-        assert told.startswith("An exception occurred in this state: ZeroDivisionError: by zero (test_run.py:")
+        comment = next(record.comment for record in report.records if record.id == "a")
+        assert comment.startswith("An exception occurred in this state: ZeroDivisionError: by zero (test_run.py:")
 
 
 def test_templates_of_files_see_the_facts_that_the_state_files_see(apply: Apply, write: Write, tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_the_words_of_a_script_stay_as_many_as_were_written(
 
 
 @pytest.mark.parametrize(
-    ("states", "told"),
+    ("states", "message"),
     [
         ("use:\n  cmd.run:\n    - name: |\n        cat <<'END'\n        ${make.stdout}\n        END\n", "a quoted end"),
         (
@@ -136,9 +136,9 @@ def test_the_words_of_a_script_stay_as_many_as_were_written(
     ],
 )
 def test_where_an_output_cannot_stay_a_value_the_run_is_refused_before_anything_is_touched(
-    apply: Apply, states: str, told: str
+    apply: Apply, states: str, message: str
 ) -> None:
-    with pytest.raises(RunRefused, match=told):
+    with pytest.raises(RunRefused, match=message):
         apply("make:\n  cmd.run:\n    - name: date\n" + states)
 
 

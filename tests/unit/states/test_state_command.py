@@ -29,8 +29,8 @@ def test_json_has_the_stable_form(write: Write, capsys: pytest.CaptureFixture[st
     assert state.main(["apply", str(write(init=GOOD) / "init.sls"), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     keys = ["id", "name", "function", "result", "changes", "comment", "start", "end", "outcome"]
-    assert [list(one) for one in shown["states"]] == [keys, keys]
-    assert [one["outcome"] for one in shown["states"]] == ["changed", "unchanged"]
+    assert [list(state) for state in shown["states"]] == [keys, keys]
+    assert [state["outcome"] for state in shown["states"]] == ["changed", "unchanged"]
     assert shown["states"][0]["start"] <= shown["states"][0]["end"] <= shown["states"][1]["start"]
 
 
@@ -177,7 +177,11 @@ def test_the_bundle_is_the_same_each_time_and_runs_a_job_alone(tmp_path: Path, p
 
 def test_the_bundle_refuses_a_bad_job(tmp_path: Path) -> None:
     path = build_bundle().write(tmp_path)
-    for job, told in (("{", "not JSON"), ('{"files": {"../x": "y"}}', "outside the tree"), ('{"mode": "x"}', "mode")):
+    for job, message in (
+        ("{", "not JSON"),
+        ('{"files": {"../x": "y"}}', "outside the tree"),
+        ('{"mode": "x"}', "mode"),
+    ):
         ran = subprocess.run([sys.executable, "-I", str(path)], input=job, capture_output=True, text=True, check=False)
         assert ran.returncode == 2
-        assert told in json.loads(ran.stdout.splitlines()[-1])["errors"][0]
+        assert message in json.loads(ran.stdout.splitlines()[-1])["errors"][0]

@@ -342,15 +342,15 @@ def test_recurse_copies_a_tree_and_cleans_what_is_not_in_it(run: Run, tmp_path: 
         dir_mode="0705",
         user="nobody",
     )
-    found = sorted(str(path.relative_to(target)) for path in target.rglob("*"))
-    assert found == ["css", "css/a.css", "index.html", "upload", "upload/photo"]
+    paths = sorted(str(path.relative_to(target)) for path in target.rglob("*"))
+    assert paths == ["css", "css/a.css", "index.html", "upload", "upload/photo"]
     assert (target / "index.html").read_text() == "hi you"
     assert (mode(target / "css" / "a.css"), mode(target / "css")) == (0o604, 0o705)
     assert result.changes["removed"] == [str(target / "old")]
 
 
 @pytest.mark.parametrize(
-    ("function", "arguments", "said"),
+    ("function", "arguments", "message"),
     [
         ("file.managed", {"name": "relative"}, "no absolute path"),
         ("file.managed", {"name": "/x", "contents": "a", "source": "b"}, "both given"),
@@ -363,7 +363,7 @@ def test_recurse_copies_a_tree_and_cleans_what_is_not_in_it(run: Run, tmp_path: 
     ],
 )
 def test_bad_arguments_are_refused_before_anything_runs(
-    run: Run, function: str, arguments: dict[str, Any], said: str
+    run: Run, function: str, arguments: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(StateError, match=said):
+    with pytest.raises(StateError, match=message):
         run.check(function, **arguments)

@@ -201,7 +201,7 @@ def test_an_interrupted_dpkg_is_finished_first(run: Run, root: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"name": "--reinstall"}, "'--reinstall' is no package name"),
         ({"name": "x", "version": "1.0; rm -rf /"}, "is no version"),
@@ -210,6 +210,6 @@ def test_an_interrupted_dpkg_is_finished_first(run: Run, root: str) -> None:
         ({"name": "x", "provider": "zypper"}, "must be one of"),
     ],
 )
-def test_bad_arguments_are_refused(run: Run, arguments: dict[str, object], said: str) -> None:
-    with pytest.raises(StateError, match=said):
+def test_bad_arguments_are_refused(run: Run, arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(StateError, match=message):
         run.apply("pkg.installed", **arguments)

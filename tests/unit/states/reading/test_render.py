@@ -60,8 +60,8 @@ class TestWithThreads:
     def test_a_template_that_never_ends_is_stopped(self, refusal: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(render, "CPU_SECONDS", 1)
         monkeypatch.setattr(render, "WALL_SECONDS", PATIENCE)
-        told = refusal("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}\n")
-        assert told == ["init.sls: rendering was stopped: it used more than 1 s of CPU time"]
+        problems = refusal("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}\n")
+        assert problems == ["init.sls: rendering was stopped: it used more than 1 s of CPU time"]
 
     def test_a_template_that_eats_memory_is_stopped(self, refusal: Refusal) -> None:
         assert "memory" in refusal("{% set x = 'x' * 4000000000 %}\na:\n  test.nop\n")[0]
@@ -81,8 +81,8 @@ class TestWithThreads:
         for name in ("json", "jinja2", "rackwright"):
             (here / f"{name}.py").write_text("raise SystemExit(3)\n")
         monkeypatch.chdir(here)
-        made = build_plan(Tree(write(init="s{{ 1 + 1 }}:\n  test.nop\n")), ["init"])
-        assert [state.id for state in made.states] == ["s2"]
+        plan = build_plan(Tree(write(init="s{{ 1 + 1 }}:\n  test.nop\n")), ["init"])
+        assert [state.id for state in plan.states] == ["s2"]
 
 
 def test_without_a_template_no_process_is_started(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,8 +90,8 @@ def test_without_a_template_no_process_is_started(write: Write, monkeypatch: pyt
         raise AssertionError("started")
 
     monkeypatch.setattr(render.Renderer, "_start", start)
-    made = build_plan(Tree(write(init="a:\n  test.nop\n")), ["init"])
-    assert [state.id for state in made.states] == ["a"]
+    plan = build_plan(Tree(write(init="a:\n  test.nop\n")), ["init"])
+    assert [state.id for state in plan.states] == ["a"]
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -90,7 +90,7 @@ def test_quick_reader_agrees_on_lines_thrown_together(lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "told"),
+    ("text", "line", "message"),
     [
         ("a:\n  test.nop\na:\n  test.nop\n", 3, "'a' is there twice (first on line 1)"),
         ("a: [1\nb: 2\n", 2, "not valid YAML"),
@@ -100,12 +100,12 @@ def test_quick_reader_agrees_on_lines_thrown_together(lines: list[str]) -> None:
         ("a: 1\n---\nb: 2\n", 2, "second document"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(text: str, line: int, told: str) -> None:
+def test_what_is_wrong_is_told_with_its_line(text: str, line: int, message: str) -> None:
     with pytest.raises(RunRefused) as refused:
         parse_yaml(text, "x.sls")
     problem = refused.value.problems[0]
     assert (problem.file, problem.line) == ("x.sls", line)
-    assert told in problem.text
+    assert message in problem.text
 
 
 def test_merge_keys_and_aliases_are_read_and_own_keys_win() -> None:

@@ -24,18 +24,18 @@ base:
 """
 
 
-def ids(tree: Tree, sls: list[str] | None, **node: str) -> list[str]:
-    return [state.id for state in build_plan(tree, sls, {}, {"id": "node-1", **node}).states]
+def ids(tree: Tree, sls: list[str] | None, **vertex: str) -> list[str]:
+    return [state.id for state in build_plan(tree, sls, {}, {"id": "node-1", **vertex}).states]
 
 
 @pytest.mark.parametrize(
     ("node", "family", "expected"),
     [("web-1", "Debian", ["web", "common", "both"]), ("db-2", "RedHat", ["db", "both"]), ("x", "Debian", ["common"])],
 )
-def test_top_gives_each_node_its_own(write: Write, node: str, family: str, expected: list[str]) -> None:
+def test_top_gives_each_node_its_own(write: Write, vertex: str, family: str, expected: list[str]) -> None:
     files = {name: f"{name}:\n  test.nop\n" for name in ("web", "db", "common", "both")}
     tree, sls = locate_tree(write(top=TOP, **files))
-    assert ids(tree, sls, id=node, os_family=family) == expected
+    assert ids(tree, sls, id=vertex, os_family=family) == expected
 
 
 def test_top_with_nothing_for_a_node_is_refused(write: Write) -> None:
@@ -55,8 +55,8 @@ def test_variables_come_from_files_then_the_node_then_the_caller(write: Write) -
         "  test.nop\n",
     )
     tree, sls = locate_tree(root)
-    made = build_plan(tree, sls, {"port": 8080, "own": "{{ not rendered }}"}, {"id": "node-1"})
-    assert [state.id for state in made.states] == ["8080-134-{{ not rendered }}"]
+    plan = build_plan(tree, sls, {"port": 8080, "own": "{{ not rendered }}"}, {"id": "node-1"})
+    assert [state.id for state in plan.states] == ["8080-134-{{ not rendered }}"]
 
 
 def test_templates_import_macros_of_the_tree(write: Write) -> None:
@@ -77,8 +77,8 @@ def test_included_files_may_be_globs_and_relative(write: Write) -> None:
             "base": "z:\n  test.nop\n",
         }
     )
-    made = build_plan(Tree(root), ["web"], {}, {})
-    assert [made.states[made.graph.owner[node]].id for node in made.sequence] == ["a", "b", "z", "w"]
+    plan = build_plan(Tree(root), ["web"], {}, {})
+    assert [plan.states[plan.graph.owner[vertex]].id for vertex in plan.sequence] == ["a", "b", "z", "w"]
 
 
 def test_a_renderer_that_is_not_known_is_refused(write: Write) -> None:
