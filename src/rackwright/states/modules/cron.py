@@ -43,8 +43,8 @@ def identifier_of(arguments: Arguments) -> str:
 def wanted_lines(arguments: Arguments) -> List[str]:
     comment = " ".join(str(arguments.get("comment") or "").split())
     mark = f"# {comment} {MARK}{identifier_of(arguments)}" if comment else f"# {MARK}{identifier_of(arguments)}"
-    when = arguments.get("special") or " ".join(str(arguments[field]) for field in FIELDS)
-    entry = f"{when} {arguments['name']}"
+    schedule = arguments.get("special") or " ".join(str(arguments[field]) for field in FIELDS)
+    entry = f"{schedule} {arguments['name']}"
     return [mark, f"#DISABLED#{entry}" if arguments["commented"] else entry]
 
 

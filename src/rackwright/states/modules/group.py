@@ -69,9 +69,9 @@ def validate(arguments: Arguments) -> List[str]:
         errors.append(f"name: {arguments['name']!r} is no name for a group")
     if arguments.get("members") is not None and (arguments.get("addusers") or arguments.get("delusers")):
         errors.append("members says all of them; leave addusers and delusers out, or members")
-    both = {*(arguments.get("addusers") or [])} & {*(arguments.get("delusers") or [])}
-    if both:
-        errors.append(f"in both addusers and delusers: {', '.join(sorted(str(user) for user in both))}")
+    contradicting = {*(arguments.get("addusers") or [])} & {*(arguments.get("delusers") or [])}
+    if contradicting:
+        errors.append(f"in both addusers and delusers: {', '.join(sorted(str(user) for user in contradicting))}")
     return errors
 
 

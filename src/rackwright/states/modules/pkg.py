@@ -84,26 +84,26 @@ def resources(arguments: Arguments) -> List[Resource]:
 
 def check_installed(arguments: Arguments, context: Context) -> Check:
     view = view_of_packages(arguments, context)
-    has = view.inventory()
+    inventory = view.inventory()
     if any(package.version == "latest" for package in requested_packages(arguments)):
         _refresh_for_check(view, arguments, context)
-    missing = [package for package in requested_packages(arguments) if not _satisfied(package, has, view)]
-    changes = _version_changes(missing, has, view, context)
-    hold, unhold = _hold_changes(arguments, has, changes)
-    _refuse_held(missing, has, arguments)
+    missing = [package for package in requested_packages(arguments) if not _satisfied(package, inventory, view)]
+    changes = _version_changes(missing, inventory, view, context)
+    hold, unhold = _hold_changes(arguments, inventory, changes)
+    _refuse_held(missing, inventory, arguments)
     return _check(PackageChanges(tuple(missing), hold=hold, unhold=unhold), changes, arguments, "installed")
 
 
 def check_latest(arguments: Arguments, context: Context) -> Check:
     view = view_of_packages(arguments, context)
     _refresh_for_check(view, arguments, context)
-    has = view.inventory()
-    wanted = [RequestedPackage(package.name, "latest") for package in requested_packages(arguments)]
-    missing = [package for package in wanted if not _satisfied(package, has, view)]
-    _refuse_held(missing, has, arguments)
+    inventory = view.inventory()
+    latest = [RequestedPackage(package.name, "latest") for package in requested_packages(arguments)]
+    missing = [package for package in latest if not _satisfied(package, inventory, view)]
+    _refuse_held(missing, inventory, arguments)
     return _check(
         PackageChanges(tuple(missing)),
-        _version_changes(missing, has, view, context),
+        _version_changes(missing, inventory, view, context),
         arguments,
         "at the latest version",
     )
@@ -115,10 +115,10 @@ def _check(work: PackageChanges, changes: Dict[str, Any], arguments: Arguments, 
     return Check(changes, would if changes else f"All specified packages are {state}: {names}", found=work)
 
 
-def _satisfied(package: RequestedPackage, has: Inventory, view: Packages) -> bool:
-    version = has.version(package.name)
+def _satisfied(package: RequestedPackage, inventory: Inventory, view: Packages) -> bool:
+    version = inventory.version(package.name)
     if version is None:
-        return not package.version and package.name in has.provided
+        return not package.version and package.name in inventory.provided
     if package.version == "latest":
         newest = view.available([package.name]).get(package.name)
         return newest is None or view.backend.compare(version, newest.candidate) >= 0
@@ -126,7 +126,7 @@ def _satisfied(package: RequestedPackage, has: Inventory, view: Packages) -> boo
 
 
 def _version_changes(
-    missing: Sequence[RequestedPackage], has: Inventory, view: Packages, context: Context
+    missing: Sequence[RequestedPackage], inventory: Inventory, view: Packages, context: Context
 ) -> Dict[str, Any]:
     """Return the changes of versions in Salt's words.
 
@@ -138,7 +138,10 @@ def _version_changes(
     changes: Dict[str, Any] = {}
     for package in missing:
         exact = _choose_version(package, view) if context.test or package.version else None
-        changes[package.name] = {"old": has.version(package.name) or "", "new": exact or package.version or "installed"}
+        changes[package.name] = {
+            "old": inventory.version(package.name) or "",
+            "new": exact or package.version or "installed",
+        }
     return changes
 
 
@@ -158,20 +161,22 @@ def _choose_version(package: RequestedPackage, view: Packages) -> Optional[str]:
 
 
 def _hold_changes(
-    arguments: Arguments, has: Inventory, changes: Dict[str, Any]
+    arguments: Arguments, inventory: Inventory, changes: Dict[str, Any]
 ) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
     if arguments.get("hold") is None:
         return (), ()
     names = [package.name for package in requested_packages(arguments)]
-    hold = tuple(name for name in names if arguments["hold"] and has.plain(name) not in has.held)
-    unhold = tuple(name for name in names if not arguments["hold"] and has.plain(name) in has.held)
+    hold = tuple(name for name in names if arguments["hold"] and inventory.plain(name) not in inventory.held)
+    unhold = tuple(name for name in names if not arguments["hold"] and inventory.plain(name) in inventory.held)
     for name in (*hold, *unhold):
-        changes.setdefault(name, {}).update(hold={"old": has.plain(name) in has.held, "new": bool(arguments["hold"])})
+        changes.setdefault(name, {}).update(
+            hold={"old": inventory.plain(name) in inventory.held, "new": bool(arguments["hold"])}
+        )
     return hold, unhold
 
 
-def _refuse_held(missing: Sequence[RequestedPackage], has: Inventory, arguments: Arguments) -> None:
-    held = [package.name for package in missing if has.plain(package.name) in has.held]
+def _refuse_held(missing: Sequence[RequestedPackage], inventory: Inventory, arguments: Arguments) -> None:
+    held = [package.name for package in missing if inventory.plain(package.name) in inventory.held]
     if held and not arguments.get("update_holds"):
         raise StateError(f"held back at their version: {', '.join(held)}; set update_holds: true to change them anyway")
 
@@ -187,13 +192,13 @@ def _refresh_for_check(view: Packages, arguments: Arguments, context: Context) -
 
 
 def check_removed(purge: bool, arguments: Arguments, context: Context) -> Check:
-    has = view_of_packages(arguments, context).inventory()
+    inventory = view_of_packages(arguments, context).inventory()
     changes: Dict[str, Any] = {}
     for package in requested_packages(arguments):
-        version = has.version(package.name)
+        version = inventory.version(package.name)
         if version is not None and (not package.version or package.version == version):
             changes[package.name] = {"old": version, "new": ""}
-        elif purge and has.plain(package.name) in has.residual:
+        elif purge and inventory.plain(package.name) in inventory.residual:
             changes[package.name] = {"old": "configuration files", "new": ""}
     work = PackageChanges(remove=tuple(changes), purge=purge)
     return _check(work, changes, arguments, "purged" if purge else "absent")
@@ -243,7 +248,7 @@ def _refresh_if_possible(view: Packages, context: Context) -> None:
 
 
 def _targets(requested: Sequence[RequestedPackage], view: Packages) -> Tuple[List[Target], bool]:
-    has = view.inventory()
+    inventory = view.inventory()
     available = view.available([package.name for package in requested if package.version])
     targets, downgrade = [], False
     for package in requested:
@@ -254,7 +259,7 @@ def _targets(requested: Sequence[RequestedPackage], view: Packages) -> Tuple[Lis
                 versions = available[package.name].versions if package.name in available else ()
                 available_text = f"there are {', '.join(versions[:5])}" if versions else "no repository has any"
                 raise StateError(f"no version of {package.name} fits {package.version!r}; {available_text}")
-            installed = has.version(package.name)
+            installed = inventory.version(package.name)
             downgrade = downgrade or (installed is not None and view.backend.compare(version, installed) < 0)
         targets.append(Target(package.name, version))
     return targets, downgrade

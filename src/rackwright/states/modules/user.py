@@ -92,16 +92,16 @@ def _plan_changes(
     groups: Optional[List[str]],
 ) -> None:
     flags: List[str] = []
-    for flag, key, wanted, has in (
+    for flag, key, desired, current in (
         ("--uid", "uid", arguments.get("uid"), user.uid),
         ("--gid", "gid", gid, user.gid),
         ("--home", "home", arguments.get("home"), user.home),
         ("--shell", "shell", arguments.get("shell"), user.shell),
         ("--comment", "fullname", arguments.get("fullname"), user.fullname),
     ):
-        if wanted is not None and str(wanted) != str(has):
-            flags += [flag, str(wanted)]
-            plan.changes[key] = {"old": has, "new": wanted}
+        if desired is not None and str(desired) != str(current):
+            flags += [flag, str(desired)]
+            plan.changes[key] = {"old": current, "new": desired}
     if groups is not None:
         # The primary group is not listed among the members, but may be named.
         primary = accounts.group_by_gid(user.gid)
@@ -115,12 +115,12 @@ def _plan_changes(
 
 
 def _plan_password(plan: Plan, arguments: Arguments, accounts: Accounts, user: Optional[User]) -> None:
-    wanted = arguments.get("password")
-    if wanted is None:
+    desired = arguments.get("password")
+    if desired is None:
         return
-    has = accounts.password(str(arguments["name"])) if user is not None else None
-    if user is None or (arguments["enforce_password"] and has != wanted):
-        plan.step(partial(accounts.set_password, str(arguments["name"]), str(wanted)), passwd="XXX-REDACTED-XXX")  # noqa: S106
+    current = accounts.password(str(arguments["name"])) if user is not None else None
+    if user is None or (arguments["enforce_password"] and current != desired):
+        plan.step(partial(accounts.set_password, str(arguments["name"]), str(desired)), passwd="XXX-REDACTED-XXX")  # noqa: S106
 
 
 def check_absent(arguments: Arguments, context: Context) -> Check:

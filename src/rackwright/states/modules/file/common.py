@@ -73,11 +73,11 @@ def text_or_none(value: Any) -> Optional[str]:
 
 def owner_of(arguments: Arguments, mode: str = "mode", source: str = "") -> Owner:
     """Return the owner that the arguments name; a mode of `keep` is that of the `source` file."""
-    wanted = arguments.get(mode)
-    if wanted == "keep":
+    desired_mode = arguments.get(mode)
+    if desired_mode == "keep":
         source_status = status(source, follow=True) if source else None
-        wanted = None if source_status is None else show_mode(source_status.st_mode & 0o7777)
-    return Owner(text_or_none(arguments.get("user")), text_or_none(arguments.get("group")), parse_mode(wanted))
+        desired_mode = None if source_status is None else show_mode(source_status.st_mode & 0o7777)
+    return Owner(text_or_none(arguments.get("user")), text_or_none(arguments.get("group")), parse_mode(desired_mode))
 
 
 def plan_parents(plan: Plan, path: str, arguments: Arguments) -> None:
@@ -109,14 +109,14 @@ def plan_file(
 ) -> Dict[str, Any]:
     """Plan that `path` has `content` (None: unchanged) and `owner`, and return the changes of this file."""
     file_status = status(path)
-    has = read_bytes(path) if content is not None else None
+    current = read_bytes(path) if content is not None else None
     changes: Dict[str, Any] = {}
-    if content is not None and has != content:
+    if content is not None and current != content:
         hidden = not arguments.get("show_changes", True)
-        changes["diff"] = HIDDEN if hidden else unified_diff(has, content, path)
+        changes["diff"] = HIDDEN if hidden else unified_diff(current, content, path)
     changes.update(owner_changes(path, file_status, owner, context))
     if "diff" in changes and content is not None:
-        if has is not None:
+        if current is not None:
             plan_backup(plan, path, arguments)
         plan.step(lambda: write_whole(path, content, owner))
     elif changes:

@@ -24,12 +24,12 @@ FLAGS = {
 
 def check_append(arguments: Arguments, context: Context) -> Check:
     path = common.path_of(arguments)
-    has = decode(read_bytes(path) or b"", path)
-    text = has
+    current = decode(read_bytes(path) or b"", path)
+    text = current
     for chunk in _chunks(arguments, context):
-        if not _contains(has, chunk, arguments["ignore_whitespace"]):
+        if not _contains(current, chunk, arguments["ignore_whitespace"]):
             text += ("" if not text or text.endswith("\n") else "\n") + chunk.rstrip("\n") + "\n"
-    return _check_edit(path, has, text, "appended to", arguments, context)
+    return _check_edit(path, current, text, "appended to", arguments, context)
 
 
 def _chunks(arguments: Arguments, context: Context) -> List[str]:
@@ -60,9 +60,9 @@ def _squeeze(line: str, ignore_whitespace: bool) -> str:
     return " ".join(line.split()) if ignore_whitespace else line
 
 
-def _check_edit(path: str, has: str, text: str, verb: str, arguments: Arguments, context: Context) -> Check:
+def _check_edit(path: str, current: str, text: str, verb: str, arguments: Arguments, context: Context) -> Check:
     plan = Plan()
-    if text != has or (not has and read_bytes(path) is None):
+    if text != current or (not current and read_bytes(path) is None):
         common.plan_parents(plan, path, arguments)
         plan.changes = common.plan_file(plan, path, text.encode(), Owner(), arguments, context)
     return plan.check(f"File {path} is in the correct state", f"File {path} would be {verb}")
@@ -82,27 +82,27 @@ def check_replace(arguments: Arguments, context: Context) -> Check:
         if arguments["ignore_if_missing"]:
             return Check({}, f"File {path} does not exist, and ignore_if_missing is set")
         raise StateError(f"there is no file {path} to replace in; set ignore_if_missing: true if that is fine")
-    has = decode(content, path)
+    current = decode(content, path)
     pattern = re.compile(str(arguments["pattern"]), _flags(arguments["flags"]))
     repl = str(arguments["repl"])
     replacement = (lambda match: repl) if arguments["backslash_literal"] else repl
     try:
-        text, count = pattern.subn(replacement, has, count=arguments["count"])
+        text, count = pattern.subn(replacement, current, count=arguments["count"])
     except (re.error, IndexError) as error:
         raise StateError(f"repl {repl!r} does not fit the pattern: {error}") from error
     if count == 0 and (arguments["append_if_not_found"] or arguments["prepend_if_not_found"]):
-        text = _add_line(has, arguments)
-    return _check_edit(path, has, text, "edited:", arguments, context)
+        text = _add_line(current, arguments)
+    return _check_edit(path, current, text, "edited:", arguments, context)
 
 
-def _add_line(has: str, arguments: Arguments) -> str:
+def _add_line(current: str, arguments: Arguments) -> str:
     not_found_content = arguments.get("not_found_content")
     line = (str(arguments["repl"]) if not_found_content is None else str(not_found_content)).rstrip("\n") + "\n"
-    if _contains(has, line, False):
-        return has
+    if _contains(current, line, False):
+        return current
     if arguments["append_if_not_found"]:
-        return has + ("" if not has or has.endswith("\n") else "\n") + line
-    return line + has
+        return current + ("" if not current or current.endswith("\n") else "\n") + line
+    return line + current
 
 
 def _flags(names: Any) -> int:

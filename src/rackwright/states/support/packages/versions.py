@@ -32,11 +32,11 @@ def compare_deb(one: str, other: str) -> int:
 
 
 def _split_deb(version: str) -> Tuple[str, str, str]:
-    epoch, colon, rest = version.partition(":")
+    epoch, colon, remainder = version.partition(":")
     if not colon:
-        epoch, rest = "0", version
-    upstream, dash, revision = rest.rpartition("-")
-    return (epoch, upstream, revision) if dash else (epoch, rest, "0")
+        epoch, remainder = "0", version
+    upstream, dash, revision = remainder.rpartition("-")
+    return (epoch, upstream, revision) if dash else (epoch, remainder, "0")
 
 
 def _compare_part(left: str, right: str) -> int:
@@ -72,10 +72,10 @@ def compare_rpm(one: str, other: str) -> int:
 
 
 def _split_rpm(version: str) -> Tuple[str, str, str]:
-    epoch, colon, rest = version.partition(":")
+    epoch, colon, remainder = version.partition(":")
     if not colon:
-        epoch, rest = "0", version
-    number, _, release = rest.partition("-")
+        epoch, remainder = "0", version
+    number, _, release = remainder.partition("-")
     return epoch, number, release
 
 
