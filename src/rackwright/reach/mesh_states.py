@@ -20,7 +20,7 @@ from rackwright.mesh.client import (
     Failed,
     MeshClient,
     MeshError,
-    Request,
+    RunRequest,
     Targets,
     TaskState,
     new_request,
@@ -85,7 +85,7 @@ class MeshWay:
             await self._end(request, f"run {run.id} of {run.role} on {run.node} was ended")
             raise
 
-    async def _request(self, run: Run, job: Job, member: str, packed: bytes) -> Request:
+    async def _request(self, run: Run, job: Job, member: str, packed: bytes) -> RunRequest:
         try:
             cluster = await self._client.cluster()
         except MeshError as problem:
@@ -109,14 +109,14 @@ class MeshWay:
             raise NotThisWay(f"it is handed more than the {MAX_REQUEST >> 10} kB that the mesh takes")
         return request
 
-    async def _sealed(self, request: Request, hidden: JsonObject) -> Request:
+    async def _sealed(self, request: RunRequest, hidden: JsonObject) -> RunRequest:
         """The request with its secrets, which nobody but the node and the agent of this host can read."""
         try:
             return await self._client.seal(request, hidden)
         except (MeshError, OSError) as problem:
             raise NotThisWay(f"its secrets cannot be sealed: {problem}") from problem
 
-    async def _run(self, run: Run, request: Request, packed: bytes, heard: Heard) -> Outcome:
+    async def _run(self, run: Run, request: RunRequest, packed: bytes, heard: Heard) -> Outcome:
         try:
             async with aclosing(self._client.run(request, packed, self._key)) as events:
                 async for event in events:
@@ -133,14 +133,14 @@ class MeshWay:
             return Outcome.failure(f"{run.node}, through the mesh: {problem}")
         raise AssertionError("unreachable: a run is followed until it ended")
 
-    async def _end(self, request: Request, why: str) -> None:
+    async def _end(self, request: RunRequest, why: str) -> None:
         """Seen through even if whoever waits for it is cancelled once more."""
         task = asyncio.create_task(self._cancel(request, why))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
         await asyncio.shield(task)
 
-    async def _cancel(self, request: Request, why: str) -> None:
+    async def _cancel(self, request: RunRequest, why: str) -> None:
         # If nobody answers, the next run of this node ends it: it has the higher token.
         with contextlib.suppress(MeshError, TimeoutError):
             async with asyncio.timeout(STOPPING_SECONDS):

@@ -226,7 +226,7 @@ class Conductor:
     def _tell(self, what: str, server: str, reason: str) -> None:
         self.reason = f"{what} {server}: {reason}"
         self._ports.log.warning(f"datastore_{what}", member=server, why=reason)
-        told = self._ports.store.tell(self._ports.name, f"datastore_{what}", member=server, why=reason)
+        told = self._ports.store.publish_cluster_event(self._ports.name, f"datastore_{what}", member=server, why=reason)
         self._ports.spawner.once("events", told)
 
 

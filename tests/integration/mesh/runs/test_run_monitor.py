@@ -1,4 +1,4 @@
-"""The overseer against one real etcd and a view of members that the test sets: every run ends."""
+"""The run monitor against a real etcd and a view of members that the test sets: every run ends."""
 
 import asyncio
 import contextlib
@@ -14,11 +14,11 @@ from rackwright.mesh.identity.authority import AuthorityFiles
 from rackwright.mesh.identity.revocation import RevocationFile
 from rackwright.mesh.log import Log
 from rackwright.mesh.membership.member import Entry, MemberRecord, State
-from rackwright.mesh.runs.believed_records import RunBelief
+from rackwright.mesh.runs.record_verifier import RecordVerifier
 from rackwright.mesh.runs.run_end import pass_fence
-from rackwright.mesh.runs.run_model import Request, Targets, TaskState
-from rackwright.mesh.runs.run_overseer import Overseer, OverseerPorts
-from rackwright.mesh.runs.run_store import RunStore, Signed
+from rackwright.mesh.runs.run_model import RunRequest, Targets, TaskState
+from rackwright.mesh.runs.run_monitor import RunMonitor, RunMonitorPorts
+from rackwright.mesh.runs.run_store import RunStore, SignedText
 
 
 class Alone:
@@ -39,16 +39,16 @@ class Alone:
 
 
 @pytest.fixture
-async def store(etcd_url: str, belief: RunBelief) -> AsyncIterator[RunStore]:
+async def store(etcd_url: str, verifier: RecordVerifier) -> AsyncIterator[RunStore]:
     etcd = PatientEtcd(lambda: [etcd_url], None)
     await etcd.get("/ready")
-    yield RunStore(etcd, belief)
+    yield RunStore(etcd, verifier)
     await etcd.close()
 
 
-def overseer_of(store: RunStore, folder: Path, lines: list[str]) -> Overseer:
+def monitor_of(store: RunStore, folder: Path, lines: list[str]) -> RunMonitor:
     ca = AuthorityFiles(folder / "overseen").create("overseen").ca
-    ports = OverseerPorts(
+    ports = RunMonitorPorts(
         name="s1",
         config=DatastoreConfig(),
         store=store,
@@ -57,12 +57,14 @@ def overseer_of(store: RunStore, folder: Path, lines: list[str]) -> Overseer:
         revocations=RevocationFile(folder / "revocations.json", ca),
         log=Log("s1", lines.append),
     )
-    return Overseer(ports)
+    return RunMonitor(ports)
 
 
 async def begin(store: RunStore, run: str) -> None:
-    wanted = Request(run, "cluster", 0, 1, "digest", Targets(("gone",)))
-    await store.begin(Signed(wanted.dump(), ""), wanted, b"tree", {"gone": 1}, "s1", await pass_fence(store, wanted))
+    request = RunRequest(run, "cluster", 0, 1, "digest", Targets(("gone",)))
+    await store.begin(
+        SignedText(request.dump(), ""), request, b"tree", {"gone": 1}, "s1", await pass_fence(store, request)
+    )
 
 
 async def test_a_task_of_a_server_that_nobody_knows_is_lost_and_its_run_is_closed(
@@ -70,18 +72,18 @@ async def test_a_task_of_a_server_that_nobody_knows_is_lost_and_its_run_is_close
 ) -> None:
     await begin(store, "r1")
     lines: list[str] = []
-    overseeing = asyncio.create_task(overseer_of(store, tmp_path, lines).run())
+    monitoring = asyncio.create_task(monitor_of(store, tmp_path, lines).run())
     try:
         await until(lambda: is_closed(store, "r1"), "the run was not closed")
     finally:
-        overseeing.cancel()
+        monitoring.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await overseeing
-    [task] = await store.tasks("r1")
+            await monitoring
+    [task] = await store.read_tasks("r1")
     assert task.state is TaskState.LOST
     assert "nothing was done there" in task.why
     assert any("task_lost" in line for line in lines)
 
 
 async def is_closed(store: RunStore, run: str) -> bool:
-    return run not in await store.open_runs()
+    return run not in await store.list_open_runs()

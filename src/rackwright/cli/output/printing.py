@@ -1,7 +1,7 @@
-"""How what the server says reaches the person: tables to read, JSON and YAML to go on with.
+"""Prints the results of commands: tables for people, JSON and YAML for programs.
 
-A command returns what it found; `@prints` gives it the options `--json`, `-o` and `--columns`, and prints. So every
-command has them, and none has to think of them.
+A command returns its result; the decorator `@prints` gives it the options `--json`, `-o` and `--columns`, and prints
+the result. So every command has these options without code of its own.
 """
 
 import functools
@@ -47,7 +47,7 @@ STYLES = {
     "lost": "bold red",
     "cancelled": "red",
 }
-"""One colour a state, the same everywhere."""
+"""state -> its colour, the same everywhere"""
 
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "json": (Annotated[bool, typer.Option("--json", help="Print JSON.")], False),
@@ -60,11 +60,12 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
 
 
 def prints(
-    *columns: str, empty: str = "Nothing.", people: Callable[[Any], Any] | None = None
+    *columns: str, empty: str = "Nothing.", for_people: Callable[[Any], Any] | None = None
 ) -> Callable[[Callable[P, Any]], Callable[..., None]]:
-    """The decorator of a command that returns one object (shown line by line) or several (shown as a table).
+    """Decorate a command that returns one object (shown line by line) or several (shown as a table of `columns`).
 
-    `people` makes what is found into what is better to read; programs get what is found.
+    `for_people` makes the result better to read for people; programs get the result as it is. `empty` is printed in
+    place of a table without rows.
     """
 
     def decorate(work: Callable[P, Any]) -> Callable[..., None]:
@@ -72,16 +73,16 @@ def prints(
         def command(
             *args: Any, json: bool = False, output: Format = Format.TABLE, columns: str | None = None, **named: Any
         ) -> None:
-            found = work(*args, **named)
+            result = work(*args, **named)
             form = Format.JSON if json else output
-            wanted = [name.strip() for name in columns.split(",")] if columns else list(default)
+            chosen = [name.strip() for name in columns.split(",")] if columns else list(default)
             if form is not Format.TABLE:
-                print_data(found, form, wanted if columns else None)
-            elif isinstance(found, Mapping) and columns:
-                shown = {**found, **people(found)} if people else found
-                print_table(details(_only(shown, wanted), keep_empty=True))
-            elif found is not None:
-                print_for_people(people(found) if people else found, wanted, empty)
+                print_data(result, form, chosen if columns else None)
+            elif isinstance(result, Mapping) and columns:
+                shown = {**result, **for_people(result)} if for_people else result
+                print_table(details(_select_columns(shown, chosen), keep_empty=True))
+            elif result is not None:
+                print_for_people(for_people(result) if for_people else result, chosen, empty)
 
         default = columns
         own = inspect.signature(work)
@@ -92,61 +93,64 @@ def prints(
         command.__signature__ = own.replace(  # type: ignore[attr-defined]
             parameters=[*own.parameters.values(), *added], return_annotation=None
         )
-        command.columns = default  # type: ignore[attr-defined]  # what a table of it shows, for who walks the commands
+        command.columns = default  # type: ignore[attr-defined]  # for tests that go through all commands
         command.__annotations__ = {**work.__annotations__, **{name: note for name, (note, _) in _OPTIONS.items()}}
         return command
 
     return decorate
 
 
-def print_data(found: Any, form: Format, columns: Sequence[str] | None = None) -> None:
-    """For programs: all there is, or the columns asked for."""
+def print_data(result: Any, form: Format, columns: Sequence[str] | None = None) -> None:
+    """Print a result as JSON or YAML for programs: all of it, or the given columns."""
     if columns is not None:
-        found = [_only(row, columns) for row in found] if isinstance(found, list) else _only(found, columns)
+        is_list = isinstance(result, list)
+        result = [_select_columns(row, columns) for row in result] if is_list else _select_columns(result, columns)
     if form is Format.JSON:
-        say(json.dumps(found, indent=2, ensure_ascii=False))
+        say(json.dumps(result, indent=2, ensure_ascii=False))
         return
     import yaml
 
-    say(yaml.safe_dump(found, sort_keys=False, allow_unicode=True), end="")
+    say(yaml.safe_dump(result, sort_keys=False, allow_unicode=True), end="")
 
 
-def _only(row: Row, columns: Sequence[str]) -> dict[str, Any]:
-    _check(row, columns)
+def _select_columns(row: Row, columns: Sequence[str]) -> dict[str, Any]:
+    _check_columns(row, columns)
     return {name: row[name] for name in columns}
 
 
-def _check(row: Row, columns: Iterable[str]) -> None:
+def _check_columns(row: Row, columns: Iterable[str]) -> None:
+    """End the command if the row lacks one of the columns."""
     unknown = [name for name in columns if name not in row]
     if unknown:
         fail(f"There is no column {unknown[0]!r}. There are: {', '.join(sorted(row))}.", Exit.USAGE)
 
 
-def print_for_people(found: Any, columns: Sequence[str], empty: str = "Nothing.") -> None:
+def print_for_people(result: Any, columns: Sequence[str], empty: str = "Nothing.") -> None:
+    """Print a result for people: an object line by line, rows as a table."""
     console = open_console()
-    if isinstance(found, Mapping):
-        print_table(details(found))
-    elif found:
-        _check(found[0], columns)
-        _print_table(console, found, columns)
+    if isinstance(result, Mapping):
+        print_table(details(result))
+    elif result:
+        _check_columns(result[0], columns)
+        _print_rows(console, result, columns)
     else:
         console.print(empty)
 
 
-def _print_table(console: "Console", rows: Sequence[Row], columns: Sequence[str]) -> None:
-    """A line a row. On a terminal none is longer than that is wide; elsewhere nothing is cut."""
+def _print_rows(console: "Console", rows: Sequence[Row], columns: Sequence[str]) -> None:
+    """Print each row on a line. On a terminal no line is longer than the terminal is wide; elsewhere nothing is cut."""
     if not console.is_terminal:
         print_table(table(rows, columns))
         return
-    short = [{name: _short(name, row.get(name)) for name in columns} for row in rows]
-    fit = fit_columns([_column(short, name) for name in columns], console.width)
-    console.print(table(short, list(fit.widths), fit.widths))
+    short_rows = [{name: _shorten(name, row.get(name)) for name in columns} for row in rows]
+    fit = fit_columns([_measure_column(short_rows, name) for name in columns], console.width)
+    console.print(table(short_rows, list(fit.widths), fit.widths))
     if fit.left_out:
         hint = f"Left out: {', '.join(fit.left_out)} (--columns, --json or a wider terminal)"
         console.print(hint, style="dim")
 
 
-def _column(rows: Sequence[Row], name: str) -> Column:
+def _measure_column(rows: Sequence[Row], name: str) -> Column:
     widest = max(cell_width(plain(row[name])) for row in rows)
     return Column(name, max(widest, len(name)), rigid=_is_time(name))
 
@@ -162,40 +166,40 @@ def _is_time(name: str) -> bool:
     return name == "at" or name.endswith("_at")
 
 
-def _short(name: str, value: Any) -> Any:
-    """On a terminal a time is told to the second (it is UTC), and text in one line."""
+def _shorten(name: str, value: Any) -> Any:
+    """Return a value as a terminal shows it: a time to the second (it is UTC), and text in one line."""
     if _is_time(name) and isinstance(value, str):
         return value[:19].replace("T", " ")
     return value if name == "state" else " ".join(plain(value).split())
 
 
 def table(rows: Sequence[Row], columns: Sequence[str], widths: Mapping[str, int] | None = None) -> Any:
-    """The rows under their headings; with `widths` what is wider ends in an ellipsis."""
+    """Return a table of the rows under their headings; with `widths`, a cell that is wider ends in an ellipsis."""
     from rich.table import Table
 
-    made = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
+    grid = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
     for name in columns:
         heading = name.upper().replace("_", " ")
         if widths is None:
-            made.add_column(heading, overflow="fold")
+            grid.add_column(heading, overflow="fold")
         else:
-            made.add_column(heading, overflow="ellipsis", no_wrap=True, width=widths[name])
+            grid.add_column(heading, overflow="ellipsis", no_wrap=True, width=widths[name])
     for row in rows:
-        made.add_row(*(_cell(name, row.get(name)) for name in columns))
-    return made
+        grid.add_row(*(_cell(name, row.get(name)) for name in columns))
+    return grid
 
 
 def details(row: Row, *, keep_empty: bool = False) -> Any:
-    """Everything about one thing, a line each; what is empty is left out, unless somebody asked for it."""
+    """Return all fields of an object, a line each; empty ones are left out unless `keep_empty` is set."""
     from rich.table import Table
 
-    made = Table.grid(padding=(0, 2))
-    made.add_column(style="bold")
-    made.add_column(overflow="fold")
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    grid.add_column(overflow="fold")
     for name, value in row.items():
         if keep_empty or (value not in (None, "", [], {}) and name != "etag"):
-            made.add_row(name.replace("_", " "), _cell(name, value))
-    return made
+            grid.add_row(name.replace("_", " "), _cell(name, value))
+    return grid
 
 
 def _cell(name: str, value: Any) -> Any:
@@ -205,6 +209,7 @@ def _cell(name: str, value: Any) -> Any:
 
 
 def plain(value: Any) -> str:
+    """Return a JSON value as plain text for people."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -1,5 +1,6 @@
-"""An operator's standing order: which branch to run where whenever it moves. Values only; who acts on it is
-`repositories.py`.
+"""The standing order that an operator signs: run this branch on these servers whenever it moves.
+
+Values only; `repositories.py` acts on them.
 """
 
 import json
@@ -10,8 +11,8 @@ from rackwright.mesh.runs.run_model import Targets, read_targets
 
 
 @dataclass(frozen=True)
-class Order:
-    """What an operator signs: run this branch there whenever it moves."""
+class RepositoryOrder:
+    """An order to run a branch on some servers whenever it moves."""
 
     name: str
     cluster: str
@@ -20,23 +21,23 @@ class Order:
     targets: Targets
     mode: str = "ansible"
     seconds: float = 60.0
-    """How often to look."""
+    """How often to check whether the branch has moved"""
     signed_commits: bool = False
-    """Only commits that are signed by a trusted key."""
+    """Whether to run only commits that are signed by a trusted key"""
     modules: tuple[str, ...] = ()
-    """Web folders that have extension modules"""
+    """URLs of web folders with extension modules"""
 
     def dump(self) -> str:
         return json.dumps({"kind": "repository", **asdict(self)}, sort_keys=True)
 
 
-def read_order(text: str) -> Order:
+def read_order(text: str) -> RepositoryOrder:
     try:
         content = json.loads(text)
         targets = content.pop("targets")
         if content.pop("kind") != "repository":
             raise ValueError("it is no order for a repository")
         content["modules"] = tuple(content.get("modules", ()))
-        return Order(targets=read_targets(targets), **content)
+        return RepositoryOrder(targets=read_targets(targets), **content)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise BadRequest(f"the order cannot be read: {problem}") from problem
