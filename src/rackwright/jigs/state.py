@@ -23,7 +23,7 @@ from rackwright.reach.parcel import NodeFolders, Parcel, pack_files
 from rackwright.reach.run_log import Log
 from rackwright.reach.ssh_connections import Unreachable
 from rackwright.reach.state_events import StateEventReader
-from rackwright.states.bundle import Bundle, build
+from rackwright.states.bundle import Bundle, build_bundle
 
 NO_MESH = "this server knows of no mesh; start it with --mesh-folder, or set state/via to ssh"
 
@@ -57,7 +57,7 @@ python3 "$engine" <"$RACKWRIGHT_FOLDER/more/job.json"
 @cache
 def engine() -> Bundle:
     """Return the state engine of this installation, which is built once."""
-    return build()
+    return build_bundle()
 
 
 class StateJig(Jig):

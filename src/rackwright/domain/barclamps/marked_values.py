@@ -14,7 +14,7 @@ import yaml
 
 from rackwright.domain.catalogue import Json
 from rackwright.domain.errors import BarclampInvalid
-from rackwright.states.reading.yaml_lines import Words, YamlReader
+from rackwright.states.reading.yaml_lines import YamlMessages, YamlReader
 
 MAX_CHARACTERS = 4 * 1024 * 1024
 MAX_DEPTH = 32
@@ -97,13 +97,13 @@ def _check_characters(text: str, file: str) -> None:
 class _Reader(YamlReader[MarkedValue, str]):
     """Builds the tree of values of one file."""
 
-    words = Words(
+    messages = YamlMessages(
         second_document="A second document starts here; a barclamp file has only one.",
         collection_as_key="A key must be text, not a list or a mapping.",
         doubled_key="The key {key!r} is here twice; the first is on line {first}.",
         too_deep=f"This is nested deeper than {MAX_DEPTH} levels.",
     )
-    deepest = MAX_DEPTH
+    depth_limit = MAX_DEPTH
 
     def __init__(self, file: str) -> None:
         super().__init__()
