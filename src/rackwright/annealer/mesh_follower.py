@@ -16,8 +16,8 @@ from rackwright.domain.machines.mesh_members import Member, MemberState, MeshVie
 from rackwright.mesh.client import MeshClient, MeshError
 from rackwright.store.db.locks import MESH_LOCK
 from rackwright.store.db.session import first_line
-from rackwright.store.db.single_server import ServerLock, try_server_lock
 from rackwright.store.machines.mesh_members import MeshChanges, follow_mesh, select_marked_members
+from rackwright.store.single_server import ServerLock, try_server_lock
 from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)

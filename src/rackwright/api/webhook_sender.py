@@ -18,7 +18,7 @@ from ipaddress import ip_address
 import httpx
 
 from rackwright import __version__
-from rackwright.api.routes.events import EventOut
+from rackwright.api.event_out import EventOut
 from rackwright.domain.errors import Invalid
 from rackwright.domain.networks.call_targets import Address, CallTarget, IpNetwork, call_refusal, parse_target
 from rackwright.store.db.session import first_line

@@ -46,14 +46,14 @@ from rackwright.server.settings import Options
 from rackwright.store.bootstrap import first_start
 from rackwright.store.database_errors import EmbeddedPostgresFailed
 from rackwright.store.db.database import open_database
-from rackwright.store.db.resealing import rotate_key
-from rackwright.store.db.vault_check import open_vault
 from rackwright.store.embedded.server import EmbeddedPostgres
 from rackwright.store.machines.boot import PROVIDER_ROLE
 from rackwright.store.machines.keys import publish_server_key
 from rackwright.store.people.sessions import Lifetime
+from rackwright.store.resealing import rotate_key
 from rackwright.store.runs.claims import Claimant
 from rackwright.store.store import Store
+from rackwright.store.vault_check import open_vault
 
 log = logging.getLogger(__name__)
 

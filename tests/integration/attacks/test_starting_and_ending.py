@@ -27,8 +27,8 @@ from rackwright.server.settings import Options, SettingsInvalid, load_settings
 from rackwright.store.db.database import open_database
 from rackwright.store.db.session import Session
 from rackwright.store.db.vault import KEY_FILE
-from rackwright.store.db.vault_check import VaultKeyMissing
 from rackwright.store.store import Store
+from rackwright.store.vault_check import VaultKeyMissing
 
 LONG = 100_000.0
 """Seconds: a lease that no test waits for."""

@@ -8,17 +8,17 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
 from dataclasses import replace
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import BaseModel, Field
 from starlette.types import Send
 
 from rackwright.api.auth.permissions import RequestVisibility
 from rackwright.api.context import Caller, Forbidden, ScopedReader, Unauthenticated, authenticate
 from rackwright.api.event_feed import EventFeed
+from rackwright.api.event_out import EventOut
 from rackwright.domain.people import Permission
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import (
@@ -46,32 +46,6 @@ ACCESS_EVENTS = ("user.", "grant.", "token.revoked", "session.ended")
 """How the kinds of events begin that change somebody's access."""
 
 KIND = r"^[a-z_]+\.(\*|[a-z_.]+)$"
-
-
-class EventOut(BaseModel):
-    cursor: str
-    kind: str
-    subject_id: int | None
-    node_id: int | None
-    deployment_id: int | None
-    data: JsonValue
-    actor: str
-    trace: str
-    at: datetime
-
-    @classmethod
-    def of(cls, event: Event) -> "EventOut":
-        return cls(
-            cursor=str(event.cursor),
-            kind=event.kind,
-            subject_id=event.subject_id,
-            node_id=event.node_id,
-            deployment_id=event.deployment_id,
-            data=event.data,
-            actor=event.actor,
-            trace=event.trace,
-            at=event.at,
-        )
 
 
 class EventsOut(BaseModel):

@@ -128,8 +128,8 @@ async def _import(folder: Path, flags: dict[str, Any]) -> list[str]:
     from rackwright.store.barclamp_import import import_barclamps
     from rackwright.store.database_errors import DatabaseEmpty
     from rackwright.store.db.database import open_database
-    from rackwright.store.db.vault_check import open_vault
     from rackwright.store.store import Store
+    from rackwright.store.vault_check import open_vault
 
     try:
         options = load_settings(flags).options

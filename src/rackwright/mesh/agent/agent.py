@@ -217,7 +217,7 @@ class Agent:
         ports = ConductorPorts(
             name=self._name,
             datastore=self._datastore,
-            store=self._store,
+            publish_cluster_event=self._store.publish_cluster_event,
             members=self._swim,
             revocations=self._revocations,
             send_look=self._driver.send_look,

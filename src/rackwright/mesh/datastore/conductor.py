@@ -7,6 +7,7 @@ change at a time, and only after it has made sure that it still holds the lock.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from rackwright.mesh.datastore import cluster_config, etcd_members
 from rackwright.mesh.datastore.cluster_config import apply_overrides
@@ -31,7 +32,6 @@ from rackwright.mesh.identity.revocation import RevocationFile
 from rackwright.mesh.log import Log
 from rackwright.mesh.membership.member import LIVE, Entry, State
 from rackwright.mesh.membership.member_view import MemberView
-from rackwright.mesh.runs.run_store import RunStore
 from rackwright.mesh.supervision import Spawner
 
 LOCK_KEY = "/rackwright/datastore/conductor"
@@ -44,14 +44,20 @@ ROLE_PREFIX = "role/"
 DOMAIN_LABEL = "domain"
 
 
+class ClusterEventPublisher(Protocol):
+    """Publishes an event of the cluster, if the datastore can be reached."""
+
+    async def __call__(self, server: str, kind: str, **fields: Any) -> None: ...
+
+
 @dataclass(frozen=True)
 class ConductorPorts:
     """What the conductor uses of its agent."""
 
     name: str
     datastore: Datastore
-    store: RunStore
-    """Where its changes are recorded as events of the cluster"""
+    publish_cluster_event: ClusterEventPublisher
+    """Records the changes of the datastore as events of the cluster"""
     members: MemberView
     revocations: RevocationFile
     send_look: Callable[[str], None]
@@ -240,9 +246,7 @@ class Conductor:
         """Log a change, and record it as an event of the cluster."""
         self.reason = f"{what} {server}: {reason}"
         self._ports.log.warning(f"datastore_{what}", member=server, why=reason)
-        recording = self._ports.store.publish_cluster_event(
-            self._ports.name, f"datastore_{what}", member=server, why=reason
-        )
+        recording = self._ports.publish_cluster_event(self._ports.name, f"datastore_{what}", member=server, why=reason)
         self._ports.spawner.once("events", recording)
 
 

@@ -8,12 +8,12 @@ from tests.support.rack import Rack
 
 from rackwright.domain.errors import Invalid
 from rackwright.domain.sealed import MASK, is_sealed, masked
-from rackwright.store.db.resealing import reseal, rotate_key
 from rackwright.store.db.session import Session
 from rackwright.store.db.vault import Vault, VaultLocked, load_vault, save_vault
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import get_deployment
 from rackwright.store.graph.snapshots import set_binding_data
+from rackwright.store.resealing import reseal, rotate_key
 
 BARCLAMP = """
 name: safe
@@ -125,7 +125,7 @@ async def test_a_rotation_that_was_ended_in_the_middle_is_completed_by_the_next(
     async def killed(*_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rackwright.store.db.resealing.reseal", killed)
+    monkeypatch.setattr("rackwright.store.resealing.reseal", killed)
     with pytest.raises(KeyboardInterrupt):
         await rotate_key(rack.store, tmp_path)
     monkeypatch.undo()

@@ -8,8 +8,8 @@ from rackwright.domain.catalogue import Json
 from rackwright.domain.sealed import SEAL, is_sealed
 from rackwright.store.db.session import Session
 from rackwright.store.db.vault import Vault, save_vault
-from rackwright.store.db.vault_check import remember_vault
 from rackwright.store.store import Store
+from rackwright.store.vault_check import remember_vault
 
 SEALED_COLUMNS = (
     ("node_roles", ("user_data", "wall", "sysdata")),
