@@ -23,7 +23,7 @@ from rackwright.jigs.noop import NoopJig
 from rackwright.reach.run_log import Log
 from rackwright.store.db.database import open_database
 from rackwright.store.db.session import Session
-from rackwright.store.graph.noderoles import retry
+from rackwright.store.graph.noderoles import retry_noderole
 from rackwright.store.runs.claims import Claimant
 from rackwright.store.settings import write_setting
 from rackwright.store.store import Store
@@ -127,7 +127,7 @@ async def latencies(store: Store, rounds: int) -> list[float]:
     for _ in range(rounds):
         await asyncio.sleep(0.05)
         jig.done.clear()
-        await store.change(lambda session: retry(session, id))
+        await store.change(lambda session: retry_noderole(session, id))
         committed = time.perf_counter()
         await jig.done.wait()
         took.append(max(0.0, jig.last - committed) * 1000)

@@ -29,7 +29,7 @@ import psycopg
 from sqlalchemy import make_url
 
 import graph
-from rackwright.server.serve import TOKEN_FILE
+from rackwright.server.first_admin import TOKEN_FILE
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.database import open_database
 from rackwright.store.embedded.server import EmbeddedPostgres

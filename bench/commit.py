@@ -28,7 +28,7 @@ from rackwright.store.graph import commits
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import create_deployment, get_deployment
 from rackwright.store.graph.subgraph import bump_graph
-from rackwright.store.runs.settling import Finished, settle
+from rackwright.store.runs.settling import FinishedRun, settle_runs
 from rackwright.store.runs.slots import add_slots
 from rackwright.store.store import Store
 from report import at_most, emit
@@ -126,7 +126,8 @@ async def commit_beside_copy(home: Path, nodes: int) -> dict[str, float]:
             await bind_proposed(session, await get_deployment(session, "bench", EVERYTHING), requests)
 
         async def plan(session: GraphSession) -> str:
-            return (await commits.plan(session, await get_deployment(session, "bench", EVERYTHING))).digest
+            deployment = await get_deployment(session, "bench", EVERYTHING)
+            return (await commits.plan_proposal_commit(session, deployment)).digest
 
         settled(database)
         await clock.time("bind", store.change_graph(bind))
@@ -138,7 +139,7 @@ async def commit_beside_copy(home: Path, nodes: int) -> dict[str, float]:
         digest = await clock.time("plan_after_another_commit", store.change_graph(plan))
 
         async def commit(session: GraphSession) -> None:
-            await commits.commit(session, await get_deployment(session, "bench", EVERYTHING), digest)
+            await commits.commit_proposal(session, await get_deployment(session, "bench", EVERYTHING), digest)
 
         settled(database)
         await clock.time("commit", store.change_graph(commit))
@@ -217,7 +218,7 @@ async def settle_in_graphs_of(home: Path, sizes: Sequence[int]) -> list[float]:
         took: list[list[float]] = [[] for _ in sizes]
         for turn in range(SETTLES + WARM_UP):
             for store, seconds in zip(stores, took, strict=True):
-                seconds.append(await settle_one(store, Finished(turn + 1)))
+                seconds.append(await settle_one(store, FinishedRun(turn + 1)))
         for database in databases:
             with psycopg.connect(plain(database)) as connection:
                 unblocked = connection.execute(
@@ -228,9 +229,9 @@ async def settle_in_graphs_of(home: Path, sizes: Sequence[int]) -> list[float]:
     return [statistics.median(seconds[WARM_UP:]) for seconds in took]
 
 
-async def settle_one(store: Store, finished: Finished) -> float:
+async def settle_one(store: Store, finished: FinishedRun) -> float:
     start = time.perf_counter()
-    await store.change(lambda session: settle(session, [finished]))
+    await store.change(lambda session: settle_runs(session, [finished]))
     return time.perf_counter() - start
 
 

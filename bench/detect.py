@@ -51,7 +51,7 @@ def cluster(size: int, wires: bool) -> Iterator[Fleet]:
         stack.callback(fleet.end)
         for server in servers:
             fleet.home(server).mkdir()
-        fleet.found()
+        fleet.create_cluster()
         fleet.start_all()
         fleet.wait_agree(dict.fromkeys(servers, "alive"))
         yield fleet

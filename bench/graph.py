@@ -49,7 +49,7 @@ async def fill_nodes(store: Store, nodes: int, length: int) -> None:
         await create_deployment(session, "bench", None)
         deployment = await get_deployment(session, "bench", EVERYTHING)
         await bind_proposed(session, deployment, [(row.id, f"link-{length - 1}") for row in ids])
-        await commits.commit(session, deployment)
+        await commits.commit_proposal(session, deployment)
 
     await store.change_graph(work)
     async with store.engine.connect() as connection:

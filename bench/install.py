@@ -32,14 +32,14 @@ from fastapi.responses import FileResponse
 from rackwright.lab.dhcp import serving_dhcp
 from rackwright.lab.network import BRIDGE, SERVER, add_tap, make_bridge
 from rackwright.lab.rack import KERNEL_ARGUMENTS, Rack, running_rack
-from rackwright.lab.trial_images import kept_images
+from rackwright.lab.trial_images import cached_images
 from rackwright.lab.virtual import Hardware, VirtualMachine
 from rackwright.provision.images import sledgehammer
 from rackwright.provision.images.cpio import Cpio
 from rackwright.provision.images.packages import say_to_stderr
 from rackwright.provision.images.shelf import Shelf
 from rackwright.provision.router_advertisement import advertising
-from rackwright.server.serve import listening
+from rackwright.server.listener import listening
 from report import Goal, at_most, emit
 from waiting import until
 
@@ -304,7 +304,7 @@ def main() -> None:
         return
     if os.geteuid() != 0:
         raise SystemExit("namespaces and network devices need root")
-    shelf = kept_images(ROOT / "build" / "lab", OS, say_to_stderr)
+    shelf = cached_images(ROOT / "build" / "lab", OS, say_to_stderr)
     figures: dict[str, Any] = {"load": os.getloadavg()[0]}
     goals: list[Goal] = []
     with tempfile.TemporaryDirectory(prefix="rackwright-bench-") as folder:

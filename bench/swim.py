@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from rackwright.lab.mesh_simulator import Simulator, Weather
+from rackwright.lab.mesh_simulator import NetworkConditions, Simulator
 from rackwright.mesh.membership.messages import Ping
 from rackwright.mesh.membership.protocol_config import SwimConfig
 from rackwright.mesh.membership.protocol_outputs import EventKind, Send
@@ -75,7 +75,7 @@ def expected_median(members: int, config: SwimConfig) -> float:
 
 def run(plan: Plan, seed: int) -> dict[str, Any]:
     started, worked = time.perf_counter(), time.process_time()
-    simulator = Simulator(seed, weather=Weather(loss=0.01))
+    simulator = Simulator(seed, conditions=NetworkConditions(loss=0.01))
     simulator.start_joined(plan.nodes)
     simulator.run_for(plan.quiet)
     quiet_messages, quiet_bytes = simulator.messages, simulator.bytes
@@ -99,7 +99,7 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
         ),
         "memberlist_rules_median_s": round(statistics.median(first_probes.memberlist(plan.nodes, simulator.config)), 3),
         "false_deaths": len(simulator.false_deaths),
-        "suspicions_refuted": sum(sighting.event.kind is EventKind.ALIVE for sighting in simulator.sightings),
+        "suspicions_refuted": sum(observation.event.kind is EventKind.ALIVE for observation in simulator.observations),
         "quiet_messages_per_node_s": round(in_quiet, 3),
         "quiet_bytes_per_node_s": round(quiet_bytes / plan.nodes / plan.quiet, 1),
         "messages_per_node_s": round(simulator.messages / node_seconds, 3),
@@ -128,9 +128,9 @@ def cut_one_after_another(simulator: Simulator, plan: Plan, cuts: dict[str, floa
 
 def detection(simulator: Simulator, cuts: dict[str, float]) -> tuple[list[float], list[float]]:
     deaths: dict[str, dict[str, float]] = {name: {} for name in cuts}
-    for sighting in simulator.sightings:
-        if sighting.event.kind is EventKind.DEAD and sighting.event.member.name in cuts:
-            deaths[sighting.event.member.name].setdefault(sighting.observer, sighting.time)
+    for observation in simulator.observations:
+        if observation.event.kind is EventKind.DEAD and observation.event.member.name in cuts:
+            deaths[observation.event.member.name].setdefault(observation.observer, observation.time)
     running = {name for name, host in simulator.hosts.items() if host.running}
     first, everyone = [], []
     for name, cut_at in cuts.items():

@@ -50,7 +50,7 @@ def cluster(size: int, count: int) -> Iterator[Fleet]:
         stack.callback(fleet.end)
         for server in servers:
             fleet.home(server).mkdir()
-        fleet.found()
+        fleet.create_cluster()
         fleet.start_all()
         fleet.wait_agree(dict.fromkeys(servers, "alive"))
         fleet.wait_until(lambda: strength(fleet, servers[-1]) == count, "the datastore does not grow", every=0.2)

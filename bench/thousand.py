@@ -143,7 +143,7 @@ def _postmaster(home: Path) -> int:
 async def _trial(home: Path, machines: int, patience: float) -> dict[str, float]:
     tell = Progress()
     async with _server(home) as (address, memory), running_lab([address], machines) as lab:
-        async with AsyncApiClient(access_of_home(address, home), timeout=120, patience=patient(tell)) as api:
+        async with AsyncApiClient(access_of_home(address, home), timeout=120, retry=patient(tell)) as api:
             watching = asyncio.create_task(memory.watch())
             try:
                 async with asyncio.timeout(patience):
@@ -166,17 +166,17 @@ async def _converge(person: Operator, power_on: Any, machines: int, tell: Progre
         tell(f"{machines} machines: {what}", now=True)
 
     power_on()
-    nodes = await person.discovered(machines)
+    nodes = await person.wait_for_machines(machines)
     done("discovered")
     await person.accept(nodes)
     done("accepted")
-    plan = await person.want_workload(nodes)
+    plan = await person.bind_workload(nodes)
     done("planned")
     await person.commit(plan)
     done("committed")
 
     async def all_active() -> bool:
-        states = await person.states()
+        states = await person.count_states()
         tell(", ".join(f"{count} {state}" for state, count in states.items()))
         return states.keys() == {"active"}
 

@@ -20,10 +20,13 @@ from playwright.async_api import BrowserContext, Page, async_playwright
 import graph
 from rackwright.api.app import create_app
 from rackwright.domain.states import Trigger
-from rackwright.server.serve import PASSWORD_FILE, Options, listening, running
+from rackwright.server.composition import running_server
+from rackwright.server.first_admin import PASSWORD_FILE
+from rackwright.server.listener import listening
+from rackwright.server.settings import Options
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.session import Session
-from rackwright.store.graph.transitions import move
+from rackwright.store.graph.transitions import move_noderoles
 from rackwright.store.store import Store
 from report import at_least, at_most, emit
 from waiting import HOUR, until
@@ -59,7 +62,7 @@ async def active(store: Store) -> int:
 @contextlib.asynccontextmanager
 async def site(home: Path, nodes: int) -> AsyncIterator[tuple[Store, str, str]]:
     """A server that anneals, with a chain of noderoles on each node, all of them ACTIVE."""
-    async with running(Options(home, tick=1)) as server, listening(create_app(server)) as address:
+    async with running_server(Options(home, tick=1)) as server, listening(create_app(server)) as address:
         roles = replace(graph.chain(LENGTH), jigs=())  # the server's own noop jig runs them
         await server.store.change_graph(lambda session: import_barclamps(session, [roles]))
         await graph.fill_nodes(server.store, nodes, LENGTH)
@@ -115,7 +118,7 @@ async def churn(store: Store, seconds: float) -> int:
         chosen = [ids[(asked + step) % len(ids)] for step in range(A_SECOND // STEPS)]
 
         async def work(session: Session, chosen: list[int] = chosen) -> int:
-            return len(await move(session, Trigger.RETRY, chosen))
+            return len(await move_noderoles(session, Trigger.RETRY, chosen))
 
         asked += len(chosen)
         sent += await store.change(work)

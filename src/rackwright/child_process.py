@@ -1,7 +1,7 @@
 """Child processes of this one: started so that they die with it, watched until they are ready, and ended for certain.
 
-What a child is, and whether it is started again, is decided by the modules that use this one. It imports nothing of
-Rackwright but how a child dies with its parent. PostgreSQL is not run by it: that is the child of a keeper, which has
+Which program a child runs, and whether it is started again, is decided by the modules that use this one. This module
+imports nothing of Rackwright but `parent_death`. It does not run PostgreSQL: that is the child of a keeper, which has
 no event loop and outlives the server that started it (`store/embedded/keeper.py`).
 """
 
@@ -15,12 +15,13 @@ from pathlib import Path
 from rackwright.parent_death import DIES_WITH_US
 
 OUTPUT_SHOWN = 2000
-"""Bytes of the end of its output that are shown of a child that failed."""
+"""Bytes at the end of the output that are shown of a child that failed."""
 LOOK_SECONDS = 0.05
+"""Seconds between two checks whether a child is ready."""
 
 
 class ChildProcess:
-    """A program that runs until it is ended, and that writes all it says into a file."""
+    """A program that runs until it is ended, and whose output goes into a file."""
 
     def __init__(self, process: asyncio.subprocess.Process, output: Path) -> None:
         self._process = process
@@ -35,9 +36,9 @@ class ChildProcess:
         environment: Mapping[str, str] | None = None,
         append: bool = True,
     ) -> "ChildProcess":
-        """Start a command in a session of its own; without `append`, its output replaces that of the one before.
+        """Start a command in a session of its own; without `append`, its output replaces that of the previous child.
 
-        A command that is not there is no error here: the child ends with status 127, and says why in its output.
+        A command that does not exist is no error here: the child ends with status 127, and says why in its output.
         """
         with output.open("ab" if append else "wb") as file:
             process = await asyncio.create_subprocess_exec(
@@ -60,11 +61,11 @@ class ChildProcess:
         return self._process.returncode is None
 
     async def wait(self) -> int:
-        """Wait until it has ended, and return its exit status."""
+        """Wait until the child has ended, and return its exit status."""
         return await self._process.wait()
 
     async def wait_ready(self, ready: Callable[[], Awaitable[bool]], every: float = LOOK_SECONDS) -> bool:
-        """Wait until `ready` says so; False: it ended before that. The deadline is the caller's, as asyncio.timeout."""
+        """Wait until `ready` returns True; return False if the child ends before. The caller sets the deadline."""
         while self.running:
             if await ready():
                 return True
@@ -72,12 +73,12 @@ class ChildProcess:
         return False
 
     async def end(self, grace: float) -> None:
-        """Ask it to end, and kill it if it has not ended after `grace` seconds."""
+        """Ask the child to end, and kill it if it has not ended after `grace` seconds."""
         if not await ask_to_end(self._process, grace):
             await self.kill()
 
     async def kill(self) -> None:
-        """Kill it, as if its power were cut, and wait for its end."""
+        """Kill the child, as if its power were cut, and wait for its end."""
         if self.running:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
@@ -85,7 +86,7 @@ class ChildProcess:
 
 
 async def ask_to_end(process: asyncio.subprocess.Process, seconds: float) -> bool:
-    """Ask a process to end and give it so many seconds; whether it has ended."""
+    """Ask a process to end, wait for at most `seconds`, and return whether it has ended."""
     if process.returncode is not None:
         return True
     with contextlib.suppress(ProcessLookupError):
@@ -94,9 +95,9 @@ async def ask_to_end(process: asyncio.subprocess.Process, seconds: float) -> boo
 
 
 async def kill_group(process: asyncio.subprocess.Process) -> int:
-    """Kill a process that has a session of its own, with all that it started there; return its exit status.
+    """Kill a process that has a session of its own, with all processes it started there; return its exit status.
 
-    Also after it has ended: what it left in the background goes with it.
+    It also works after the process has ended: the processes that it left in the background are killed.
     """
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -104,7 +105,7 @@ async def kill_group(process: asyncio.subprocess.Process) -> int:
 
 
 def output_tail(output: Path, limit: int = OUTPUT_SHOWN) -> str:
-    """Return the end of what a child wrote into its file; empty if there is none."""
+    """Return the end of the output in a child's file; empty if there is no file."""
     try:
         with output.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -115,7 +116,7 @@ def output_tail(output: Path, limit: int = OUTPUT_SHOWN) -> str:
 
 
 def last_line(output: Path) -> str:
-    """Return the last line that a child wrote into its file; empty if there is none."""
+    """Return the last line of the output in a child's file; empty if there is none."""
     return output_tail(output).rpartition("\n")[2].strip()
 
 

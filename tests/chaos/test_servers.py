@@ -19,7 +19,7 @@ from tests.support.postgres import NO_SYNC
 from rackwright.lab.machine import Machine
 from rackwright.store.db.session import Session
 from rackwright.store.embedded.server import EmbeddedPostgres, database_url
-from rackwright.store.graph.noderoles import retry
+from rackwright.store.graph.noderoles import retry_noderole
 
 pytestmark = pytest.mark.chaos
 
@@ -62,7 +62,7 @@ async def test_a_server_that_slept_past_its_lease_is_refused_when_it_wakes(migra
         sleeper.wake()
         other.kill()
         # Only the sleeper is left: what runs now shows that it has been through its passes since it woke.
-        await site.store.change(lambda session: retry(session, slow.node_role_id), actor="tester")
+        await site.store.change(lambda session: retry_noderole(session, slow.node_role_id), actor="tester")
         await site.until_converged()
         assert await site.rack.rows("SELECT state FROM runs WHERE id = :id", id=slow.id) == [("lost",)]
         workers = await site.rack.rows(
@@ -95,10 +95,10 @@ async def _start_slow_run(site: Floor, machine: Machine, node_id: int) -> SlowRu
             " WHERE nr.node_id = :id",
             id=node_id,
         )
-        await retry(session, row.id)
+        await retry_noderole(session, row.id)
 
     async def begun() -> bool:
-        return any(mark.token in slow for mark in machine.journal.marks)
+        return any(execution.token in slow for execution in machine.journal.executions)
 
     await site.store.change(work, actor="tester")
     await site.until(begun, "the slow run is on its machine")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rackwright.lab.trial_images import kept_images
+from rackwright.lab.trial_images import cached_images
 
 ROOT = Path(__file__).parents[2]
 OS = "debian-12"
@@ -13,4 +13,4 @@ OS = "debian-12"
 
 @pytest.fixture(scope="session")
 def images() -> Path:
-    return kept_images(ROOT / "build" / "lab", OS, lambda _: None).folder
+    return cached_images(ROOT / "build" / "lab", OS, lambda _: None).folder

@@ -21,7 +21,7 @@ from rackwright.hammers.base import HammerNode, Power
 from rackwright.hammers.redfish import RedfishHammer
 from rackwright.lab.lldp import send_frame, switch_frame
 from rackwright.lab.network import SERVER
-from rackwright.lab.rack import Rack, Racked, running_rack
+from rackwright.lab.rack import Rack, RackedMachine, running_rack
 from rackwright.lab.serving import ServerProcess, Serving, in_this_process
 from rackwright.lab.virtual import Firmware, Hardware
 from rackwright.store.barclamp_import import import_barclamps
@@ -48,11 +48,11 @@ class Site:
         self.say(what)
         return answer
 
-    async def node_of(self, one: Racked) -> Any:
+    async def node_of(self, one: RackedMachine) -> Any:
         nodes = await self.rack.api.pages("/nodes")
         return next((node for node in nodes if one.machine.hardware.mac in node["macs"]), None)
 
-    async def discovered(self, one: Racked) -> Any:
+    async def discovered(self, one: RackedMachine) -> Any:
         """Wait until a machine is known, let it in, and wait until it does as it is told."""
         name = one.machine.hardware.name
         node = await self.until(f"{name} registered", lambda: self.node_of(one))
@@ -62,7 +62,7 @@ class Site:
         self.say(f"{name} is managed")
         return await self.node_of(one)
 
-    async def cabled(self, one: Racked, node: str) -> None:
+    async def cabled(self, one: RackedMachine, node: str) -> None:
         """A switch speaks up on the cable of a machine that runs already, and the machine reports it by itself."""
         number, tap = one.machine.hardware.number, one.machine.tap
         assert tap is not None

@@ -12,14 +12,14 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.annealer import hooks, veto
 from rackwright.api.auth import passwords
-from rackwright.mesh.runs.believed_records import RunBelief
+from rackwright.mesh.runs.record_verifier import RecordVerifier
 
 
 @pytest.fixture(autouse=True)
 def patient_product(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give hooks as much time as a slow machine needs. What is to be late sets a time of its own."""
-    monkeypatch.setattr(hooks, "BUDGET", PATIENCE)
-    monkeypatch.setattr(veto, "BUDGET", PATIENCE)
+    monkeypatch.setattr(hooks, "HOOK_BUDGET_SECONDS", PATIENCE)
+    monkeypatch.setattr(veto, "HOOK_BUDGET_SECONDS", PATIENCE)
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +37,6 @@ def etcd_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def belief(tmp_path_factory: pytest.TempPathFactory) -> RunBelief:
+def verifier(tmp_path_factory: pytest.TempPathFactory) -> RecordVerifier:
     """That of s1."""
     return belief_of(tmp_path_factory.mktemp("ca"))

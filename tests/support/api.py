@@ -17,7 +17,9 @@ from rackwright.api.context import Server
 from rackwright.client.access import Access
 from rackwright.client.transport import open_async_http
 from rackwright.domain.people import UserRole
-from rackwright.server.serve import TOKEN_FILE, Options, running
+from rackwright.server.composition import running_server
+from rackwright.server.first_admin import TOKEN_FILE
+from rackwright.server.settings import Options
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.machines.nodes import get_node
@@ -25,6 +27,9 @@ from rackwright.store.people.tokens import NewToken, create_token
 from rackwright.store.people.users import get_user
 
 Api = httpx.AsyncClient
+
+NODE = "n1.rack.example"
+"""The node of `deploy_role`."""
 
 
 @dataclass
@@ -71,7 +76,7 @@ class Site:
 @asynccontextmanager
 async def api_site(home: Path, url: str) -> AsyncIterator[Site]:
     """On a database after its first start."""
-    async with running(Options(home, url, test_barclamp=True, manual=True)) as server:
+    async with running_server(Options(home, url, test_barclamp=True, manual=True)) as server:
         async with server.store.read() as session:
             here = (await get_node(session, ADMIN, EVERYTHING)).id
         # With the machines' routes beside people's, as in a lab, so that all there are can be walked.
@@ -93,3 +98,18 @@ def refused(answer: httpx.Response, status: int, type_: str) -> dict[str, Any]:
     assert (problem["type"], problem["status"]) == (f"urn:rackwright:problem:{type_}", status), problem
     assert problem["detail"]
     return problem
+
+
+async def deploy_role(site: Site, api: Api, role: str = "test-child") -> int:
+    """Commit a role on a node in deployment web; return its noderole."""
+    ok(await api.post("/nodes", json={"name": NODE, "alive": True}), 201)
+    ok(await api.post("/deployments", json={"name": "web"}), 201)
+    bound = ok(await api.post("/node_roles", json={"node": NODE, "role": role, "deployment": "web"}), 201)
+    ok(await api.post("/deployments/web/commit", json={}))
+    return int(bound["id"])
+
+
+async def anneal_all(api: Api) -> None:
+    """Make passes by hand until there is nothing left to run."""
+    while ok(await api.post("/anneal/step"))["ran"]:
+        pass

@@ -30,7 +30,7 @@ from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import create_deployment, get_deployment
-from rackwright.store.graph.noderoles import retry
+from rackwright.store.graph.noderoles import retry_noderole
 from rackwright.store.runs import run_lifecycle
 from rackwright.store.settings import write_setting
 from rackwright.store.store import Store
@@ -112,7 +112,7 @@ class Floor:
             web = await get_deployment(session, "web", EVERYTHING)
             roles = ["lab-storage"] * STORES + ["lab-web"] * len(nodes)
             await bind_proposed(session, web, list(zip(nodes, roles, strict=False)))
-            await commits.commit(session, await get_deployment(session, "web", EVERYTHING), None)
+            await commits.commit_proposal(session, await get_deployment(session, "web", EVERYTHING), None)
             return nodes
 
         nodes = await self.store.change_graph(work, actor="tester")
@@ -154,7 +154,7 @@ class Floor:
             elif state == ERROR and ("fetched a second time" in str(error) or "by operator" in str(error)):
                 with contextlib.suppress(Conflict):  # what it stands on runs again after the boot; ask again later
                     await self.store.change(
-                        partial(retry, id=int(str(id)), trigger=Trigger.REINSTALL), actor="operator"
+                        partial(retry_noderole, id=int(str(id)), trigger=Trigger.REINSTALL), actor="operator"
                     )
                     self._note(machine, str(error))
 

@@ -11,7 +11,7 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.client.access import Access
 from rackwright.client.transport import open_http
-from rackwright.server.serve import TOKEN_FILE
+from rackwright.server.first_admin import TOKEN_FILE
 
 
 @dataclass(frozen=True)

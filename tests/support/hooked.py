@@ -14,13 +14,13 @@ from tests.support.waiting import PATIENCE
 from rackwright.annealer.hooks import HookDispatcher, HookPace
 from rackwright.annealer.role_files import RoleFiles
 from rackwright.annealer.role_workers import RoleWorkers
-from rackwright.annealer.veto import Judge
+from rackwright.annealer.veto import VetoedChanges
 from rackwright.barclamps.loader import load_folder
 from rackwright.jigs.base import Jig
 from rackwright.jigs.noop import NoopJig
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.session import Session
-from rackwright.store.hooks.hook_queue import FAILED, FailingCall, select_calls
+from rackwright.store.hooks.hook_queue import FAILED_SQL, FailingHookCall, select_calls
 
 PRELUDE = """
 import json, os, time
@@ -37,9 +37,9 @@ def note(hook, view):
 """
 
 
-async def failing_calls(session: Session) -> list[FailingCall]:
+async def failing_calls(session: Session) -> list[FailingHookCall]:
     """Return the calls that failed, the newest first, as the API selects them."""
-    return await select_calls(session, f"WHERE {FAILED} ORDER BY id DESC")
+    return await select_calls(session, f"WHERE {FAILED_SQL} ORDER BY id DESC")
 
 
 class Hooked:
@@ -54,7 +54,7 @@ class Hooked:
         self.dispatcher = HookDispatcher(
             rack.store, self.workers, self.files, jigs or {"noop": NoopJig()}, "test", pace
         )
-        self.judge = Judge(rack.store, self.workers, self.files)
+        self.judge = VetoedChanges(rack.store, self.workers, self.files)
 
     def write(self, roles: str, code: str) -> None:
         """The barclamp's two files; `roles` is YAML below the key `roles:`, indented by two."""

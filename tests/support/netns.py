@@ -70,7 +70,7 @@ def cluster(
 ) -> Iterator[Fleet]:
     """A cluster in which everyone is known to be alive by everyone."""
     with fleet(folder, servers, wires, datastore, swim) as made:
-        made.found()
+        made.create_cluster()
         made.start_all()
         made.wait_agree(dict.fromkeys(servers, "alive"))
         yield made

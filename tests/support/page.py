@@ -18,7 +18,7 @@ from rackwright.client.access import Access
 from rackwright.client.transport import open_http
 from rackwright.lab.lab import Lab, running_lab
 from rackwright.lab.machine import Behaviour, Machine
-from rackwright.server.serve import PASSWORD_FILE, TOKEN_FILE
+from rackwright.server.first_admin import PASSWORD_FILE, TOKEN_FILE
 
 Database = Callable[[str], contextlib.AbstractContextManager[str]]
 """Makes a database for whatever is called so; gives its address."""

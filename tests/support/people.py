@@ -14,7 +14,9 @@ from rackwright.api.app import create_app
 from rackwright.client.access import Access
 from rackwright.client.events import EventReader
 from rackwright.client.transport import open_async_http
-from rackwright.server.serve import PASSWORD_FILE, TOKEN_FILE, Options, running
+from rackwright.server.composition import running_server
+from rackwright.server.first_admin import PASSWORD_FILE, TOKEN_FILE
+from rackwright.server.settings import Options
 
 HOST = "house.example"
 PASSWORD = "correct horse battery"
@@ -89,7 +91,7 @@ def refused(answer: httpx.Response, status: int, type: str = "") -> str:
 
 @contextlib.asynccontextmanager
 async def house(home: Path, url: str, **options: Any) -> AsyncIterator[House]:
-    async with running(Options(home, url, test_barclamp=True, manual=True, **options)) as server:
+    async with running_server(Options(home, url, test_barclamp=True, manual=True, **options)) as server:
         yield House(create_app(server), home)
 
 

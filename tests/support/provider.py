@@ -16,7 +16,8 @@ from tests.support.waiting import PATIENCE, until
 from rackwright.api.context import Server
 from rackwright.lab.namespaces import Network as Wires
 from rackwright.provision.kea import Kea
-from rackwright.server.serve import Options, running
+from rackwright.server.composition import running_server
+from rackwright.server.settings import Options
 from rackwright.store.db.session import GraphSession
 from rackwright.store.machines.nodes import NewNode, create_node
 from rackwright.store.networks.networks import create_network
@@ -113,7 +114,7 @@ async def providing(home: Path, url: str, **options: Any) -> AsyncIterator[Provi
             kea=str(programs / "kea-dhcp4"),
             **{"dhcp_interfaces": ("eth0",), **options},
         )
-        async with running(chosen) as server:
+        async with running_server(chosen) as server:
             provider = Provider(wires, server, chosen)
             await provider.change(lambda session: create_network(session, ADMIN_NETWORK))
             yield provider

@@ -26,11 +26,11 @@ from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits, snapshots
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import DeploymentRecord, create_deployment, get_deployment
-from rackwright.store.graph.noderoles import NodeRoleRecord, parents_of, select_noderoles
+from rackwright.store.graph.noderoles import NodeRoleRecord, select_noderoles, select_parents
 from rackwright.store.graph.run_attribs import stage_noderoles
 from rackwright.store.machines.nodes import NewNode, create_node, get_node
-from rackwright.store.runs.claims import Claimant, Pass, claim
-from rackwright.store.runs.settling import Finished, settle
+from rackwright.store.runs.claims import Claimant, ClaimResult, claim_runs
+from rackwright.store.runs.settling import FinishedRun, settle_runs
 from rackwright.store.store import Store
 
 T = TypeVar("T")
@@ -96,11 +96,11 @@ class Rack:
         return await self.do(work)
 
     async def plan(self, deployment: str) -> CommitPlan:
-        return await self.do(self._on(deployment, commits.plan))
+        return await self.do(self._on(deployment, commits.plan_proposal_commit))
 
     async def commit(self, deployment: str, digest: str | None = None) -> CommitPlan:
         async def work(session: GraphSession) -> CommitPlan:
-            return await commits.commit(session, await get_deployment(session, deployment, EVERYTHING), digest)
+            return await commits.commit_proposal(session, await get_deployment(session, deployment, EVERYTHING), digest)
 
         return await self.do(work)
 
@@ -162,15 +162,15 @@ class Rack:
     async def claim(self, limit: int = 100) -> list[Run]:
         """Start up to `limit` more runs."""
 
-        async def work(session: Session) -> Pass:
+        async def work(session: Session) -> ClaimResult:
             running = await session.value("SELECT count(*) FROM runs WHERE state = 'running'")
-            return await claim(session, Claimant("tester", file_kinds=kinds_that_run_files()), cap=running + limit)
+            return await claim_runs(session, Claimant("tester", file_kinds=kinds_that_run_files()), cap=running + limit)
 
         return (await self.do(work)).started
 
     async def finish(self, *runs: Run, ok: bool = True, wall: JsonObject | None = None) -> None:
-        ended = [Finished(run.id, ok, error="" if ok else "broken", wall=wall or {}) for run in runs]
-        await self.do(lambda session: settle(session, ended))
+        ended = [FinishedRun(run.id, ok, error="" if ok else "broken", wall=wall or {}) for run in runs]
+        await self.do(lambda session: settle_runs(session, ended))
 
     async def anneal(self) -> list[tuple[str, str]]:
         """Run everything that can run until nothing can. Returns each (short node name, role) in its order."""
@@ -206,7 +206,7 @@ class Rack:
     async def parents(self, node: str, role: str) -> set[tuple[str, str]]:
         noderole = await self.at(node, role)
         async with self.store.read() as session:
-            return {(_short(parent.node), parent.role) for parent in await parents_of(session, noderole.id)}
+            return {(_short(parent.node), parent.role) for parent in await select_parents(session, noderole.id)}
 
     async def staged(self, node: str, role: str) -> JsonObject:
         """What the noderole would be handed if it ran now."""

@@ -15,9 +15,9 @@ from typing import Any
 from rackwright.mesh.datastore.etcd_client import Etcd
 from rackwright.mesh.identity.server_identity import IdentityFiles
 from rackwright.mesh.identity.signed_statements import Statements
-from rackwright.mesh.runs.believed_records import RunBelief
+from rackwright.mesh.runs.record_verifier import RecordVerifier
 from rackwright.mesh.runs.run_model import read_request
-from rackwright.mesh.runs.run_store import RunStore, Signed
+from rackwright.mesh.runs.run_store import RunStore, SignedText
 from rackwright.mesh.transport.tls import Contexts
 
 
@@ -35,10 +35,10 @@ async def main(folder: Path, endpoints: list[str], wish: dict[str, Any]) -> None
         assert held is not None, f"there is no {source}"
         await etcd.put(key, held.value)
     if run := wish.get("run"):
-        signed = Signed(run["request"], run["signature"])
+        signed = SignedText(run["request"], run["signature"])
         request = read_request(run["request"])
         states = dict.fromkeys(run["targets"], 1)
-        await RunStore(etcd, RunBelief(statements)).begin(signed, request, b64decode(run["tree"]), states, "rogue")
+        await RunStore(etcd, RecordVerifier(statements)).begin(signed, request, b64decode(run["tree"]), states, "rogue")
     await etcd.close()
 
 

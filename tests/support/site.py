@@ -14,20 +14,21 @@ from tests.support.rack import ADMIN, Rack
 from tests.support.reach import all_reached
 from tests.support.registration import registration, signed
 
-from rackwright.annealer.installs import Installs, Reach
-from rackwright.annealer.power_saving import Powersave
+from rackwright.annealer.installs import InstallAdvancer, Reach
+from rackwright.annealer.power_saving import PowerSaver
 from rackwright.annealer.step import StepReport, step
 from rackwright.api.app import create_app, create_machine_app
 from rackwright.api.context import Server
 from rackwright.domain.graph.why import Reason
 from rackwright.domain.machines.install import Stage
 from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power, Seen
-from rackwright.server.serve import Options, running
+from rackwright.server.composition import running_server
+from rackwright.server.settings import Options
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
-from rackwright.store.graph.why import why
+from rackwright.store.graph.why import explain_waiting
 from rackwright.store.machines.nodes import get_node
-from rackwright.store.machines.registration import accept
+from rackwright.store.machines.registration import accept_machine
 
 T = TypeVar("T")
 
@@ -175,7 +176,7 @@ class Site:
         self.secrets: dict[str, str] = {}
 
     async def start(self) -> None:
-        server = await self._stack.enter_async_context(running(self.options))
+        server = await self._stack.enter_async_context(running_server(self.options))
         async with server.store.read() as session:
             here = (await get_node(session, ADMIN, EVERYTHING)).id
         self.server: Server = all_reached(replace(server, claimant=replace(server.claimant, node_id=here)))
@@ -183,8 +184,8 @@ class Site:
         self.machine_app = create_machine_app(self.server)
         self.rack = Rack(self.server.store)
         reach = Reach(hammer=lambda _: self.bmc, probe=lambda _: self.bmc)
-        self.installs = Installs(self.server.store, reach)
-        self.powersave = Powersave(self.server.store, reach)
+        self.installs = InstallAdvancer(self.server.store, reach)
+        self.powersave = PowerSaver(self.server.store, reach)
 
     async def stop(self) -> None:
         await self._stack.aclose()
@@ -247,7 +248,7 @@ class Site:
         machine = HandMachine(self, number)
         machine.new_boot()
         assert (await machine.register()).status_code == 201
-        await self.change(lambda session: accept(session, machine.name))
+        await self.change(lambda session: accept_machine(session, machine.name))
         await self.anneal()
         return machine
 
@@ -307,7 +308,7 @@ class Site:
     async def why(self, machine: HandMachine, role: str = INSTALL) -> Reason:
         noderole = await self.rack.at(machine.short, role)
         async with self.server.store.read() as session:
-            return (await why(session, noderole.id, EVERYTHING))[0]
+            return (await explain_waiting(session, noderole.id, EVERYTHING))[0]
 
     async def error(self, machine: HandMachine) -> str:
         return (await self.rack.at(machine.short, INSTALL)).error

@@ -8,7 +8,7 @@ from pathlib import Path
 from rackwright.mesh.identity.authority import LIFE, AuthorityFiles
 from rackwright.mesh.identity.server_identity import Identity, new_key
 from rackwright.mesh.identity.signed_statements import Statements, never_revoked
-from rackwright.mesh.runs.believed_records import RunBelief
+from rackwright.mesh.runs.record_verifier import RecordVerifier
 
 
 def make_identities(folder: Path, *names: str, life: timedelta = LIFE) -> dict[str, Identity]:
@@ -27,6 +27,6 @@ def statements_of(identity: Identity, revoked: Callable[[str, int], bool] = neve
     return Statements(lambda: identity, revoked)
 
 
-def belief_of(folder: Path, name: str = "s1") -> RunBelief:
+def belief_of(folder: Path, name: str = "s1") -> RecordVerifier:
     """What one member of a new cluster believes, and signs."""
-    return RunBelief(statements_of(make_identities(folder, name)[name]))
+    return RecordVerifier(statements_of(make_identities(folder, name)[name]))

@@ -100,8 +100,8 @@ async def test_killing_a_group_takes_what_a_process_left_behind() -> None:
     process = await asyncio.create_subprocess_exec(
         *("sh", "-c", "sleep 3600 >/dev/null & echo $!"), stdout=asyncio.subprocess.PIPE, start_new_session=True
     )
-    said, _ = await process.communicate()
-    left = int(said)
+    output, _ = await process.communicate()
+    left = int(output)
     assert runs(left)
     assert await kill_group(process) == 0
     await until(lambda: not runs(left), "what it left behind ends, too")

@@ -1,4 +1,4 @@
-"""Where Rackwright keeps its things."""
+"""The home of Rackwright, and the short folder of a user."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The one writer of private files: whole or not at all, for the owner alone, and nothing left beside them."""
+"""The writer of private files: completely or not at all, for the owner alone, with nothing left beside them."""
 
 import os
 import stat
@@ -92,9 +92,9 @@ def test_creating_a_file_keeps_the_one_that_is_there(tmp_path: Path) -> None:
 def test_of_many_that_create_a_file_at_once_one_does(tmp_path: Path) -> None:
     path = tmp_path / "key"
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda number: create_private_file(path, b"%d" % number), range(40)))
-    assert made.count(True) == 1
-    assert path.read_bytes() == b"%d" % made.index(True)
+        created = list(pool.map(lambda number: create_private_file(path, b"%d" % number), range(40)))
+    assert created.count(True) == 1
+    assert path.read_bytes() == b"%d" % created.index(True)
     assert os.listdir(tmp_path) == ["key"]
 
 

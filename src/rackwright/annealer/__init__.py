@@ -1,1 +1,4 @@
-"""Claim, run, settle, reconcile: what takes the graph to ACTIVE. The SQL of it is the store's."""
+"""The background work that takes the graph to ACTIVE: claim runs, execute and settle them, call hooks, watch machines.
+
+Used by the server and the API. It must never write SQL, which is in the store.
+"""

@@ -1,8 +1,9 @@
-"""The annealer: passes over the graph for as long as the server lives.
+"""The annealer: it makes passes over the graph, and executes runs, for as long as the server lives.
 
-A pass is one transaction: settle what finished, claim what can start. It runs when there is a reason (work appeared,
-a run ended) and on a tick, so that a lost wake-up costs at most one tick. Runs execute as tasks of this process under
-a lease; what another process, or this one after a pause, lost the lease of is refused when it comes to settle.
+A pass is one transaction: settle the runs that finished, claim those that can start. A pass is made when there is a
+reason (work appeared, a run ended) and on a tick, so that a lost wake-up costs at most one tick. Runs execute as tasks
+of this process under a lease; the result of a run whose lease was lost, by another process or by this one after a
+pause, is refused when it is settled.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from rackwright.annealer.logs import RunLogs
 from rackwright.annealer.loop import AT_ONCE, Loop
 from rackwright.annealer.run_cap import CapControl
-from rackwright.annealer.step import finished, outcome_of
+from rackwright.annealer.step import execute_run, finished_run
 from rackwright.domain.foreign import storable_text
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import Jig
@@ -23,9 +24,9 @@ from rackwright.store.db.locks import CAP_LOCK
 from rackwright.store.db.session import DATABASE_TROUBLE, UNREACHABLE, Session, first_line
 from rackwright.store.db.stalled_transactions import STALL_SECONDS, end_stalled
 from rackwright.store.runs import run_lifecycle
-from rackwright.store.runs.claims import Claimant, Pass, claim
-from rackwright.store.runs.instant_runs import AtOnce
-from rackwright.store.runs.settling import Finished, settle
+from rackwright.store.runs.claims import Claimant, ClaimResult, claim_runs
+from rackwright.store.runs.instant_runs import InstantJigs
+from rackwright.store.runs.settling import FinishedRun, settle_runs
 from rackwright.store.runs.slots import WORK_CHANNEL
 from rackwright.store.runs.upkeep import Upkeep
 from rackwright.store.store import Store
@@ -37,7 +38,7 @@ ACTOR = "annealer"
 
 @dataclass(frozen=True)
 class Pace:
-    """How often things happen, in seconds."""
+    """How often the annealer looks, writes logs and retries, in seconds."""
 
     tick: float = 5.0
     log_flush: float = 0.2
@@ -47,7 +48,7 @@ class Pace:
 
 @dataclass
 class Counters:
-    """What the annealer did since it started; for metrics and benchmarks."""
+    """Counts of what the annealer did since it started; for metrics and benchmarks."""
 
     passes: int = 0
     started: int = 0
@@ -59,7 +60,7 @@ class Counters:
 
 
 class Annealer:
-    """Runs until `stop`. One a server process; several processes may work on one database."""
+    """Makes passes until `stop`. One a server process; several processes may work on one database."""
 
     def __init__(self, store: Store, jigs: Mapping[str, Jig], claimant: Claimant, pace: Pace | None = None) -> None:
         self.store = store
@@ -71,10 +72,10 @@ class Annealer:
         self.counters = Counters()
         self.upkeep = Upkeep()
         self.instant = frozenset(kind for kind, jig in jigs.items() if jig.instant)
-        self._finished: list[Finished] = []
+        self._finished: list[FinishedRun] = []
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._renewed = 0.0
-        """When the leases were renewed last."""
+        """The time at which the leases were renewed last."""
         self._passes = Loop(
             store,
             (WORK_CHANNEL, run_lifecycle.CANCEL_CHANNEL),
@@ -84,13 +85,13 @@ class Annealer:
         )
 
     async def run(self) -> None:
-        """Anneal until stopped. Runs that are not over then are handed back."""
+        """Make passes until stopped. Runs that are not over then are handed back."""
         self._renewed = time.monotonic()
         try:
             async with asyncio.TaskGroup() as group:
-                aside = [group.create_task(work) for work in self._aside()]
+                side_tasks = [group.create_task(work) for work in self._side_work()]
                 await self._passes.run(self._pass_or_settle_each)
-                for task in aside:
+                for task in side_tasks:
                     task.cancel()
         finally:
             await self._hand_back()
@@ -99,28 +100,28 @@ class Annealer:
         self._passes.stop()
 
     def wake(self) -> None:
-        """There may be something to do."""
+        """Have a pass made soon, because there may be something to do."""
         self._passes.wake()
 
     # --- passes
 
     async def _pass_or_settle_each(self) -> float | None:
-        """Make one pass. If the database refuses it, a result may be why, so settle them apart and try again later."""
+        """Make one pass. If the database refuses it, one result may be why: settle each apart, and try again later."""
         try:
-            return AT_ONCE if await self._one_pass() else None
+            return AT_ONCE if await self._make_pass() else None
         except UNREACHABLE:
             raise
         except DATABASE_TROUBLE:
             await self._settle_each()
             raise
 
-    async def _one_pass(self) -> bool:
-        """Settle what finished and start what can; whether another pass may find more at once."""
+    async def _make_pass(self) -> bool:
+        """Settle finished runs and start those that can; return whether another pass may find more at once."""
         done, self._finished = self._finished, []
-        said: dict[int, list[str]] = {}
+        output_by_run: dict[int, list[str]] = {}
         try:
             settled, claimed = await self.store.change(
-                lambda session: self._work(session, done, said), actor=ACTOR, lock=CAP_LOCK
+                lambda session: self._work(session, done, output_by_run), actor=ACTOR, lock=CAP_LOCK
             )
         except BaseException:
             self._finished = done + self._finished
@@ -131,10 +132,10 @@ class Annealer:
         self.counters.refused += len(done) - len(settled)
         self.cap.observe(
             claimed.ended + len(settled),
-            sum(not one.ok and not one.accepted for one in done),
+            sum(not result.ok and not result.accepted for result in done),
             busy=bool(claimed.started or self._tasks),
         )
-        for run_id, texts in said.items():
+        for run_id, texts in output_by_run.items():
             with self.logs.writer(run_id) as run_log:
                 run_log("".join(texts))
         for run in claimed.started:
@@ -145,7 +146,7 @@ class Annealer:
         return claimed.more or bool(self._finished)
 
     async def _settle_each(self) -> None:
-        """Settle what finished one by one: a result that the database refuses fails its own run, and no other."""
+        """Settle finished runs one by one: a result that the database refuses fails its own run, and no other."""
         done, self._finished = self._finished, []
         for number, result in enumerate(done):
             try:
@@ -155,28 +156,30 @@ class Annealer:
                 self._finished = done[number:] + self._finished
                 return
 
-    async def _settle_alone(self, result: Finished) -> None:
+    async def _settle_alone(self, result: FinishedRun) -> None:
         try:
-            await self.store.change(lambda session: settle(session, [result]), actor=ACTOR, lock=CAP_LOCK)
+            await self.store.change(lambda session: settle_runs(session, [result]), actor=ACTOR, lock=CAP_LOCK)
         except UNREACHABLE:
             raise
         except DATABASE_TROUBLE as error:
             log.error("the result of run %s cannot be stored: %s", result.run_id, first_line(error))
             why = storable_text(f"Its result cannot be stored: {first_line(error)}")
-            failed = Finished(result.run_id, ok=False, error=why)
-            await self.store.change(lambda session: settle(session, [failed]), actor=ACTOR, lock=CAP_LOCK)
+            failed = FinishedRun(result.run_id, ok=False, error=why)
+            await self.store.change(lambda session: settle_runs(session, [failed]), actor=ACTOR, lock=CAP_LOCK)
 
-    async def _work(self, session: Session, done: list[Finished], said: dict[int, list[str]]) -> tuple[list[int], Pass]:
-        settled = await settle(session, done)
+    async def _work(
+        self, session: Session, done: list[FinishedRun], output_by_run: dict[int, list[str]]
+    ) -> tuple[list[int], ClaimResult]:
+        settled = await settle_runs(session, done)
         if self._passes.stopping:
-            return settled, Pass([], [])
-        said.clear()  # of an earlier try of this transaction, whose runs never were
+            return settled, ClaimResult([], [])
+        output_by_run.clear()  # output of an earlier try of this transaction, whose runs were rolled back
 
-        async def at_once(run: Run) -> Outcome:
-            return await outcome_of(self.store, self.jigs, run, said.setdefault(run.id, []).append)
+        async def run_now(run: Run) -> Outcome:
+            return await execute_run(self.store, self.jigs, run, output_by_run.setdefault(run.id, []).append)
 
         limit = await self.cap.limit(session)
-        return settled, await claim(session, self.claimant, limit, at_once=AtOnce(self.instant, at_once))
+        return settled, await claim_runs(session, self.claimant, limit, instant=InstantJigs(self.instant, run_now))
 
     # --- runs
 
@@ -187,39 +190,39 @@ class Annealer:
 
     async def _execute(self, run: Run) -> None:
         with self.logs.writer(run.id) as run_log:
-            outcome = await outcome_of(self.store, self.jigs, run, run_log)
-        self._finished.append(finished(run, outcome))
+            outcome = await execute_run(self.store, self.jigs, run, run_log)
+        self._finished.append(finished_run(run, outcome))
         self.wake()
 
     async def _hand_back(self) -> None:
-        """Cancel what still runs and give it up, so that another server need not wait for the lease."""
+        """Cancel the runs that still execute and give them up, so that another server need not wait for the lease."""
         tasks = list(self._tasks.items())
         for _, task in tasks:
             task.cancel()
         await asyncio.gather(*(task for _, task in tasks), return_exceptions=True)
         with contextlib.suppress(*DATABASE_TROUBLE):
-            await self.store.change(lambda session: settle(session, self._finished), actor=ACTOR)
+            await self.store.change(lambda session: settle_runs(session, self._finished), actor=ACTOR)
             await self.logs.flush()
             await self.store.change(
-                lambda session: run_lifecycle.give_up(session, [id for id, _ in tasks]), actor=ACTOR
+                lambda session: run_lifecycle.release_runs(session, [id for id, _ in tasks]), actor=ACTOR
             )
 
     def _cancel_run(self, channel: str, payload: str) -> None:
-        """Stop the run that PostgreSQL says was cancelled."""
+        """Stop the run that a notification of PostgreSQL says was cancelled."""
         if channel == run_lifecycle.CANCEL_CHANNEL and payload.isdecimal():
             self._cancel([int(payload)])
 
     def _cancel(self, ids: Iterable[int]) -> None:
-        """Stop those of these runs that are this process's."""
+        """Stop those of these runs that this process executes."""
         for id in ids:
             task = self._tasks.get(id)
             if task is not None:
                 task.cancel()
 
-    # --- aside from the passes
+    # --- work beside the passes
 
-    def _aside(self) -> list[Coroutine[None, None, None]]:
-        """What is done beside the passes until cancelled; each apart, as the others may be waiting for just that."""
+    def _side_work(self) -> list[Coroutine[None, None, None]]:
+        """Return what is done beside the passes until cancelled; each apart, as others may be waiting for just that."""
         store, tick, lease = self.store, self.pace.tick, self.claimant.lease
         stalled = "look for transactions that stand still"
         return [
@@ -230,7 +233,7 @@ class Annealer:
         ]
 
     async def _keep_up(self) -> None:
-        """Now and then: takeovers, deadlines, retries, and a look at whether counters and slots are true."""
+        """Do the upkeep: takeovers, deadlines, retries, and a check that counters and slots are true."""
         try:
             done = await self.store.change(self.upkeep.tick, actor=ACTOR)
         finally:
@@ -240,23 +243,23 @@ class Annealer:
             log.error("repaired %d counters or slots that were wrong; please report this", done.repaired)
 
     async def _renew_leases(self) -> None:
-        """Renew what this process holds. What it no longer holds, it stops."""
+        """Renew the leases of this process, and stop the runs whose lease it no longer has."""
         lease = self.claimant.lease
         before = time.monotonic()
-        mine = set(self._tasks)
+        own_run_ids = set(self._tasks)
         try:
             held = await self.store.change(
                 lambda session: run_lifecycle.renew_leases(session, self.claimant.worker, lease), actor=ACTOR
             )
         except DATABASE_TROUBLE:
             if time.monotonic() - self._renewed >= lease:
-                self._cancel(mine)
+                self._cancel(own_run_ids)
             raise
         self._renewed = before
-        self._cancel(mine - held)
+        self._cancel(own_run_ids - held)
 
     async def _end_stalled(self) -> None:
-        """Free what a server holds that stands still."""
+        """End the transactions of servers that stand still, which frees their locks."""
         ended = await self.store.change(end_stalled, actor=ACTOR)
         if ended:
             log.warning("ended %d transactions of servers that stood still in the middle of them", ended)

@@ -1,8 +1,8 @@
-"""The hook dispatcher: takes calls from the queue, has them made, and applies what came back.
+"""The hook dispatcher: it claims calls from the queue, makes them, and applies the effects that hooks return.
 
-One a server; several servers share the queue. A role's hook runs in a worker process with a budget; a jig's node method
-is a coroutine of this process with the same. Ending a call and its effects are one transaction, so a call is made at
-least once and its effects are there exactly when it is gone.
+There is one a server; several servers share the queue. A role's hook runs in a worker process with a time budget; a
+jig's node method is a coroutine of this process with the same budget. Ending a call and its effects are one
+transaction, so a call is made at least once, and its effects are there exactly when the call is gone.
 """
 
 import asyncio
@@ -28,20 +28,20 @@ from rackwright.store.hooks.hook_effects import Origin, apply_effects
 from rackwright.store.hooks.hook_queue import (
     HookCall,
     claim_calls,
+    emit_oscillating,
     end_call,
     fail_call,
-    hand_back,
-    next_due,
-    tell_oscillating,
+    hand_back_calls,
+    seconds_until_due,
 )
-from rackwright.store.hooks.hook_views import shown_view
+from rackwright.store.hooks.hook_views import read_shown_view
 from rackwright.store.settings import read_setting
 from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
 
 ACTOR = "hooks"
-BUDGET = 1.0
+HOOK_BUDGET_SECONDS = 1.0
 """Seconds a hook may take; the setting `hook_budget` changes it."""
 
 
@@ -61,15 +61,15 @@ class HookPace:
 
 
 @dataclass(frozen=True)
-class Delivered:
-    """What became of one call."""
+class DeliveredCall:
+    """A call that was made; with the error if it failed."""
 
     call: HookCall
     error: str = ""
 
 
 class HookDispatcher:
-    """Runs until `stop`; or delivers by hand with `deliver_all`."""
+    """Makes calls until `stop`; or once, by hand, with `deliver_all`."""
 
     def __init__(
         self,
@@ -86,15 +86,15 @@ class HookDispatcher:
         self.jigs = jigs
         self.worker = worker
         self.pace = pace or HookPace()
-        self._tasks: dict[int, asyncio.Task[Delivered]] = {}
+        self._tasks: dict[int, asyncio.Task[DeliveredCall]] = {}
         self._loop = Loop(
             store, (HOOK_CHANNEL,), self.pace.tick, purpose="deliver calls of hooks", back_off=self.pace.pause
         )
 
-    # --- for ever
+    # --- until stopped
 
     async def run(self) -> None:
-        """Deliver until stopped; what is under way then is given back."""
+        """Make calls until stopped; calls that are under way then are given back."""
         try:
             await self._loop.run(self._reconcile)
         finally:
@@ -104,7 +104,7 @@ class HookDispatcher:
         self._loop.stop()
 
     async def _reconcile(self) -> float:
-        """Start the calls that are due; the seconds until the next one is."""
+        """Start the calls that are due, and return the seconds until the next one is."""
         await self._start_due()
         return await self._until_due()
 
@@ -115,10 +115,10 @@ class HookDispatcher:
         for call in await self._claim(room):
             task = asyncio.create_task(self._deliver(call), name=f"hook call {call.id}")
             self._tasks[call.id] = task
-            task.add_done_callback(partial(self._over, call.id))
+            task.add_done_callback(partial(self._call_ended, call.id))
 
-    def _over(self, id: int, task: asyncio.Task[Delivered]) -> None:
-        # A call that outlived its lease on a busy machine may be ours a second time: that one is not over.
+    def _call_ended(self, id: int, task: asyncio.Task[DeliveredCall]) -> None:
+        # A call that outlived its lease on a busy machine may be claimed here again: the second task is not over.
         if self._tasks.get(id) is task:
             del self._tasks[id]
         error = None if task.cancelled() else task.exception()
@@ -132,8 +132,8 @@ class HookDispatcher:
         if len(self._tasks) >= self.pace.at_once:
             return self.pace.tick
         async with self.store.read() as session:
-            due = await next_due(session)
-        # A call that is due but not ours to take (its turn has not come) must not make us spin.
+            due = await seconds_until_due(session)
+        # A call that is due but cannot be claimed (its turn has not come) must not make this loop spin.
         return self.pace.tick if due is None else min(max(due, 0.05), self.pace.tick)
 
     async def _hand_back(self) -> None:
@@ -143,16 +143,16 @@ class HookDispatcher:
         await asyncio.gather(*tasks.values(), return_exceptions=True)
         if tasks:
             with contextlib.suppress(*DATABASE_TROUBLE):
-                await self.store.change(lambda session: hand_back(session, tasks, self.worker), actor=ACTOR)
+                await self.store.change(lambda session: hand_back_calls(session, tasks, self.worker), actor=ACTOR)
 
     # --- by hand
 
-    async def deliver_all(self) -> list[Delivered]:
+    async def deliver_all(self) -> list[DeliveredCall]:
         """Make every call whose turn it is, and those that follow, until none is left that can be made now."""
-        done: list[Delivered] = []
+        delivered: list[DeliveredCall] = []
         while calls := await self._claim(self.pace.at_once):
-            done += await asyncio.gather(*(self._deliver(call) for call in calls))
-        return done
+            delivered += await asyncio.gather(*(self._deliver(call) for call in calls))
+        return delivered
 
     # --- one call
 
@@ -161,20 +161,20 @@ class HookDispatcher:
             lambda session: claim_calls(session, self.worker, self.pace.lease, limit), actor=ACTOR
         )
 
-    async def _deliver(self, call: HookCall) -> Delivered:
+    async def _deliver(self, call: HookCall) -> DeliveredCall:
         lock = CAP_LOCK if call.blocks else None
         try:
             prepared = await self._prepare(call)
-            effects = [] if prepared is None else await self._effects(prepared)
+            effects = [] if prepared is None else await self._make_call(prepared)
 
             async def settle(session: Session) -> None:
                 session.hooks = HookContext(chain=call.chain)
                 if await end_call(session, call, self.worker) and prepared is not None:
-                    await apply_effects(session, _origin(prepared.call), effects)
-                    await tell_oscillating(session)
+                    await apply_effects(session, _origin_of_call(prepared.call), effects)
+                    await emit_oscillating(session)
 
             await self.store.change(settle, actor=f"{ACTOR}: {call.handler}", lock=lock)
-            return Delivered(call)
+            return DeliveredCall(call)
         except (CallFailed, RackwrightError) as error:
             reason = str(error)
         given_up = await self.store.change(
@@ -192,36 +192,38 @@ class HookDispatcher:
             self.pace.tries,
             reason,
         )
-        return Delivered(call, reason)
+        return DeliveredCall(call, reason)
 
-    async def _prepare(self, call: HookCall) -> "_Prepared | None":
-        """All that is needed to make a call, as of now; None: what it is about is gone, so there is nobody to ask. Of a
-        node that goes its handlers are told for itself."""
+    async def _prepare(self, call: HookCall) -> "_PreparedCall | None":
+        """Read all that is needed to make a call, as of now; None: its subject is gone, so the call is not made.
+
+        Handlers are told of the deletion of a node by calls of its own.
+        """
         async with self.store.read() as session:
-            view = await shown_view(session, call.id, call.subject, call.subject_id, call.view)
+            view = await read_shown_view(session, call.id, call.subject, call.subject_id, call.view)
             if view is None:
                 return None
-            budget: float = await read_setting(session, "hook_budget", BUDGET)
-            return _Prepared(replace(call, view=view), float(budget), await session.catalogue())
+            budget: float = await read_setting(session, "hook_budget", HOOK_BUDGET_SECONDS)
+            return _PreparedCall(replace(call, view=view), float(budget), await session.catalogue())
 
-    async def _effects(self, prepared: "_Prepared") -> list[Effect]:
-        """Have the call made; what it asks for."""
+    async def _make_call(self, prepared: "_PreparedCall") -> list[Effect]:
+        """Make the call, and return its effects."""
         call, stored = prepared.call, prepared.stored
         if call.kind == "jig":
             jig = stored.catalogue.jigs.get(call.handler)
             await self._tell_jig(call, jig.kind if jig else "", prepared.budget)
             return []
-        folder = await self.files.of_role(stored, call.handler)
-        answer = await self.workers.call(
+        folder = await self.files.role_folder(stored, call.handler)
+        response = await self.workers.call(
             RoleCall(str(folder), stored.version, call.handler, call.hook, call.view), prepared.budget
         )
-        return effects_from_json(answer)
+        return effects_from_json(response)
 
     async def _tell_jig(self, call: HookCall, kind: str, budget: float) -> None:
         jig = self.jigs.get(kind)
-        if jig is None:  # this server has none of its kind, so there is nobody to tell
+        if jig is None:  # this server has no jig of this kind to tell
             return
-        node = jig_node(call)
+        node = to_jig_node(call)
         method = {"node_create": jig.node_create, "node_update": jig.node_update, "node_delete": jig.node_delete}
         try:
             async with asyncio.timeout(budget):
@@ -234,26 +236,26 @@ class HookDispatcher:
 
 
 @dataclass(frozen=True)
-class _Prepared:
+class _PreparedCall:
     call: HookCall
-    """With all that its handler is shown."""
+    """The call, with the view that its handler is shown."""
     budget: float
-    """Seconds that it may take."""
+    """Seconds that the call may take."""
     stored: StoredCatalogue
 
 
-def jig_node(call: HookCall) -> JigNode:
+def to_jig_node(call: HookCall) -> JigNode:
     discovery = call.view.get("discovery")
     address = discovery.get("address") if isinstance(discovery, dict) else None
     return JigNode(call.subject_id, str(call.view["name"]), address if isinstance(address, str) else None)
 
 
-def _origin(call: HookCall) -> Origin:
-    return origin(call.handler, call.hook, call.subject, call.subject_id, call.view)
+def _origin_of_call(call: HookCall) -> Origin:
+    return effect_origin(call.handler, call.hook, call.subject, call.subject_id, call.view)
 
 
-def origin(role: str, hook: str, subject: str, subject_id: int, view: Mapping[str, object]) -> Origin:
-    """What the effects of a call are about, where they do not say."""
+def effect_origin(role: str, hook: str, subject: str, subject_id: int, view: Mapping[str, object]) -> Origin:
+    """Return the origin of a call's effects: the target of those that name none."""
     if subject == "node":
         return Origin(role, hook, node_id=subject_id)
     if subject == "deployment":

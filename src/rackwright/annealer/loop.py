@@ -1,8 +1,8 @@
-"""The one loop of the control plane: wake, look, act, back off, stop.
+"""`Loop`, the one loop of the control plane: wake, look, act, back off, stop.
 
-Everything that works by itself is an instance of `Loop`: it says what wakes it and how often it looks, and gives a
-`reconcile` that looks at how things are and does what is to be done now. What breaks is not handled here: any error
-but trouble of the database goes through to `supervision.py`, which starts the part again.
+All background work is an instance of `Loop`: it names what wakes it and how often it looks, and has a `reconcile`
+function that looks at the state of things and does what is to be done now. Defects are not handled here: any error but
+trouble of the database goes through to `supervision.py`, which starts the part again.
 """
 
 import asyncio
@@ -16,19 +16,19 @@ from rackwright.store.store import Store
 log = logging.getLogger(__name__)
 
 BACK_OFF = 0.5
-"""Seconds after which a loop that has no tick asks again a database that did not answer."""
+"""Seconds after which a loop that has no tick tries a database again that did not answer."""
 AT_ONCE = 0.0
-"""What a `reconcile` returns that may find more to do as soon as it looks again."""
+"""A `reconcile` returns this if there may be more to do as soon as it looks again."""
 
 Reconcile = Callable[[], Awaitable[float | None]]
-"""Looks and acts. Returns the seconds to wait until the next look, unless something wakes the loop before; None: the
-tick."""
+"""A function that looks and acts. It returns the seconds until the next look, unless something wakes the loop before;
+None: the tick."""
 
 
 class Loop:
     """Calls a `reconcile` again and again, until it is stopped or cancelled.
 
-    A wake while `reconcile` is at work is not lost: it looks once more. A lost notification costs at most one tick.
+    A wake while `reconcile` is at work is not lost: it is called once more. A lost notification costs at most one tick.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class Loop:
 
         `channels`: PostgreSQL's notifications on them wake it. `tick`: seconds between two looks when nothing wakes
         it; None: it looks only when something does. `purpose`: what it is there to do, for logs that say that it
-        cannot ("advance installs"). `back_off`: seconds until a database that did not answer is asked again, the tick
-        unless given. `at_most_every`: seconds between two looks, however often it is woken. `at_start`: whether it
+        cannot ("advance installs"). `back_off`: seconds until a database that did not answer is tried again; None: the
+        tick. `at_most_every`: seconds between two looks, however often it is woken. `at_start`: whether it
         looks when it starts, or a tick later. `with_commits`: whether each commit of this process wakes it.
         `on_notice`: told of each notification, with its channel and payload, before it wakes the loop.
         """
@@ -61,8 +61,8 @@ class Loop:
         self._at_start = at_start
         self._with_commits = with_commits
         self._on_notice = on_notice
-        self._looking = _Trouble(purpose)
-        self._listening = _Trouble(f"listen for {', '.join(self._channels)}")
+        self._look_trouble = _TroubleLog(purpose)
+        self._listen_trouble = _TroubleLog(f"listen for {', '.join(self._channels)}")
         self._wake = asyncio.Event()
         self._stopped = asyncio.Event()
 
@@ -76,14 +76,14 @@ class Loop:
         self._wake.set()
 
     def stop(self) -> None:
-        """End `run` when the look that is under way is over. Nothing is broken off."""
+        """End `run` when the look that is under way is over. A look is never interrupted."""
         if self._with_commits and self._store is not None:
             self._store.watchers.discard(self.wake)
         self._stopped.set()
         self._wake.set()
 
     async def run(self, reconcile: Reconcile) -> None:
-        """Look until stopped or cancelled. What it raises other than trouble of the database ends it."""
+        """Call `reconcile` until stopped or cancelled. An error other than trouble of the database ends the loop."""
         with self._woken_by_commits():
             if not self._channels:
                 await self._look_until_stopped(reconcile)
@@ -97,15 +97,15 @@ class Loop:
         if not self._at_start:
             await self._wait(self._tick)
         while not self.stopping:
-            self._wake.clear()  # before the look: what wakes us during it may be about something it did not see
+            self._wake.clear()  # before the look: a wake during it may be about something it did not see
             try:
                 wait = await reconcile()
             except DATABASE_TROUBLE as error:
                 _raise_if_cancelled(error)
-                self._looking.tell(error)
+                self._look_trouble.log_once(error)
                 await self._rest(self._back_off)
                 continue
-            self._looking.is_over()
+            self._look_trouble.is_over()
             if self._at_most_every:
                 await self._rest(self._at_most_every)
             await self._wait(self._tick if wait is None else wait)
@@ -118,16 +118,16 @@ class Loop:
             await _happens_within(self._wake, seconds)
 
     async def _rest(self, seconds: float) -> None:
-        """Wait so long, and no less for any wake: many of them must not make this hurry. Only `stop` ends it."""
+        """Wait so long, whether the loop is woken or not: many wakes must not make it hurry. Only `stop` ends this."""
         await _happens_within(self._stopped, seconds)
 
     async def _listen(self) -> None:
-        """Wake on each notification, for ever; on a new connection where the last one broke."""
+        """Wake the loop on each notification, for ever; on a new connection if the last one broke."""
         assert self._store is not None, "a loop that listens has a store"
         while True:
             try:
                 async with await self._store.listen(*self._channels) as notices:
-                    self._listening.is_over()
+                    self._listen_trouble.is_over()
                     self.wake()  # something may have happened before we listened
                     async for channel, payload in notices:
                         if self._on_notice is not None:
@@ -135,7 +135,7 @@ class Loop:
                         self.wake()
             except DATABASE_TROUBLE as error:
                 _raise_if_cancelled(error)
-                self._listening.tell(error)
+                self._listen_trouble.log_once(error)
             await asyncio.sleep(self._back_off)
 
     @contextlib.contextmanager
@@ -151,34 +151,34 @@ class Loop:
             self._store.watchers.discard(self.wake)
 
 
-class _Trouble:
-    """Trouble with one thing, told once for as long as it lasts."""
+class _TroubleLog:
+    """Logs trouble with one purpose once, for as long as it lasts."""
 
     def __init__(self, purpose: str) -> None:
         self._purpose = purpose
-        self._told = ""
+        self._logged = ""
 
-    def tell(self, error: Exception) -> None:
-        """Log what the database said, unless it was the last thing told."""
+    def log_once(self, error: Exception) -> None:
+        """Log an error of the database, unless it is the one that was logged last."""
         text = first_line(error)
-        if text == self._told:
+        if text == self._logged:
             return
-        self._told = text
+        self._logged = text
         if isinstance(error, UNREACHABLE):
             log.warning("cannot %s, the database does not answer; trying again: %s", self._purpose, text)
         else:
             log.error("cannot %s, the database refuses it; trying again: %s", self._purpose, text)
 
     def is_over(self) -> None:
-        """Log that it works again, if it was told that it does not."""
-        if self._told:
-            self._told = ""
+        """Log that the purpose works again, if it was logged that it does not."""
+        if self._logged:
+            self._logged = ""
             log.info("can %s again", self._purpose)
 
 
 def _raise_if_cancelled(error: Exception) -> None:
-    """Raise CancelledError if this task is cancelled: the trouble comes of that, and a loop that took it for a database
-    that does not answer would go on for ever."""
+    """Raise CancelledError if this task is cancelled: then the error comes of that, and a loop that took it for a
+    database that does not answer would go on for ever."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError from error

@@ -1,4 +1,4 @@
-"""The log that a jig is given: whatever it writes there, the secrets of its run are hidden before anybody sees it."""
+"""`MaskedLog`, the log that a jig is given: it hides the secrets of the run in all that the jig writes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from rackwright.reach.run_log import Log, is_full, room_in
 
 
 class MaskedLog:
-    """A log in front of another one, as full as that is."""
+    """A log that masks secrets and passes the text on to another log, and is full when that one is."""
 
     def __init__(self, mask: Mask, write: Log) -> None:
         self._stream = MaskedStream(mask)
@@ -25,7 +25,7 @@ class MaskedLog:
         await room_in(self._write)
 
     def end(self) -> None:
-        """Show what was held back because it might have been the beginning of a secret."""
+        """Pass on the text that was held back because it might have been the beginning of a secret."""
         self._pass_on(self._stream.end())
 
     def _pass_on(self, text: str) -> None:
@@ -35,7 +35,7 @@ class MaskedLog:
 
 @contextmanager
 def masked_log(mask: Mask, write: Log) -> Iterator[Log]:
-    """A log without the secrets; what it is given before the block ends is all there."""
+    """Open a log that masks secrets; when the block ends, all that was written is passed on."""
     if not mask:
         yield write
         return

@@ -1,8 +1,8 @@
-"""Following the mesh: what its agent on this host says of members and datastore becomes nodes and noderoles.
+"""Follow the mesh: what its agent on this host reports of members and datastore becomes nodes and noderoles.
 
-Driven by the agent's own stream of events. Of several servers on one database one follows at a time, so that two that
-see the mesh differently do not undo each other's work; another carries on when it ends. What a view means for nodes is
-in `store/machines/mesh_members.py`.
+The agent's own stream of events drives it. Of several servers on one database one follows the mesh at a time, so that
+two servers that see the mesh differently do not undo each other's work; another goes on when that one ends. What a view
+of the mesh means for nodes is in `store/machines/mesh_members.py`.
 """
 
 import logging
@@ -16,108 +16,110 @@ from rackwright.domain.machines.mesh_members import Member, MemberState, MeshVie
 from rackwright.mesh.client import MeshClient, MeshError
 from rackwright.store.db.locks import MESH_LOCK
 from rackwright.store.db.session import first_line
-from rackwright.store.db.single_server import Alone, alone
-from rackwright.store.machines.mesh_members import Followed, follow_mesh, marked_members
+from rackwright.store.db.single_server import ServerLock, try_server_lock
+from rackwright.store.machines.mesh_members import MeshChanges, follow_mesh, select_marked_members
 from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
 
 ACTOR = "mesh"
-ABSENT = 60.0
+ABSENT_SECONDS = 60.0
 """Seconds for which a member may be unknown before it counts as gone: an agent that just started knows nobody yet."""
-RECHECK = 30.0
-"""Seconds after which everything is looked at again although nothing happened."""
+RECHECK_SECONDS = 30.0
+"""Seconds after which a view is applied again although nothing happened."""
 
-Look = tuple[tuple[Any, ...], ...]
-"""What of the members matters here, to tell whether something happened."""
-
-
-def _look(members: list[dict[str, Any]]) -> Look:
-    return tuple((one["name"], one["state"], one["address"], one.get("datastore")) for one in members)
+MembersSummary = tuple[tuple[Any, ...], ...]
+"""The values of the members that matter here: if they differ, something happened."""
 
 
-def _member(told: dict[str, Any]) -> Member:
-    return Member(told["name"], MemberState(told["state"]), told["address"], told["checks"], told["reasons"])
+def _summarise(members: list[dict[str, Any]]) -> MembersSummary:
+    return tuple((member["name"], member["state"], member["address"], member.get("datastore")) for member in members)
+
+
+def _member(report: dict[str, Any]) -> Member:
+    return Member(report["name"], MemberState(report["state"]), report["address"], report["checks"], report["reasons"])
 
 
 def _checks(member: dict[str, Any]) -> dict[str, str]:
-    """The checks of a member that came to an end, each with how."""
+    """Return the checks of a member that have a result, each with its status."""
     return {name: status for name, status in member["checks"].items() if status != "unknown"}
 
 
 class MeshFollower:
-    """Runs until cancelled."""
+    """Follows the mesh until cancelled."""
 
     def __init__(self, store: Store, client: MeshClient, pause: float = 5.0) -> None:
         self._store = store
         self._client = client
         self._pause = pause
         self._absent: dict[str, float] = {}
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     async def run(self) -> None:
-        await Loop(self._store, tick=self._pause, purpose="follow the mesh").run(self._follow_alone)
+        await Loop(self._store, tick=self._pause, purpose="follow the mesh").run(self._follow_if_single)
 
-    async def _follow_alone(self) -> None:
+    async def _follow_if_single(self) -> None:
         """Follow the mesh until its agent ends, unless another server does."""
         try:
-            async with alone(self._store, MESH_LOCK) as held:
-                if held is not None:
-                    await self._follow(held)
+            async with try_server_lock(self._store, MESH_LOCK) as lock:
+                if lock is not None:
+                    await self._follow(lock)
         except MeshError as error:
-            self._tell({f"cannot follow the mesh: {error}"})
+            self._warn_once({f"cannot follow the mesh: {error}"})
         except RackwrightError as error:
             log.warning("cannot follow the mesh: %s", first_line(error))
 
-    async def _follow(self, held: Alone) -> None:
-        """Until the agent ends."""
+    async def _follow(self, lock: ServerLock) -> None:
+        """Apply each view that the agent reports, until the agent ends."""
         cluster = await self._client.cluster()
         self._absent.clear()
-        seen: Look = ()
-        checks: list[dict[str, str]] = []
-        due = calm = 0.0
-        async with aclosing(self._client.listen("watch")) as answers:
-            async for answer in answers:
-                members = answer["members"]
-                look, now = _look(members), time.monotonic()
-                software = [_checks(member) for member in members]
-                # Software that fails and passes all the time is looked at now and then; a death at once.
-                if look == seen and now < due and (software == checks or now < calm):
+        last_summary: MembersSummary = ()
+        last_checks: list[dict[str, str]] = []
+        due = checks_due = 0.0
+        async with aclosing(self._client.listen("watch")) as reports:
+            async for report in reports:
+                members = report["members"]
+                summary, now = _summarise(members), time.monotonic()
+                checks_now = [_checks(member) for member in members]
+                # Software that fails and passes all the time is applied now and then; a death at once.
+                if summary == last_summary and now < due and (checks_now == last_checks or now < checks_due):
                     continue
                 voters = await self._voters()
-                await held.check()
+                await lock.check()
                 await self._apply(cluster, members, voters)
                 now = time.monotonic()
-                seen, checks, calm = look, software, now + self._pause
-                due = now + (self._pause if voters is None else RECHECK)
+                last_summary, last_checks, checks_due = summary, checks_now, now + self._pause
+                due = now + (self._pause if voters is None else RECHECK_SECONDS)
 
     async def _voters(self) -> frozenset[str] | None:
-        """Who holds the datastore, as etcd has it and not as servers say of themselves."""
-        told = await self._client.ask("datastore")
-        if not told["quorum"]:
+        """Return who holds the datastore, as etcd knows it and not as servers say of themselves; None: no quorum."""
+        report = await self._client.ask("datastore")
+        if not report["quorum"]:
             return None
-        return frozenset(one["server"] for one in told["members"] if one["server"] and not one["learner"])
+        return frozenset(member["server"] for member in report["members"] if member["server"] and not member["learner"])
 
     async def _apply(self, cluster: str, members: list[dict[str, Any]], voters: frozenset[str] | None) -> None:
         async with self._store.read() as session:
-            marked = await marked_members(session, cluster)
-        found = [_member(told) for told in members]
-        view = MeshView(cluster, (*found, *self._gone(marked - {one.name for one in found})), voters)
+            marked = await select_marked_members(session, cluster)
+        present = [_member(report) for report in members]
+        view = MeshView(cluster, (*present, *self._long_absent(marked - {member.name for member in present})), voters)
         followed = await self._store.change_graph(lambda session: follow_mesh(session, view), actor=ACTOR)
-        self._say(followed)
+        self._log_changes(followed)
 
-    def _gone(self, absent: set[str]) -> list[Member]:
+    def _long_absent(self, absent: set[str]) -> list[Member]:
         now = time.monotonic()
         self._absent = {name: self._absent.get(name, now) for name in absent}
-        return [Member(name, MemberState.GONE, "") for name, since in self._absent.items() if now - since > ABSENT]
+        return [
+            Member(name, MemberState.GONE, "") for name, since in self._absent.items() if now - since > ABSENT_SECONDS
+        ]
 
-    def _say(self, followed: Followed) -> None:
+    def _log_changes(self, followed: MeshChanges) -> None:
         for change in followed.changes:
             log.info("%s", change)
-        self._tell(set(followed.refused))
+        self._warn_once(set(followed.refused))
 
-    def _tell(self, troubles: set[str]) -> None:
-        """Each trouble once, for as long as it lasts."""
-        for trouble in sorted(troubles - self._told):
+    def _warn_once(self, troubles: set[str]) -> None:
+        """Log each trouble once, for as long as it lasts."""
+        for trouble in sorted(troubles - self._warned):
             log.warning("%s", trouble)
-        self._told = troubles
+        self._warned = troubles

@@ -1,9 +1,9 @@
-"""Powering nodes down that have nothing left to do, and up again when they have. Any server does it."""
+"""Power nodes down that have nothing left to do, and up again when they have. Any server does it."""
 
 import asyncio
 import logging
 
-from rackwright.annealer.installs import Reach, hammer_node
+from rackwright.annealer.installs import Reach, read_hammer_node
 from rackwright.annealer.loop import Loop
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.machines.power import Sleep
@@ -18,10 +18,12 @@ log = logging.getLogger(__name__)
 ACTOR = "powersave"
 
 
-class Powersave:
-    """Runs until cancelled."""
+class PowerSaver:
+    """Switches nodes off and on until cancelled."""
 
-    def __init__(self, store: Store, reach: Reach, tick: float = 5.0, grace: float = power_saving.GRACE) -> None:
+    def __init__(
+        self, store: Store, reach: Reach, tick: float = 5.0, grace: float = power_saving.SHUTDOWN_SECONDS
+    ) -> None:
         self.store = store
         self.reach = reach
         self.tick = tick
@@ -39,16 +41,16 @@ class Powersave:
             await loop.run(look_and_act)
 
     async def look(self) -> list[PowerAction]:
-        """Decide who sleeps and who wakes; what is to be switched now."""
+        """Decide which nodes sleep and which wake, and return what is to be switched now."""
 
         async def work(session: Session) -> list[PowerAction]:
-            await power_saving.decide_sleep(session)
-            return await power_saving.due_power(session)
+            await power_saving.update_sleep_states(session)
+            return await power_saving.select_due_power_actions(session)
 
         return await self.store.change(work, actor=ACTOR)
 
     async def act(self, action: PowerAction) -> None:
-        """Switch one node. What fails is due again."""
+        """Switch one node. If that fails, it is due again."""
         try:
             await self._switch(action)
         except HammerFailed as error:
@@ -62,8 +64,8 @@ class Powersave:
 
     async def _switch(self, action: PowerAction) -> None:
         async with self.store.read() as session:
-            node = await hammer_node(session, action.node_id)
-            if not await power_saving.still_due(session, action):
+            node = await read_hammer_node(session, action.node_id)
+            if not await power_saving.is_still_due(session, action):
                 return
         hammer = self.reach.hammer(node)
         if action.sleep is Sleep.WAKING:
@@ -71,17 +73,17 @@ class Powersave:
             return
         await self._put_to_sleep(hammer, node)
         if await hammer.status(node) is Power.OFF:
-            await self.store.change(lambda session: power_saving.fell_asleep(session, node.id), actor=ACTOR)
+            await self.store.change(lambda session: power_saving.record_asleep(session, node.id), actor=ACTOR)
 
     async def _put_to_sleep(self, hammer: Hammer, node: HammerNode) -> None:
-        """Have the system shut down by itself; cut its power if nobody can ask for that, or if it takes too long."""
+        """Have the system shut down by itself; cut its power if the hammer cannot ask for it, or it takes too long."""
         async with self.store.read() as session:
-            asked_for = await power_saving.shutting_down_for(session, node.id)
-        if asked_for is None and await hammer.shut_down(node):
-            await self.store.change(lambda session: power_saving.asked_to_shut_down(session, node.id), actor=ACTOR)
+            seconds_since_request = await power_saving.read_shutdown_seconds(session, node.id)
+        if seconds_since_request is None and await hammer.shut_down(node):
+            await self.store.change(lambda session: power_saving.record_shutdown_request(session, node.id), actor=ACTOR)
             return
-        if asked_for is not None and asked_for < self.grace:
+        if seconds_since_request is not None and seconds_since_request < self.grace:
             return
         await hammer.off(node)
-        waited = None if asked_for is None else round(asked_for)
-        await self.store.change(lambda session: power_saving.power_was_cut(session, node.id, waited), actor=ACTOR)
+        waited = None if seconds_since_request is None else round(seconds_since_request)
+        await self.store.change(lambda session: power_saving.record_power_cut(session, node.id, waited), actor=ACTOR)

@@ -1,5 +1,8 @@
-"""This server among others: it says that it is there, and has the daemons of its host serve what the database says,
-when it starts and whenever one of them came back by itself. Running them is in `provision/daemon.py`."""
+"""Keep this server's heartbeat in the database, and have the daemons of its host (DHCP, DNS) serve what that says.
+
+The daemons' roles are run when the server starts, and whenever a daemon was restarted. Running daemons is in
+`provision/daemon.py`.
+"""
 
 import asyncio
 import logging
@@ -9,7 +12,7 @@ from dataclasses import dataclass
 from rackwright.annealer.loop import BACK_OFF, Loop
 from rackwright.provision.daemon import Daemon
 from rackwright.store.db.session import Session
-from rackwright.store.machines.providers import miss_servers, refresh_providers, server_is_here
+from rackwright.store.machines.providers import mark_silent_servers, record_server_heartbeat, refresh_providers
 from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -18,51 +21,51 @@ ACTOR = "providers"
 
 
 @dataclass(frozen=True)
-class Provided:
-    """A daemon, and the roles whose noderoles on this host have it serve."""
+class ProviderDaemon:
+    """A daemon, and the roles whose noderoles on this host make it serve."""
 
     daemon: Daemon
     server_role: str
     database_role: str
 
 
-class Providers:
-    """Runs until cancelled."""
+class ProviderRefresher:
+    """Sends heartbeats, and runs the providers' roles again when they are due, until cancelled."""
 
-    def __init__(self, store: Store, node_id: int, provided: Sequence[Provided], lease: float = 30.0) -> None:
-        """`lease`: seconds after which others do what this server was to do; silent for twice that, it is dead."""
+    def __init__(self, store: Store, node_id: int, daemons: Sequence[ProviderDaemon], lease: float = 30.0) -> None:
+        """`lease`: seconds after which others do what this server had claimed; silent for twice that, it is dead."""
         self._store = store
         self._lease = lease
         self._node_id = node_id
-        self._provided = provided
-        for one in provided:
-            one.daemon.on_restart = lambda one=one: self._came_back(one)
+        self._daemons = daemons
+        for provider in daemons:
+            provider.daemon.on_restart = lambda provider=provider: self._daemon_restarted(provider)
         self._due: list[str] = []
         """The roles that are to run again on this host."""
         self._refreshing = Loop(store, purpose="have the providers of this host serve", back_off=BACK_OFF)
 
     async def run(self) -> None:
         # After a start of this server its daemons do not run, whatever the noderoles say.
-        self._due = [role for one in self._provided for role in (one.server_role, one.database_role)]
-        saying = Loop(self._store, tick=self._lease / 4, purpose="say that this server is here")
+        self._due = [role for provider in self._daemons for role in (provider.server_role, provider.database_role)]
+        heartbeats = Loop(self._store, tick=self._lease / 4, purpose="say that this server is here")
         async with asyncio.TaskGroup() as group:
-            group.create_task(saying.run(self._be_seen))
+            group.create_task(heartbeats.run(self._send_heartbeat))
             await self._refreshing.run(self._refresh)
 
-    async def _be_seen(self) -> None:
-        async def look(session: Session) -> None:
-            await server_is_here(session, self._node_id)
-            for name in await miss_servers(session, 2 * self._lease):
+    async def _send_heartbeat(self) -> None:
+        async def beat(session: Session) -> None:
+            await record_server_heartbeat(session, self._node_id)
+            for name in await mark_silent_servers(session, 2 * self._lease):
                 log.warning("the server on %s is silent; nothing waits for it any more", name)
 
-        await self._store.change(look, actor=ACTOR)
+        await self._store.change(beat, actor=ACTOR)
 
-    async def _came_back(self, one: Provided) -> None:
-        self._due += [one.server_role, one.database_role]
+    async def _daemon_restarted(self, provider: ProviderDaemon) -> None:
+        self._due += [provider.server_role, provider.database_role]
         self._refreshing.wake()
 
     async def _refresh(self) -> None:
-        """Have the roles that are due run again; those that become due meanwhile stay so."""
+        """Run the roles again that are due; those that become due meanwhile stay so."""
         roles = list(self._due)
         if roles:
             await self._store.change(lambda session: refresh_providers(session, self._node_id, roles), actor=ACTOR)

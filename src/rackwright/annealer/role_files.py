@@ -1,7 +1,7 @@
-"""The files that a server runs: taken from the database by their digest, and kept on its own disk for the next time.
+"""The files of barclamps that a server runs: fetched from the database by digest, and kept on its own disk.
 
-They are never taken from the folder that a barclamp was imported from: another server does not have it, and what lies
-there may have changed since. What is kept is held against its digest before each use, and taken anew if it differs.
+They are never read from the folder that a barclamp was imported from: another server does not have it, and its files
+may have changed since. Files on disk are compared with their digest before each use, and fetched anew if they differ.
 """
 
 import asyncio
@@ -29,32 +29,32 @@ class FilesMissing(RackwrightError):
 
 
 class RoleFiles:
-    """The barclamps' files of one server, below its home."""
+    """The files of barclamps on one server, below its home."""
 
     def __init__(self, store: Store, home: Path) -> None:
         self._store = store
         self._folder = home / "barclamps"
-        self._taking: dict[str, asyncio.Lock] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
 
-    async def of_role(self, stored: StoredCatalogue, role: str) -> Path:
-        """The folder with the files of a role's barclamp, as it is imported now."""
-        known = stored.catalogue.roles.get(role)
-        return await self.folder(stored.digests.get(role, ""), known.barclamp if known else "", role)
+    async def role_folder(self, stored: StoredCatalogue, role: str) -> Path:
+        """Return the folder with the files of a role's barclamp, as it is imported now."""
+        declared = stored.catalogue.roles.get(role)
+        return await self.folder(stored.digests.get(role, ""), declared.barclamp if declared else "", role)
 
     async def folder(self, digest: str, barclamp: str, role: str) -> Path:
-        """The folder with the files of this digest; FilesMissing, for people, if they cannot be had."""
+        """Return the folder with the files of this digest; raise FilesMissing, for people, if they cannot be had."""
         if not digest:
             raise FilesMissing(
                 f"The files of barclamp {barclamp!r} are not in the database: it was imported by an older version, or "
                 f"as data alone. Role {role} has nothing to run. Import it again: rackwright barclamp import FOLDER"
             )
-        async with self._taking.setdefault(digest, asyncio.Lock()):
+        async with self._locks.setdefault(digest, asyncio.Lock()):
             folder = self._folder / digest
-            if not await asyncio.to_thread(_is_whole, folder, digest):
-                await self._take(digest, barclamp, role)
+            if not await asyncio.to_thread(_is_intact, folder, digest):
+                await self._fetch(digest, barclamp, role)
             return folder
 
-    async def _take(self, digest: str, barclamp: str, role: str) -> None:
+    async def _fetch(self, digest: str, barclamp: str, role: str) -> None:
         async with self._store.read() as session:
             archive = await read_content(session, digest)
         if archive is None:
@@ -63,7 +63,7 @@ class RoleFiles:
                 "run. Import it again: rackwright barclamp import FOLDER. Then retry."
             )
         try:
-            await asyncio.to_thread(_put, archive, digest, self._folder)
+            await asyncio.to_thread(_write_files, archive, digest, self._folder)
         except ContentBroken as error:
             raise FilesMissing(
                 f"The files of barclamp {barclamp!r} in the database are damaged ({error}), so role {role} is not run. "
@@ -75,15 +75,15 @@ class RoleFiles:
                 f"{error.strerror}. Make room there, or let its user write there, then retry."
             ) from None
 
-    def tidy(self, kept: Collection[str]) -> None:
-        """Remove what no barclamp consists of any more, and what a killed server left half written."""
+    def tidy(self, digests: Collection[str]) -> None:
+        """Remove all folders but those in `digests`: old ones, and what a killed server left half written."""
         if self._folder.is_dir():
             for entry in self._folder.iterdir():
-                if entry.name not in kept:
+                if entry.name not in digests:
                     shutil.rmtree(entry, ignore_errors=True)
 
 
-def _is_whole(folder: Path, digest: str) -> bool:
+def _is_intact(folder: Path, digest: str) -> bool:
     if not folder.is_dir():
         return False
     try:
@@ -95,18 +95,18 @@ def _is_whole(folder: Path, digest: str) -> bool:
     return False
 
 
-def _put(archive: bytes, digest: str, parent: Path) -> None:
-    """Write the files beside their place, then move them there: killed at any moment, nobody finds half of them."""
+def _write_files(archive: bytes, digest: str, parent: Path) -> None:
+    """Write the files to a temporary folder, then rename it: if this is killed, nobody finds half of the files."""
     entries = unpack(archive, digest)
     make_private_folder(parent)
-    aside = parent / f".{digest}.{os.getpid()}.{secrets.token_hex(4)}"
-    broken = aside.with_suffix(".broken")
+    temporary = parent / f".{digest}.{os.getpid()}.{secrets.token_hex(4)}"
+    broken = temporary.with_suffix(".broken")
     try:
-        write_out(entries, aside)
-        place = parent / digest
-        if place.exists():
-            place.rename(broken)
-        aside.rename(place)
+        write_out(entries, temporary)
+        target = parent / digest
+        if target.exists():
+            target.rename(broken)
+        temporary.rename(target)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(broken, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What the role-provided jig needs of the server: the role's code and its noderole's view, for `do_transition`."""
+"""Call `do_transition` of a role for the role-provided jig, with the role's code and its noderole's view."""
 
 from rackwright.annealer.role_files import FilesMissing, RoleFiles
 from rackwright.annealer.role_workers import CallFailed, RoleCall, RoleWorkers
@@ -8,12 +8,12 @@ from rackwright.domain.hooks import DO_TRANSITION
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.role_provided import TransitionFailed
 from rackwright.reach.run_log import Log
-from rackwright.store.hooks.hook_views import noderole_view
+from rackwright.store.hooks.hook_views import read_noderole_view
 from rackwright.store.store import Store
 
 
 class RoleTransitions:
-    """Calls `do_transition` in a worker process."""
+    """Calls `do_transition` of roles in worker processes."""
 
     def __init__(self, store: Store, workers: RoleWorkers, files: RoleFiles) -> None:
         self.store = store
@@ -23,7 +23,7 @@ class RoleTransitions:
     async def do_transition(self, run: Run, log: Log) -> Outcome:
         async with self.store.read() as session:
             stored = await session.catalogue()
-            view = await noderole_view(session, run.node_role_id)
+            view = await read_noderole_view(session, run.node_role_id)
         role = stored.catalogue.roles.get(run.role)
         if role is None or view is None or DO_TRANSITION not in role.hooks:
             raise TransitionFailed(

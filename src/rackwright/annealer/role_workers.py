@@ -1,8 +1,8 @@
-"""Processes in which barclamps' code runs, off the event loop: started when needed, kept for the next call, killed when
-one takes too long.
+"""Worker processes in which barclamps' code runs, off the event loop.
 
-Nothing that such a process does can stop the server: it gets a time, what it answers is JSON of a bounded size, and
-what it prints is read only up to a limit. Which hook is called when is decided elsewhere.
+They are started when needed, kept for the next call, and killed when a call takes too long. Nothing that such a process
+does can stop the server: its time is limited, its response is JSON of a bounded size, and its output is read only up to
+a limit. Other modules decide which hook is called when.
 """
 
 import asyncio
@@ -23,37 +23,38 @@ from rackwright.reach.run_log import is_full, room_or
 
 log = logging.getLogger(__name__)
 
-MAX_ANSWER = 1024 * 1024
-"""Bytes of one answer."""
-MAX_OUTPUT = 64 * 1024
-"""Bytes that are read of what a hook prints; beyond it, the pipe fills and the hook waits for its end."""
-START_TIME = 30.0
-"""Seconds until a new process has loaded the barclamp's code. A busy machine is slow at this, a hook must not be."""
-DRAIN_TIME = 1.0
-KEEP = 4
-"""Idle processes that are kept."""
+MAX_RESPONSE_BYTES = 1024 * 1024
+"""The largest response of a call."""
+MAX_OUTPUT_BYTES = 64 * 1024
+"""Bytes that are read of what a hook prints; beyond them the pipe fills, and the hook waits until its time is up."""
+START_SECONDS = 30.0
+"""Seconds that a new process has to load the barclamp's code. A busy machine is slow at this, a hook must not be."""
+DRAIN_SECONDS = 1.0
+MAX_IDLE = 4
+"""The number of idle processes that are kept."""
 
 Output = Callable[[str], None]
 
 
 class CallFailed(Exception):
-    """The call did not come to an answer; the message says why, for people."""
+    """The call gave no response; the message says why, for people."""
 
 
 @dataclass(frozen=True)
 class RoleCall:
-    """One method of one role's class to be called."""
+    """A call of one method of a role's class."""
 
     path: str
     version: int
-    """Of the catalogue: after an import, code is loaded anew."""
+    """The version of the catalogue: after an import, code is loaded anew."""
     role: str
     hook: str
     view: JsonObject
 
 
 class _Process(asyncio.subprocess.Process):
-    """One that can be let go of while somebody else holds its output; asyncio's own keeps its pipes until all left."""
+    """A process whose pipes can be closed while another process still has them open: asyncio's own process keeps its
+    pipes until all have closed them."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class _Process(asyncio.subprocess.Process):
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         super().__init__(transport, protocol, loop)
-        self.let_go = transport.close
+        self.close_pipes = transport.close
 
 
 @dataclass(eq=False)
@@ -74,19 +75,19 @@ class _Worker:
     loaded: set[str] = field(default_factory=set)
     output: Output | None = None
     printed: int = 0
-    limit: int | None = MAX_OUTPUT
-    more: asyncio.Event = field(default_factory=asyncio.Event)
-    unpaced: asyncio.Event = field(default_factory=asyncio.Event)
-    """The call is over: what is left of its output is little, and does not wait for room in its log."""
+    limit: int | None = MAX_OUTPUT_BYTES
+    may_read: asyncio.Event = field(default_factory=asyncio.Event)
+    call_over: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the call is over: the rest of its output is small, and does not wait for room in its log."""
     drained: asyncio.Event = field(default_factory=asyncio.Event)
-    """All that the call printed was read."""
+    """Set when all that the call printed was read."""
     pump: asyncio.Task[None] | None = None
 
 
 class RoleWorkers:
-    """The processes of one server. Close it when the server ends."""
+    """The worker processes of one server. `close` it when the server ends."""
 
-    def __init__(self, start_time: float = START_TIME) -> None:
+    def __init__(self, start_time: float = START_SECONDS) -> None:
         self.start_time = start_time
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
@@ -94,18 +95,19 @@ class RoleWorkers:
         self._closed = False
 
     async def call(self, call: RoleCall, seconds: float, output: Output | None = None) -> Json:
-        """What the method returned. `output` gets what it prints as it comes; without it, only errors show its end.
+        """Make a call, and return what the method returned.
 
-        However this ends, by time, error or cancelling, nothing of the call goes on afterwards.
+        `output` gets what the method prints as it comes; without it, only errors show the end of that. However the call
+        ends, by time, error or cancelling, nothing of it goes on afterwards.
         """
         printed: list[str] = []
         worker = await self._take(call)
-        worker.output, worker.printed, worker.limit = output or printed.append, 0, None if output else MAX_OUTPUT
-        worker.more.set()
-        worker.unpaced.clear()
+        worker.output, worker.printed, worker.limit = output or printed.append, 0, None if output else MAX_OUTPUT_BYTES
+        worker.may_read.set()
+        worker.call_over.clear()
         try:
             async with asyncio.timeout(seconds):
-                answer = await _ask(
+                response = await _exchange(
                     worker, {"path": call.path, "role": call.role, "hook": call.hook, "view": call.view}
                 )
         except TimeoutError:
@@ -118,9 +120,9 @@ class RoleWorkers:
             await self._end(worker)
             raise
         await self._finish(worker)
-        if "error" in answer:
-            raise CallFailed(f"{answer['error']}{_tail(printed)}")
-        return answer.get("answer")
+        if "error" in response:
+            raise CallFailed(f"{response['error']}{_tail(printed)}")
+        return response.get("answer")
 
     async def close(self) -> None:
         self._closed = True
@@ -130,7 +132,7 @@ class RoleWorkers:
     # --- one process
 
     async def _take(self, call: RoleCall) -> _Worker:
-        """A process that has the code of the call loaded."""
+        """Return a worker that has the code of the call loaded."""
         while self._idle:
             worker = self._idle.pop()
             if worker.version == call.version and worker.process.returncode is None:
@@ -141,7 +143,7 @@ class RoleWorkers:
         if call.path not in worker.loaded:
             try:
                 async with asyncio.timeout(self.start_time):
-                    answer = await _ask(worker, {"path": call.path})
+                    response = await _exchange(worker, {"path": call.path})
                     await worker.drained.wait()
             except TimeoutError:
                 await self._end(worker)
@@ -149,31 +151,31 @@ class RoleWorkers:
             except BaseException:
                 await self._end(worker)
                 raise
-            if "error" in answer:
-                await self._end(worker)  # half of it may be loaded
-                raise CallFailed(f"{call.path}/roles.py cannot be loaded: {answer['error']}")
+            if "error" in response:
+                await self._end(worker)  # the code may be half loaded
+                raise CallFailed(f"{call.path}/roles.py cannot be loaded: {response['error']}")
             worker.loaded.add(call.path)
         return worker
 
     async def _start(self, version: int) -> _Worker:
-        ours, theirs = socket.socketpair()
+        own_end, worker_end = socket.socketpair()
         try:
             process = await _spawn(
                 sys.executable,
                 "-m",
                 "rackwright.barclamps.worker",
-                str(theirs.fileno()),
+                str(worker_end.fileno()),
                 str(os.getpid()),
-                pass_fds=[theirs.fileno()],
+                pass_fds=[worker_end.fileno()],
             )
         except BaseException:
-            ours.close()
+            own_end.close()
             raise
         finally:
-            theirs.close()
-        # Nothing is awaited from here on that can be cancelled, or the process would be nobody's.
-        reader = asyncio.StreamReader(limit=MAX_ANSWER)
-        opened = asyncio.create_task(_open(ours, reader))
+            worker_end.close()
+        # From here on no await can be cancelled: otherwise the process would have no owner.
+        reader = asyncio.StreamReader(limit=MAX_RESPONSE_BYTES)
+        opened = asyncio.create_task(_open(own_end, reader))
         try:
             writer = await asyncio.shield(opened)
         except asyncio.CancelledError:
@@ -195,21 +197,21 @@ class RoleWorkers:
         return worker
 
     async def _finish(self, worker: _Worker) -> None:
-        """Read the rest of what was printed, and keep the process for the next call."""
+        """Read the rest of the output, and keep the process for the next call."""
         worker.limit = None
-        worker.more.set()
-        worker.unpaced.set()
+        worker.may_read.set()
+        worker.call_over.set()
         try:
-            async with asyncio.timeout(DRAIN_TIME):
+            async with asyncio.timeout(DRAIN_SECONDS):
                 await worker.drained.wait()
         except TimeoutError:
-            await self._end(worker)  # something it started holds its output, and still prints
+            await self._end(worker)  # a process that it started has its output open, and still prints
             return
         except BaseException:
             await self._end(worker)
             raise
         worker.output = None
-        if self._closed or len(self._idle) >= KEEP:
+        if self._closed or len(self._idle) >= MAX_IDLE:
             await self._end(worker)
         else:
             self._idle.append(worker)
@@ -222,11 +224,11 @@ class RoleWorkers:
         worker.writer.close()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(worker.process.pid, signal.SIGKILL)
-        # Its output is read to the end, else asyncio does not see that it ended.
+        # The output is read to its end, else asyncio does not see that the process ended.
         worker.output, worker.limit = None, None
-        worker.more.set()
-        worker.unpaced.set()
-        # Shielded: not to be left behind half reaped when the one who waits for it is cancelled again.
+        worker.may_read.set()
+        worker.call_over.set()
+        # Shielded: the process must not be left half reaped when the waiting task is cancelled again.
         reaping = asyncio.create_task(_reap(worker))
         self._reaping.add(reaping)
         reaping.add_done_callback(self._reaping.discard)
@@ -236,7 +238,7 @@ class RoleWorkers:
 async def _spawn(*command: str, pass_fds: Sequence[int]) -> _Process:
     loop = asyncio.get_running_loop()
     transport, protocol = await loop.subprocess_exec(
-        lambda: asyncio.subprocess.SubprocessStreamProtocol(limit=MAX_OUTPUT, loop=loop),
+        lambda: asyncio.subprocess.SubprocessStreamProtocol(limit=MAX_OUTPUT_BYTES, loop=loop),
         *command,
         pass_fds=pass_fds,
         stdin=asyncio.subprocess.DEVNULL,
@@ -254,26 +256,26 @@ async def _open(connection: socket.socket, reader: asyncio.StreamReader) -> asyn
     return asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
-async def _ask(worker: _Worker, asked: JsonObject) -> JsonObject:
+async def _exchange(worker: _Worker, request: JsonObject) -> JsonObject:
     worker.drained.clear()
     try:
-        worker.writer.write(json.dumps(asked).encode() + b"\n")
+        worker.writer.write(json.dumps(request).encode() + b"\n")
         await worker.writer.drain()
         line = await worker.reader.readline()
-    except ValueError:  # of readline: more than the limit
-        raise CallFailed(f"it returned more than {MAX_ANSWER} bytes") from None
+    except ValueError:  # raised by readline: more than the limit
+        raise CallFailed(f"it returned more than {MAX_RESPONSE_BYTES} bytes") from None
     except OSError:
         line = b""
     if not line.endswith(b"\n"):
         raise CallFailed("its process died in the middle")
-    answer: Json = json.loads(line)
-    if not isinstance(answer, dict):
+    response: Json = json.loads(line)
+    if not isinstance(response, dict):
         raise CallFailed("its process answered nonsense")
-    return answer
+    return response
 
 
 async def _pump(worker: _Worker) -> None:
-    """Read what the process prints; what nobody asked for is dropped."""
+    """Read what the process prints, and drop it if no call takes it."""
     stream = worker.process.stdout
     assert stream is not None
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
@@ -283,23 +285,23 @@ async def _pump(worker: _Worker) -> None:
             worker.output(decoder.decode(chunk.replace(END_OF_OUTPUT, b"")))
         if END_OF_OUTPUT in chunk:
             worker.drained.set()
-        if worker.output is not None and is_full(worker.output) and not worker.unpaced.is_set():
-            await room_or(worker.output, worker.unpaced)
+        if worker.output is not None and is_full(worker.output) and not worker.call_over.is_set():
+            await room_or(worker.output, worker.call_over)
         while worker.limit is not None and worker.printed >= worker.limit:
-            worker.more.clear()
-            await worker.more.wait()
+            worker.may_read.clear()
+            await worker.may_read.wait()
 
 
 async def _reap(worker: _Worker) -> None:
     assert worker.pump is not None
     try:
-        async with asyncio.timeout(DRAIN_TIME):
+        async with asyncio.timeout(DRAIN_SECONDS):
             await worker.process.wait()
             await worker.pump
     except TimeoutError:
         log.warning("something that a hook started outlives it and holds its output; process %d", worker.process.pid)
         worker.pump.cancel()
-        worker.process.let_go()
+        worker.process.close_pipes()
 
 
 def _tail(printed: list[str]) -> str:

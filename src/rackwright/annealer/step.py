@@ -1,6 +1,6 @@
-"""One pass of the annealer, by hand: the hooks that wait, then what is runnable, then the hooks that this led to.
+"""One pass of the annealer, made by hand: waiting hook calls, then runs that can start, then the calls these led to.
 
-It is how a server without annealer works (`--manual`), and says what it did and what waits for what.
+A server without annealer (`--manual`) works so. The report tells what was done, and what waits for what.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from rackwright.annealer.hooks import Delivered, HookDispatcher
+from rackwright.annealer.hooks import DeliveredCall, HookDispatcher
 from rackwright.annealer.logs import RunLogs
 from rackwright.annealer.masked_log import masked_log
 from rackwright.domain.errors import RackwrightError
@@ -24,11 +24,11 @@ from rackwright.reach.run_log import Log
 from rackwright.store.db.locks import CAP_LOCK
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
-from rackwright.store.graph.why import waiting, why
-from rackwright.store.hooks.hook_queue import waiting_calls
+from rackwright.store.graph.why import explain_waiting, select_waiting
+from rackwright.store.hooks.hook_queue import count_waiting_calls
 from rackwright.store.runs import run_lifecycle
-from rackwright.store.runs.claims import Claimant, Pass, claim
-from rackwright.store.runs.settling import Finished, settle
+from rackwright.store.runs.claims import Claimant, ClaimResult, claim_runs
+from rackwright.store.runs.settling import FinishedRun, settle_runs
 from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -38,13 +38,13 @@ MASKED_IN_WALL = (
     "[What the run wrote has a secret where none is declared; it is masked there. To have it kept, declare an attrib of"
     " the role with `secret: true` at that place.]\n"
 )
-LOG_FLUSH = 0.2
-"""Seconds between two writings of the logs of runs."""
+LOG_FLUSH_SECONDS = 0.2
+"""Seconds between two flushes of the logs of runs."""
 
 
 @dataclass(frozen=True)
-class Stepped:
-    """What one run of a pass came to."""
+class FinishedStep:
+    """A run of a pass, and its outcome."""
 
     run: Run
     outcome: Outcome
@@ -52,9 +52,11 @@ class Stepped:
 
 @dataclass(frozen=True)
 class StepReport:
-    ran: list[Stepped]
+    """What a pass by hand did, and what is left to do."""
+
+    ran: list[FinishedStep]
     unchanged: list[int]
-    hooks: list[Delivered] = field(default_factory=list)
+    hooks: list[DeliveredCall] = field(default_factory=list)
     """The calls of hooks that were made."""
     hooks_waiting: int = 0
     """Calls that failed and are made again later, by the next pass."""
@@ -71,18 +73,18 @@ async def step(
     only: int | None = None,
     hooks: HookDispatcher | None = None,
 ) -> StepReport:
-    """Run one pass, or just noderole `only`. What fails is settled as failed; nothing is left in TRANSITION."""
+    """Make one pass, or run just noderole `only`. A run that fails is settled as failed; none is left in TRANSITION."""
     delivered = await hooks.deliver_all() if hooks else []
-    # No lease is renewed here: it is long instead, and whatever ends this pass settles its runs.
-    patient = replace(claimant, lease=30 * 86400.0)
+    # Leases are not renewed here: they are long instead, and however this pass ends, it settles its runs.
+    long_claimant = replace(claimant, lease=30 * 86400.0)
 
-    async def start(session: Session) -> Pass:
-        await run_lifecycle.take_over(session)
-        return await claim(session, patient, cap, only)
+    async def start(session: Session) -> ClaimResult:
+        await run_lifecycle.take_over_lost_runs(session)
+        return await claim_runs(session, long_claimant, cap, only)
 
     claimed = await store.change(start, actor=actor, lock=CAP_LOCK)
     logs = RunLogs(store)
-    writing = asyncio.create_task(logs.flush_for_ever(LOG_FLUSH))
+    writing = asyncio.create_task(logs.flush_for_ever(LOG_FLUSH_SECONDS))
     try:
         ran = await asyncio.gather(*(_run(store, jigs, run, logs, actor) for run in claimed.started))
     finally:
@@ -93,27 +95,30 @@ async def step(
         delivered += await hooks.deliver_all()
     async with store.read() as session:
         return StepReport(
-            list(ran), claimed.unchanged, delivered, await waiting_calls(session), await _waiting(session, cap)
+            list(ran), claimed.unchanged, delivered, await count_waiting_calls(session), await _waiting(session, cap)
         )
 
 
-async def _run(store: Store, jigs: Mapping[str, Jig], run: Run, logs: RunLogs, actor: str) -> Stepped:
+async def _run(store: Store, jigs: Mapping[str, Jig], run: Run, logs: RunLogs, actor: str) -> FinishedStep:
     outcome = Outcome.failure("the pass by hand was ended in the middle")
     try:
         with logs.writer(run.id) as run_log:
-            outcome = await outcome_of(store, jigs, run, run_log)
+            outcome = await execute_run(store, jigs, run, run_log)
     finally:
-        await store.change(partial(settle, finished=[finished(run, outcome)]), actor=actor, lock=CAP_LOCK)
-    return Stepped(run, outcome)
+        await store.change(partial(settle_runs, finished=[finished_run(run, outcome)]), actor=actor, lock=CAP_LOCK)
+    return FinishedStep(run, outcome)
 
 
 async def _waiting(session: Session, cap: int) -> list[Reason]:
-    ids = await waiting(session, None, None, SHOWN_WAITING, EVERYTHING)
-    return [(await why(session, id, EVERYTHING, cap))[0] for id in ids]
+    ids = await select_waiting(session, None, None, SHOWN_WAITING, EVERYTHING)
+    return [(await explain_waiting(session, id, EVERYTHING, cap))[0] for id in ids]
 
 
-async def outcome_of(store: Store, jigs: Mapping[str, Jig], run: Run, write: Log) -> Outcome:
-    """What the jig says, fit to be stored; a jig that breaks has failed, and never takes the annealer with it."""
+async def execute_run(store: Store, jigs: Mapping[str, Jig], run: Run, write: Log) -> Outcome:
+    """Execute a run by its jig, and return an outcome fit to be stored.
+
+    A jig that raises has failed, and never breaks the annealer.
+    """
     jig = jigs.get(run.kind)
     if jig is None:
         return Outcome.failure(f"This server has no jig of kind {run.kind!r}.")
@@ -138,10 +143,10 @@ async def outcome_of(store: Store, jigs: Mapping[str, Jig], run: Run, write: Log
 
 
 def _without_secrets(store: Store, run: Run, outcome: Outcome, write: Log) -> Outcome:
-    """The outcome without the secrets that the run was given, but where its role declares one: there it is sealed."""
+    """Return the outcome with the run's secrets masked, except at secret attribs of its role, which are sealed."""
     if not run.mask:
         return outcome
-    assert store.known_catalogue is not None  # it was asked which secrets there are
+    assert store.known_catalogue is not None  # it was read to know which secrets there are
     attribs = store.known_catalogue.catalogue.attribs_of(run.role)
     wall = masked_wall(run.mask, outcome.wall, [attrib.map for attrib in attribs if attrib.secret])
     if wall != outcome.wall:
@@ -150,33 +155,33 @@ def _without_secrets(store: Store, run: Run, outcome: Outcome, write: Log) -> Ou
 
 
 async def _with_secrets(store: Store, run: Run) -> Run:
-    """The run with the secrets in its input opened: those that lie where an attrib is declared secret."""
-    known = store.known_catalogue
-    if known is not None and not known.catalogue.has_secrets:
+    """Return the run with the secrets in its input opened: the values of attribs that are declared secret."""
+    stored = store.known_catalogue
+    if stored is not None and not stored.catalogue.has_secrets:
         return run
-    hidden = frozenset(key for key, value in run.input.items() if masked(value) != value)
-    if not hidden:
+    secret_keys = frozenset(key for key, value in run.input.items() if masked(value) != value)
+    if not secret_keys:
         return run
-    if known is None:
+    if stored is None:
         async with store.read() as session:
-            known = await session.catalogue()
-    opened = store.vault.open_secrets(known.catalogue.secret_attribs, run.input)
+            stored = await session.catalogue()
+    opened = store.vault.open_secrets(stored.catalogue.secret_attribs, run.input)
     mask = Mask(secret_texts(run.input, opened))
-    return replace(run, input=opened, secrets=hidden, mask=mask)
+    return replace(run, input=opened, secrets=secret_keys, mask=mask)
 
 
 async def _run_jig(jig: Jig, run: Run, write: Log) -> Outcome:
     if jig.instant:
         return await jig.run(run, write)
-    if run.trace and not jig.own_log:  # so that a log says by itself which request it is part of
+    if run.trace and not jig.own_log:  # so that the log itself tells the request it belongs to
         write(f"[trace {run.trace}]\n")
     async with asyncio.timeout(run.deadline):
         return await jig.run(run, write)
 
 
-def finished(run: Run, outcome: Outcome) -> Finished:
-    """What the store is told of a run."""
-    return Finished(
+def finished_run(run: Run, outcome: Outcome) -> FinishedRun:
+    """Return the result of a run as the store settles it."""
+    return FinishedRun(
         run.id,
         ok=outcome.answer is Answer.SUCCEEDED,
         error=outcome.error,

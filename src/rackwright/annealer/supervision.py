@@ -1,7 +1,7 @@
 """Supervision of a server's background work: a part that breaks is started again, and no break ends the process.
 
-A break is a defect, or something hostile that got as far. It is logged with its traceback, counted, and shown by
-/readyz and /metrics until the part has run for a while. The pause before a restart doubles with every break.
+A part breaks by a defect, or by hostile input that got that far. The error is logged with its traceback, counted, and
+shown by /readyz and /metrics until the part has run for a while. The pause before a restart doubles with every break.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
 RECOVERED_AFTER = 60.0
-"""Seconds a restarted part must run before it counts as sound again, and its next pause is the first one."""
+"""Seconds that a restarted part must run before it counts as sound again, and its next pause is the first one again."""
 
 
 @dataclass
 class Part:
-    """One piece of background work, and how it fares."""
+    """One piece of background work, how often it was restarted, and why."""
 
     name: str
     restarts: int = 0
@@ -46,7 +46,7 @@ class Supervisor:
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """Start nothing again. What runs is told to end by whoever started it."""
+        """Start no part again. The parts that run are told to end by the code that started them."""
         self._stopping.set()
 
     @property
@@ -55,7 +55,7 @@ class Supervisor:
         return [part for part in self.parts.values() if part.error]
 
     async def keep_running(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        """Run a part. Whatever it raises, it is started again after a pause."""
+        """Run a part. Whatever error it raises, it is started again after a pause."""
         part = self.parts.setdefault(name, Part(name))
         pause = self._first_pause
         while True:
@@ -89,7 +89,7 @@ def _recover(part: Part) -> None:
 
 
 def _describe(error: Exception) -> str:
-    """The first cause, in one line: a group of errors says nothing by itself."""
+    """Return the first cause of an error, in one line: a group of errors says nothing by itself."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     text = next(iter(str(error).splitlines()), "")

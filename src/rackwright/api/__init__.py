@@ -1,1 +1,4 @@
-"""The REST API: one module a resource, each route with its permission."""
+"""The REST API: one module for each resource, each route with its permission.
+
+Used by the server, which puts it together with its parts. It must never know how the server was started.
+"""

@@ -1,4 +1,4 @@
-"""What people were refused is on record too, like what they did; bounded, for programs that try in a loop."""
+"""The record of what people were refused, like that of what they did; bounded, for programs that try in a loop."""
 
 from fastapi import Request
 
@@ -10,7 +10,7 @@ from rackwright.store.events.outbox import emit
 
 
 async def record_refusal(request: Request, reason: str) -> None:
-    """An event for a 403, if it is known who asked."""
+    """Emit an event for a 403, if it is known who asked."""
     principal: Principal | None = getattr(request.state, "principal", None)
     bucket: Bucket = request.app.state.refusals
     if principal is None or not bucket.take(principal.name):

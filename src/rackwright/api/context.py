@@ -1,7 +1,7 @@
-"""What the routes use of the server around them, and who is asking.
+"""What the routes use of the server around them, and who their caller is.
 
-Deny by default: a route declares what it asks of its caller by the type of its first parameter. What is asked within a
-route, and that it is asked, is in `api/auth/permissions.py`.
+Deny by default: a route declares which permission its caller needs by the type of its first parameter.
+`api/auth/permissions.py` has the checks within a route, and the check that they were made.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -14,11 +14,11 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from rackwright.annealer.annealer import Annealer
 from rackwright.annealer.hooks import HookDispatcher
-from rackwright.annealer.installs import Installs
-from rackwright.annealer.providers import Providers
+from rackwright.annealer.installs import InstallAdvancer
+from rackwright.annealer.providers import ProviderRefresher
 from rackwright.annealer.supervision import Supervisor
-from rackwright.annealer.veto import Judge
-from rackwright.api.auth.authentication import Doorkeeper, Forbidden, Unauthenticated
+from rackwright.annealer.veto import VetoedChanges
+from rackwright.api.auth.authentication import Authenticator, Forbidden, Unauthenticated
 from rackwright.api.auth.passwords import Passwords
 from rackwright.api.auth.permissions import Permissions, RequestVisibility
 from rackwright.domain.machines.machine_names import DEFAULT
@@ -50,7 +50,7 @@ S = TypeVar("S", bound=Session)
 
 @dataclass(frozen=True)
 class Policy:
-    """What the settings say about people and what they see."""
+    """Settings for people's sessions, and which networks may read metrics or be called by webhooks."""
 
     sessions: Lifetime = field(default_factory=Lifetime)
     metrics_allow: Sequence[Network] = ()
@@ -59,16 +59,16 @@ class Policy:
 
 @dataclass(frozen=True)
 class Server:
-    """The parts of a running server."""
+    """The parts of a running server that the routes use."""
 
     store: Store
     jigs: Mapping[str, Jig]
     claimant: Claimant
-    judge: Judge
+    judge: VetoedChanges
     hooks: HookDispatcher
-    installs: Installs
+    installs: InstallAdvancer
     shelf: Shelf
-    providers: Providers
+    providers: ProviderRefresher
     cap: int = 10
     policy: Policy = field(default_factory=Policy)
     passwords: Passwords = field(default_factory=Passwords)
@@ -77,17 +77,17 @@ class Server:
     annealer: Annealer | None = None
     """None: work is done by hand."""
     kernel_arguments: str = ""
+    """For what machines boot over the network: a console, for instance."""
     discovered_names: str = DEFAULT
-    """The pattern by which machines are named that come by themselves."""
-    """For what machines boot over the network: a console, say."""
+    """The pattern by which machines are named that register by themselves."""
     simulates: bool = False
-    """Its machines are simulated: they have no network, so their interface is served beside people's."""
+    """Its machines are simulated: they have no network, so their routes are served beside those for people."""
     supervisor: Supervisor = field(default_factory=Supervisor)
-    """Runs all that works by itself."""
+    """Runs the work in the background."""
 
 
 class Caller(Permissions):
-    """One request's way to the store, and what it may do there."""
+    """The caller of one request: the way to the store, and the permissions there."""
 
     def __init__(self, server: Server, principal: Principal) -> None:
         super().__init__(principal)
@@ -95,69 +95,76 @@ class Caller(Permissions):
 
     @asynccontextmanager
     async def read(self, *, once: bool = False) -> AsyncIterator[tuple[Session, RequestVisibility]]:
-        """A look at the store, and what the caller may see there: every query is to be kept to it.
+        """Open a session to read with, and what the caller may see: every query is to be kept to that.
 
-        `once`: there will be one query. For who sees all, it needs no transaction.
+        `once`: there will be one query. For a caller who sees all, it needs no transaction.
         """
         async with self.server.store.read(once=once and self.sees_all) as session:
             visible = await self.visibility(session)
             yield session, visible
-            self.check_limited(visible)
+            self.check_visibility_used(visible)
 
     async def change(self, work: Callable[[Session], Awaitable[T]]) -> T:
-        """One transaction in the caller's name; roles' hooks may refuse it."""
-        return await self.server.judge.change(self._checked(work), actor=self.principal.name)
+        """Run one transaction in the caller's name; roles' hooks may refuse it."""
+        return await self.server.judge.change(self._with_check(work), actor=self.principal.name)
 
     async def change_graph(self, work: Callable[[GraphSession], Awaitable[T]]) -> T:
         """As `change`, with the graph lock."""
-        return await self.server.judge.change_graph(self._checked(work), actor=self.principal.name)
+        return await self.server.judge.change_graph(self._with_check(work), actor=self.principal.name)
 
-    def _checked(self, work: Callable[[S], Awaitable[T]]) -> Callable[[S], Awaitable[T]]:
-        async def checked(session: S) -> T:
+    def _with_check(self, work: Callable[[S], Awaitable[T]]) -> Callable[[S], Awaitable[T]]:
+        """Return the work that fails unless it asked for a permission."""
+
+        async def checked_work(session: S) -> T:
             result = await work(session)
-            self.check_asked(session)
+            self.check_authorized(session)
             return result
 
-        return checked
+        return checked_work
 
-    async def try_out(self, work: Callable[[Session], Awaitable[T]]) -> T:
-        """Run a change's dry run, in a transaction that only reads; as a change, it asks `authorize` where it would be
-        made. Hooks are not asked."""
+    async def run_dry(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        """Run the dry run of a change, in a transaction that only reads.
+
+        As the change does, it calls `authorize` for where it would be made. Hooks are not asked.
+        """
         async with self.server.store.read() as session:
-            return await self._checked(work)(session)
+            return await self._with_check(work)(session)
 
 
 _bearer = HTTPBearer(auto_error=False)
 
 
-async def authenticated(
+async def authenticate(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> Caller:
-    """Whoever it is: the dependency of routes about the caller."""
-    doors: Doorkeeper = request.app.state.doors
-    principal = await doors.identify(request, credentials.credentials if credentials else None)
-    request.state.principal = principal  # for the record of what was refused
-    request.state.credentials = credentials  # for streams, which ask again
+    """Return the caller, who may be anybody known: the dependency of routes about the caller."""
+    authenticator: Authenticator = request.app.state.authenticator
+    principal = await authenticator.identify(request, credentials.credentials if credentials else None)
+    request.state.principal = principal  # for `record_refusal`
+    request.state.credentials = credentials  # for streams, which check them again
     return Caller(request.app.state.server, principal)
 
 
-def allowed(permission: Permission, *, anywhere: bool = False) -> Callable[..., Awaitable[Caller]]:
-    """The dependency by which a route declares what it asks. `anywhere`: where, it asks itself, with `authorize` or
-    `read`."""
+def require_permission(permission: Permission, *, anywhere: bool = False) -> Callable[..., Awaitable[Caller]]:
+    """Return the dependency by which a route declares which permission its caller needs.
 
-    async def caller(person: Annotated[Caller, Depends(authenticated)]) -> Caller:
-        principal = person.principal
+    `anywhere`: somewhere is enough; the route itself checks where, with `authorize` or `read`.
+    """
+
+    async def permitted_caller(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
+        principal = caller.principal
         if not (principal.may_somewhere if anywhere else principal.may)(permission):
             raise Forbidden(f"Your role {principal.role} does not allow this; it takes the permission {permission}.")
-        return person
+        return caller
 
-    return caller
+    return permitted_caller
 
 
-Person = Annotated[Caller, Depends(authenticated)]
-Reader = Annotated[Caller, Depends(allowed(Permission.READ))]
+Person = Annotated[Caller, Depends(authenticate)]
+"""For routes about the caller: anybody who is known."""
+Reader = Annotated[Caller, Depends(require_permission(Permission.READ))]
 """For routes that show the whole system."""
-ScopedReader = Annotated[Caller, Depends(allowed(Permission.READ, anywhere=True))]
-"""For routes that look through `Caller.read`, and show those who may see a part just that."""
-Writer = Annotated[Caller, Depends(allowed(Permission.WRITE, anywhere=True))]
-Administrator = Annotated[Caller, Depends(allowed(Permission.ADMINISTER))]
+ScopedReader = Annotated[Caller, Depends(require_permission(Permission.READ, anywhere=True))]
+"""For routes that read through `Caller.read`, and show a caller who may see a part just that part."""
+Writer = Annotated[Caller, Depends(require_permission(Permission.WRITE, anywhere=True))]
+Administrator = Annotated[Caller, Depends(require_permission(Permission.ADMINISTER))]

@@ -1,4 +1,4 @@
-"""How a reason for waiting is shown, wherever one is, and the cap that may be one."""
+"""How a reason for waiting is shown in every answer that has one, and the cap on runs, which may be one."""
 
 from pydantic import BaseModel
 
@@ -9,7 +9,7 @@ from rackwright.store.settings import read_setting
 
 
 async def cap_in_force(session: Session) -> int | None:
-    """How many runs may execute at once; None: that is found out as they run."""
+    """Return how many runs may execute at once; None: the annealer finds that out as they run."""
     cap: int | str = await read_setting(session, "cap", DEFAULT_CAP)
     return None if cap == AUTO else int(cap)
 

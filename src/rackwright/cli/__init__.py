@@ -1,1 +1,5 @@
-"""The command line: one module a noun. It speaks to the server through the API, but for what is no client."""
+"""The command line `rackwright`: one module for each noun.
+
+Commands speak to a server through the API, except those that are no clients of it: `server`, `state`, `mesh`, `agent`,
+`image`, `lab` and the like, which work on this machine.
+"""

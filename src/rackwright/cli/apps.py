@@ -1,13 +1,13 @@
-"""How every noun's application is made, so that all of them look alike and none starts slowly.
+"""Makes the Typer application of a noun, so that all nouns look alike and none starts slowly.
 
-Help and mistakes are plain text: drawing them in boxes would load a library for terminals before anything is said.
+Help and errors are plain text: drawing them in boxes would load a library for terminals before anything is printed.
 """
 
 import typer
 
 
 def make_app(help: str | None = None, *, no_args_is_help: bool = True) -> typer.Typer:
-    """A noun whose verbs are commands. Completion is a noun of its own."""
+    """Return an application for a noun whose verbs are commands. It has no completion: that is a noun of its own."""
     return typer.Typer(
         help=help,
         no_args_is_help=no_args_is_help,

@@ -1,4 +1,4 @@
-"""What `rackwright barclamp new` writes: a barclamp that works as it is and says what each of its lines is for."""
+"""The template for `rackwright barclamp new`: a barclamp that works as it is and explains each of its lines."""
 
 import re
 from pathlib import Path
@@ -81,7 +81,7 @@ write_attribute {name}/written true
 
 
 def write_barclamp(folder: Path, jig: str) -> list[Path]:
-    """The files written. The folder's name is the barclamp's."""
+    """Write a new barclamp into a folder, whose name is the barclamp's, and return the files written."""
     name = folder.name
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,30}[a-z0-9]", name):
         raise Invalid(f"A barclamp's name is small letters, digits and -, such as my-service; not {name!r}.")
@@ -98,12 +98,12 @@ def write_barclamp(folder: Path, jig: str) -> list[Path]:
     files = {"barclamp.yml": _FILE}
     if jig == "script":
         files |= {f"script/roles/{name}-base/10-folder.sh": _BASE, f"script/roles/{name}-server/10-greet.sh": _SERVER}
-    made = []
-    for place, text in files.items():
-        file = folder / place
+    written = []
+    for path, text in files.items():
+        file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text.format(**values))
         if file.suffix == ".sh":
             file.chmod(0o755)
-        made.append(file)
-    return made
+        written.append(file)
+    return written

@@ -1,4 +1,4 @@
-"""Shell completion: nouns, verbs, options, and the names there are on the server now."""
+"""`rackwright completion`: shell completion of nouns, verbs, options, and the names that the server has now."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def main(argv: list[str]) -> int:
-    """rackwright completion SHELL: print what makes the shell complete."""
+    """Run `rackwright completion SHELL`: print the script that makes the shell complete."""
     if len(argv) != 1 or argv[0] not in SHELLS:
         say(f"Usage: rackwright completion {'|'.join(SHELLS)}", file=sys.stderr)
         say('For bash: eval "$(rackwright completion bash)"', file=sys.stderr)
@@ -24,21 +24,21 @@ def main(argv: list[str]) -> int:
 
 
 def complete() -> None:
-    """Answer a shell, which says in the environment what it wants to know and what was typed so far."""
+    """Answer a shell, which puts its question and the words typed so far into the environment."""
     typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
-    tree(typed.split()[1:2])(prog_name="rackwright", complete_var=COMPLETE)
+    make_root_app(typed.split()[1:2])(prog_name="rackwright", complete_var=COMPLETE)
 
 
-def tree(loaded: Sequence[str]) -> typer.Typer:
-    """All nouns as one application, of which only these are loaded: completing must not take longer than typing."""
+def make_root_app(loaded: Sequence[str]) -> typer.Typer:
+    """Return one application with all nouns, of which only `loaded` are imported: completion must be quick."""
     root = typer.Typer(add_completion=True, rich_markup_mode=None)
     for noun, (_, line) in NOUNS.items():
         if noun in loaded and not is_function(app := load(noun)):
             root.add_typer(app, name=noun, help=line)
         else:
-            root.command(noun, help=line)(_nothing)
+            root.command(noun, help=line)(_do_nothing)
     return root
 
 
-def _nothing() -> None:
-    """A noun that was not loaded."""
+def _do_nothing() -> None:
+    """Stand for a noun that was not loaded."""

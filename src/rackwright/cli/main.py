@@ -45,7 +45,7 @@ NOUNS: dict[str, tuple[str, str]] = {
     "mesh": ("rackwright.cli.mesh.mesh_commands:app", "make, join and look at a cluster of servers"),
     "completion": ("rackwright.cli.completion:main", "have your shell complete commands and names"),
 }
-"""noun -> (where it lives, one line for --help)"""
+"""noun -> (`module:attribute`, one line for --help)"""
 
 QUICK: dict[tuple[str, str], str] = {("mesh", "run"): "rackwright.cli.mesh.mesh_run:main"}
 """(noun, verb) -> a plain function, called without loading the other verbs of its noun"""
@@ -71,30 +71,35 @@ def main(argv: list[str] | None = None) -> None:
         say(f"rackwright {__version__}")
         sys.exit(0)
     arguments = _take_url(arguments)
-    _load_first(arguments)
+    _load_without_garbage_collection(arguments)
     sys.exit(run(arguments[0], arguments[1:]))
 
 
 def _take_url(arguments: list[str]) -> list[str]:
-    """Return the arguments without `--url URL`, which stands in front of the noun; commands find it where they look
-    for a server in any case."""
+    """Return the arguments without `--url URL`, which stands in front of the noun.
+
+    The URL goes into the environment, where commands look for a server in any case.
+    """
     option, equals, value = arguments[0].partition("=")
     if option != "--url":
         return arguments
-    rest = arguments[1:] if equals else arguments[2:]
+    remaining = arguments[1:] if equals else arguments[2:]
     url = value if equals else "".join(arguments[1:2])
-    if not url or not rest:
+    if not url or not remaining:
         say("rackwright: --url stands before the command: rackwright --url URL NOUN VERB ...", file=sys.stderr)
         sys.exit(2)
     os.environ["RACKWRIGHT_URL"] = url
-    return rest
+    return remaining
 
 
-def _load_first(arguments: list[str]) -> None:
-    """What is loaded stays: looking for garbage among it, now and at the end, would only make the start slower."""
+def _load_without_garbage_collection(arguments: list[str]) -> None:
+    """Load the noun's module, and exempt all that is loaded from garbage collection.
+
+    It stays until the end anyway: looking for garbage in it, now and at the end, would only make the start slower.
+    """
     if arguments[0] in NOUNS:
         gc.disable()
-        if _quick(*arguments[:2]) is None:
+        if _load_quick(*arguments[:2]) is None:
             load(arguments[0])
         gc.freeze()
         gc.enable()
@@ -116,10 +121,11 @@ def usage() -> str:
 
 
 def run(noun: str, arguments: list[str]) -> int:
+    """Run a noun with its arguments, and return the exit status."""
     if noun not in NOUNS:
-        say(f"rackwright: no command {noun!r}{_nearest(noun)}. See rackwright --help.", file=sys.stderr)
+        say(f"rackwright: no command {noun!r}{_suggestion(noun)}. See rackwright --help.", file=sys.stderr)
         return 2
-    if quick := _quick(noun, *arguments[:1]):
+    if quick := _load_quick(noun, *arguments[:1]):
         return int(quick(arguments[1:]))
     command = load(noun)
     if is_function(command):
@@ -129,26 +135,27 @@ def run(noun: str, arguments: list[str]) -> int:
 
 
 def load(noun: str) -> Any:
-    return _found(NOUNS[noun][0])
+    """Import a noun's module, and return its Typer app or function."""
+    return _import_attribute(NOUNS[noun][0])
 
 
-def _quick(noun: str, verb: str = "") -> Any:
-    place = QUICK.get((noun, verb))
-    return _found(place) if place else None
+def _load_quick(noun: str, verb: str = "") -> Any:
+    reference = QUICK.get((noun, verb))
+    return _import_attribute(reference) if reference else None
 
 
-def _found(place: str) -> Any:
-    module_name, _, attribute = place.partition(":")
+def _import_attribute(reference: str) -> Any:
+    module_name, _, attribute = reference.partition(":")
     return getattr(import_module(module_name), attribute)
 
 
 def is_function(command: Any) -> bool:
-    """A plain function of its arguments, and no Typer app."""
+    """Return whether a command is a plain function of its arguments, and no Typer app."""
     return getattr(command, "registered_commands", None) is None
 
 
-def _nearest(noun: str) -> str:
+def _suggestion(noun: str) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(noun, NOUNS, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    closest = get_close_matches(noun, NOUNS, n=1)
+    return f"; did you mean {closest[0]!r}?" if closest else ""

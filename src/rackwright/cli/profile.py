@@ -1,5 +1,7 @@
-"""Which server a command speaks to, and as whom: the one that is named, else the one that `rackwright login` kept, else
-the server that runs on this very host."""
+"""Finds the server and the token that a command uses.
+
+The server is the one whose URL is given, else the one of the last `rackwright login`, else the one on this very host.
+"""
 
 import json
 import os
@@ -21,10 +23,10 @@ URL, TOKEN, CA, HOME = "RACKWRIGHT_URL", "RACKWRIGHT_TOKEN", "RACKWRIGHT_CA", "R
 
 @dataclass(frozen=True)
 class Profile(Access):
-    """The access that commands use, and how it was found."""
+    """The access to a server that commands use, and its source."""
 
     source: str = ""
-    """Where this came from, for people."""
+    """Where the token came from, for people."""
 
 
 class NoServer(Exception):
@@ -32,6 +34,7 @@ class NoServer(Exception):
 
 
 def profile_file(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the file of this user's login."""
     config = Path(environment.get("XDG_CONFIG_HOME", ""))
     if not config.is_absolute():
         config = Path.home() / ".config"
@@ -40,40 +43,40 @@ def profile_file(environment: Mapping[str, str] = os.environ) -> Path:
 
 def current_profile(environment: Mapping[str, str] = os.environ) -> Profile:
     """Return the server that commands go to and the token they carry; NoServer says what was tried."""
-    kept = kept_profile(environment)
-    url = named_url(environment)
+    login = read_login(environment)
+    url = chosen_url(environment)
     token = environment.get(TOKEN)
-    found = _named(url, token, kept, environment) if url else _running(environment, token)
+    profile = _profile_of_url(url, token, login, environment) if url else _profile_of_running(environment, token)
     ca = environment.get(CA)
-    return replace(found, ca=ca) if ca else found
+    return replace(profile, ca=ca) if ca else profile
 
 
-def _named(url: str, token: str | None, kept: Profile | None, environment: Mapping[str, str]) -> Profile:
-    """A server whose URL is known: the token given, else the one kept for it, else its own home's."""
-    ours = [server for server in _homes_servers(environment) if server.url == url]
-    ca = kept.ca if kept is not None and kept.url == url else ours[0].ca if ours else None
+def _profile_of_url(url: str, token: str | None, login: Profile | None, environment: Mapping[str, str]) -> Profile:
+    """Return the profile for a URL, with the given token, else that of the login there, else that of the home."""
+    own_servers = [server for server in _running_servers(environment) if server.url == url]
+    ca = login.ca if login is not None and login.url == url else own_servers[0].ca if own_servers else None
     if token:
         return Profile(url, token, ca, "the environment")
-    if kept is not None and kept.url == url:
-        return replace(kept, source=str(profile_file(environment)))
+    if login is not None and login.url == url:
+        return replace(login, source=str(profile_file(environment)))
     file = default_home(environment) / TOKEN_FILE
-    # The token of this host's server is for nobody else: not for whatever server a URL names.
-    if (ours or _is_loopback(url)) and (local := _token_in(file)):
-        return Profile(url, local, ca, str(file))
+    # The token of this host's server is sent to no other server, whichever a URL names.
+    if (own_servers or _is_loopback(url)) and (local_token := _read_token(file)):
+        return Profile(url, local_token, ca, str(file))
     raise NoServer(
         f"You are not logged in at {shown_url(url)}. Run `rackwright login {shown_url(url)}`, set {TOKEN},"
         " or run this as the user who runs the server."
     )
 
 
-def _running(environment: Mapping[str, str], token: str | None) -> Profile:
-    """The server that runs in this home, else the only one that this user runs."""
+def _profile_of_running(environment: Mapping[str, str], token: str | None) -> Profile:
+    """Return the profile for the server that runs in this home, else for the only one that this user runs."""
     home = default_home(environment)
-    servers = _homes_servers(environment)
+    servers = _running_servers(environment)
     if not servers:
-        if token:  # it may be another user's, which writes down nothing for us
+        if token:  # the server may be another user's, whose files this user does not see
             return Profile(DEFAULT_URL, token, None, "the environment")
-        raise NoServer(_tried(environment, home))
+        raise NoServer(_no_server_message(environment, home))
     if len({server.home for server in servers}) > 1:
         raise NoServer(
             "Several servers of yours run here: "
@@ -84,32 +87,32 @@ def _running(environment: Mapping[str, str], token: str | None) -> Profile:
     if token:
         return Profile(server.url, token, server.ca, "the environment")
     file = Path(server.home) / TOKEN_FILE
-    if local := _token_in(file):
-        return Profile(server.url, local, server.ca, str(file))
+    if local_token := _read_token(file):
+        return Profile(server.url, local_token, server.ca, str(file))
     raise NoServer(
         f"A server runs at {server.url}, but its token cannot be read from {file}. Run `rackwright login {server.url}`."
     )
 
 
-def _homes_servers(environment: Mapping[str, str]) -> list[RunningServer]:
-    here = servers_of_home(default_home(environment))
-    return here or ([] if environment.get(HOME) else servers_of_user())
+def _running_servers(environment: Mapping[str, str]) -> list[RunningServer]:
+    """Return the servers that run in this home, else, if no home is named, all that this user runs."""
+    return servers_of_home(default_home(environment)) or ([] if environment.get(HOME) else servers_of_user())
 
 
-def named_url(environment: Mapping[str, str] = os.environ) -> str:
-    """Return the URL that commands go to because somebody said so, now or at login; empty: nobody did."""
-    kept = kept_profile(environment)
-    return environment.get(URL, "").rstrip("/") or (kept.url if kept else "")
+def chosen_url(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the URL that a person chose for commands, now or at login; empty: nobody did."""
+    login = read_login(environment)
+    return environment.get(URL, "").rstrip("/") or (login.url if login else "")
 
 
-def running_here(environment: Mapping[str, str] = os.environ) -> RunningServer | None:
+def local_server(environment: Mapping[str, str] = os.environ) -> RunningServer | None:
     """Return the server that commands go to, if this user runs it on this host."""
-    url = named_url(environment)
-    servers = [server for server in _homes_servers(environment) if url in ("", server.url)]
+    url = chosen_url(environment)
+    servers = [server for server in _running_servers(environment) if url in ("", server.url)]
     return servers[0] if len({server.home for server in servers}) == 1 else None
 
 
-def _tried(environment: Mapping[str, str], home: Path) -> str:
+def _no_server_message(environment: Mapping[str, str], home: Path) -> str:
     looked = f"no server runs in {home}" + ("" if environment.get(HOME) else " or in another home of yours")
     return (
         f"There is no server to speak to: neither --url nor {URL} is given, nobody is logged in"
@@ -118,7 +121,7 @@ def _tried(environment: Mapping[str, str], home: Path) -> str:
     )
 
 
-def _token_in(file: Path) -> str:
+def _read_token(file: Path) -> str:
     try:
         return file.read_text().strip()
     except OSError:
@@ -133,25 +136,26 @@ def _is_loopback(url: str) -> bool:
         return False
 
 
-def kept_profile(environment: Mapping[str, str] = os.environ) -> Profile | None:
-    """Return what `rackwright login` kept; None: nobody is logged in here."""
+def read_login(environment: Mapping[str, str] = os.environ) -> Profile | None:
+    """Return the login that `rackwright login` saved; None: nobody is logged in here."""
     try:
-        found = json.loads(profile_file(environment).read_text())
-        return Profile(found["url"], found["token"], found["ca"])
+        login = json.loads(profile_file(environment).read_text())
+        return Profile(login["url"], login["token"], login["ca"])
     except (OSError, ValueError, KeyError):
         return None
 
 
-def keep(profile: Profile, environment: Mapping[str, str] = os.environ) -> Path:
-    """Remember a login. The file is readable by its owner alone from its first byte on."""
+def save_login(profile: Profile, environment: Mapping[str, str] = os.environ) -> Path:
+    """Save a login, and return its file, which is readable by its owner alone from its first byte on."""
     file = profile_file(environment)
-    kept = {key: value for key, value in asdict(profile).items() if key != "source"}
-    write_private_file(file, json.dumps(kept).encode())
+    login = {key: value for key, value in asdict(profile).items() if key != "source"}
+    write_private_file(file, json.dumps(login).encode())
     return file
 
 
-def forget(environment: Mapping[str, str] = os.environ) -> bool:
+def delete_login(environment: Mapping[str, str] = os.environ) -> bool:
+    """Delete the saved login; return whether there was one."""
     file = profile_file(environment)
-    there = file.exists()
+    existed = file.exists()
     file.unlink(missing_ok=True)
-    return there
+    return existed

@@ -1,4 +1,7 @@
-"""What a change of the system deployment makes run again: said before it is made, because it is in force at once."""
+"""Shows which noderoles a change of a deployment makes run again, and asks before a change that takes effect at once.
+
+Changes of the system deployment do.
+"""
 
 from typing import Annotated, Any
 
@@ -8,13 +11,13 @@ from rackwright.cli.client import Client
 from rackwright.cli.output.exits import confirm
 from rackwright.cli.output.terminal import say
 
-Plan = Annotated[bool, typer.Option("--plan", help="Only say what would run again.")]
+PlanOption = Annotated[bool, typer.Option("--plan", help="Only say what would run again.")]
 MOST_LINES = 30
 
 
 def print_affected(affected: dict[str, Any]) -> None:
-    """Say what runs again, as far as it fits a screen."""
-    lines = [f"~ {one['role']} on {one['node']}  ({one['because']})" for one in affected["rerun"]]
+    """Print the noderoles that run again, as many as fit a screen."""
+    lines = [f"~ {rerun['role']} on {rerun['node']}  ({rerun['because']})" for rerun in affected["rerun"]]
     more = len(lines) - MOST_LINES + affected["others"] if len(lines) > MOST_LINES else affected["others"]
     for line in [*lines[:MOST_LINES], *([f"~ and {more} more"] if more else [])]:
         say(line)
@@ -24,9 +27,9 @@ def print_affected(affected: dict[str, Any]) -> None:
         say("It runs again when the proposal is committed.")
 
 
-def ask_first(client: Client, deployment: str, role: str, yes: bool) -> bool:
-    """Ask before a change that is in force as it is made and makes something run again; say whether it was asked."""
-    affected = affected_by(client, deployment, role)
+def confirm_reruns(client: Client, deployment: str, role: str, yes: bool) -> bool:
+    """Ask before a change that takes effect at once and makes noderoles run again; return whether it asked."""
+    affected = read_affected(client, deployment, role)
     count = len(affected["rerun"]) + affected["others"]
     if yes or not (affected["at_once"] and count):
         return False
@@ -35,9 +38,10 @@ def ask_first(client: Client, deployment: str, role: str, yes: bool) -> bool:
     return True
 
 
-def affected_by(client: Client, deployment: str, role: str) -> dict[str, Any]:
-    found = client.pages("/deployment_roles", 1, deployment=deployment, role=role)
-    if not found:
+def read_affected(client: Client, deployment: str, role: str) -> dict[str, Any]:
+    """Return what a change of a role's data in a deployment makes run again."""
+    deployment_roles = client.pages("/deployment_roles", 1, deployment=deployment, role=role)
+    if not deployment_roles:
         return {"at_once": False, "rerun": [], "others": 0}
-    affected: dict[str, Any] = client.get(f"/deployment_roles/{found[0]['id']}/affected")
+    affected: dict[str, Any] = client.get(f"/deployment_roles/{deployment_roles[0]['id']}/affected")
     return affected

@@ -1,4 +1,4 @@
-"""What many commands have in common: filters, the reading of KEY=VALUE, and the names a shell completes."""
+"""What many commands share: options and arguments, the parsing of NAME=VALUE, and the names that a shell completes."""
 
 import json
 import sys
@@ -24,56 +24,63 @@ Sort = Annotated[
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="So many at most.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Settings = Annotated[
+SetOptions = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="The value is JSON, or else plain text; @FILE: from a file."),
 ]
 
 
-def listed(path: str, filters: list[str] | None, sort: str | None, limit: int | None, **more: Any) -> list[Any]:
-    """A list of the server, with the filters it knows; one it does not know it names the others for."""
+def read_list(path: str, filters: list[str] | None, sort: str | None, limit: int | None, **more: Any) -> list[Any]:
+    """Return a list of the server, filtered and sorted.
+
+    The server refuses a filter that it does not know, and names those that it knows.
+    """
     query: dict[str, Any] = {"sort": sort, **more}
-    asked: dict[str, list[str]] = {}
-    for name, value in pairs(filters or []):
-        asked.setdefault(name, []).append(value)
-    for name, found in asked.items():
+    values_by_filter: dict[str, list[str]] = {}
+    for name, value in parse_pairs(filters or []):
+        values_by_filter.setdefault(name, []).append(value)
+    for name, values in values_by_filter.items():
         if name in ("limit", "cursor"):
             fail(f"{name} is no filter; say how many with --limit.", Exit.USAGE)
         if query.get(name) is not None:
             fail(f"{name} is said twice: as --{name.replace('_', '-')} and as --filter {name}=... .", Exit.USAGE)
-        query[name] = found
+        query[name] = values
     return Client().pages(path, limit, **query)
 
 
-def pairs(given: Iterable[str]) -> list[tuple[str, str]]:
-    found = []
-    for text in given:
+def parse_pairs(texts: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the names and values of texts NAME=VALUE; another text ends the command."""
+    pairs = []
+    for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
             fail(f"{text!r} is not of the form NAME=VALUE.", Exit.USAGE)
-        found.append((name, value))
-    return found
+        pairs.append((name, value))
+    return pairs
 
 
-def values(given: Iterable[str] | None) -> dict[str, Any]:
-    """NAME=VALUE, where the value is JSON if it can be read so: `alive=true`, `macs=["..."]`, `description=Top one`.
+def parse_values(texts: Iterable[str] | None) -> dict[str, Any]:
+    """Return the values of texts NAME=VALUE by name.
+
+    A value is JSON if it can be read so: `alive=true`, `macs=["..."]`, `description=Top one`.
 
     A secret is given as `NAME=@FILE`, or `NAME=@-` for standard input, so that it is in no list of processes.
     """
-    return {name: _value(text) for name, text in pairs(given or [])}
+    return {name: parse_value(text) for name, text in parse_pairs(texts or [])}
 
 
-def _value(text: str) -> Any:
+def parse_value(text: str) -> Any:
+    """Return a value that is JSON or else plain text; @FILE: the content of a file, @-: of standard input."""
     if text.startswith("@"):
-        text = _content(text[1:])
+        text = _read_content(text[1:])
     try:
         return json.loads(text)
     except ValueError:
         return text
 
 
-def _content(file: str) -> str:
-    """What a file holds, less the newline at its end."""
+def _read_content(file: str) -> str:
+    """Return the content of a file, or for `-` of standard input, without the newline at its end."""
     try:
         return (sys.stdin.read() if file == "-" else Path(file).read_text()).removesuffix("\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -81,46 +88,50 @@ def _content(file: str) -> str:
 
 
 COMPLETING_SECONDS = 2.0
-"""Whoever presses Tab does not wait for longer."""
+"""How long a person who presses Tab may have to wait."""
 
 
-def names_of(path: str, *fields: str) -> Callable[[str], list[str]]:
-    """What a shell offers for an argument: the names there are on the server now; silence if it does not answer."""
-    parts = fields or ("name",)
+def complete_names(path: str, *fields: str) -> Callable[[str], list[str]]:
+    """Return a completion for an argument: the names that the server has now, or none if it does not answer."""
+    name_fields = fields or ("name",)
 
     def complete(incomplete: str) -> list[str]:
         try:
             with ApiClient(current_profile(), COMPLETING_SECONDS, ONCE) as api:
-                found = api.pages(path, PAGE, fields=",".join(parts))
+                items = api.pages(path, PAGE, fields=",".join(name_fields))
         except (NoServer, ApiError):
             return []
-        names = [":".join(str(one[part]) for part in parts) for one in found]
+        names = [":".join(str(item[field]) for field in name_fields) for item in items]
         return [name for name in names if name.startswith(incomplete)]
 
     return complete
 
 
-Node = Annotated[str, typer.Argument(help="Name or id of a node.", autocompletion=names_of("/nodes"))]
-Deployment = Annotated[str, typer.Argument(help="Name or id of a deployment.", autocompletion=names_of("/deployments"))]
-Role = Annotated[str, typer.Argument(help="Name of a role.", autocompletion=names_of("/roles"))]
+Node = Annotated[str, typer.Argument(help="Name or id of a node.", autocompletion=complete_names("/nodes"))]
+Deployment = Annotated[
+    str, typer.Argument(help="Name or id of a deployment.", autocompletion=complete_names("/deployments"))
+]
+Role = Annotated[str, typer.Argument(help="Name of a role.", autocompletion=complete_names("/roles"))]
 
 
-def noderole_names(incomplete: str) -> list[str]:
-    names = names_of("/node_roles", "role", "node")("")
-    return [name for one in names if (name := one.replace(":", "@", 1)).startswith(incomplete)]
+def complete_noderoles(incomplete: str) -> list[str]:
+    """Return the noderoles that begin with the text typed so far, as ROLE@NODE."""
+    names = complete_names("/node_roles", "role", "node")("")
+    keys = [name.replace(":", "@", 1) for name in names]
+    return [key for key in keys if key.startswith(incomplete)]
 
 
-NodeRole = Annotated[str, typer.Argument(help="ROLE@NODE or id of a noderole.", autocompletion=noderole_names)]
+NodeRole = Annotated[str, typer.Argument(help="ROLE@NODE or id of a noderole.", autocompletion=complete_noderoles)]
 
 
-def noderole_id(client: Client, key: str) -> int:
-    """The id of `ROLE@NODE`."""
+def find_noderole_id(client: Client, key: str) -> int:
+    """Return the id of the noderole `ROLE@NODE`; a key that is an id already is returned as it is."""
     if key.isdigit():
         return int(key)
     role, at, node = key.partition("@")
     if not at:
         fail(f"{key!r} is neither the id of a noderole nor of the form ROLE@NODE.", Exit.USAGE)
-    found = client.pages("/node_roles", 1, role=role, node=node)
-    if not found:
+    noderoles = client.pages("/node_roles", 1, role=role, node=node)
+    if not noderoles:
         fail(f"Role {role!r} is not bound to node {node!r}.", Exit.NOT_FOUND)
-    return int(found[0]["id"])
+    return int(noderoles[0]["id"])

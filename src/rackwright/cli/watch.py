@@ -1,6 +1,6 @@
-"""Following work as it happens: a live view on a terminal, a line for each change elsewhere.
+"""Follows the states of noderoles as they change: a live view on a terminal, a line for each change elsewhere.
 
-Watching changes nothing: it can be left at any time and picked up again.
+Following changes nothing on the server: it can be ended at any time and begun again.
 """
 
 import sys
@@ -9,90 +9,96 @@ from collections import Counter
 from typing import Any
 
 from rackwright.cli.client import Client
-from rackwright.cli.output.answers import STYLES, table
 from rackwright.cli.output.exits import Exit
+from rackwright.cli.output.printing import STYLES, table
 from rackwright.cli.output.terminal import open_console, say
 
 ORDER = ("error", "transition", "todo", "blocked", "proposed", "active")
-PENDING = ("transition", "todo", "blocked")
-LOOK = 0.5
-"""Seconds between two looks."""
+POLL_SECONDS = 0.5
 ROWS = 20
-"""Of more than these the ones that matter most are shown."""
+"""The most noderoles that are shown; of more, those that matter most."""
 
 
-def follow(client: Client, what: str, *, once: bool = False, **only: str | None) -> None:
-    """Show noderoles until none can go on by itself. Ends with 0 if all are ACTIVE, else says what is in the way."""
-    query = {key: value for key, value in only.items() if value is not None}
+def follow(client: Client, title: str, *, once: bool = False, **filters: str | None) -> None:
+    """Show noderoles until none can go on by itself. If one is in ERROR, say why and end with an exit code."""
+    query = {key: value for key, value in filters.items() if value is not None}
     try:
-        noderoles = _live(client, what, once, query) if sys.stdout.isatty() else _lines(client, once, query)
+        noderoles = _show_live(client, title, once, query) if sys.stdout.isatty() else _print_lines(client, once, query)
     except KeyboardInterrupt:
         say("\nLeft. The work goes on; the same command picks it up again.")
         return
-    failed = [one for one in noderoles if one["state"] == "error"]
-    for one in failed[:ROWS]:
-        say(f"ERROR {one['role']} on {one['node']}: {one['error']}  (rackwright noderole log {one['id']})")
+    failed = [noderole for noderole in noderoles if noderole["state"] == "error"]
+    for noderole in failed[:ROWS]:
+        name = f"{noderole['role']} on {noderole['node']}"
+        say(f"ERROR {name}: {noderole['error']}  (rackwright noderole log {noderole['id']})")
     if failed and not once:
         sys.exit(Exit.FAILED)
 
 
-def _look(client: Client, query: dict[str, Any]) -> list[dict[str, Any]]:
+def _read_noderoles(client: Client, query: dict[str, Any]) -> list[dict[str, Any]]:
     return client.pages("/node_roles", sort="cohort", **query)
 
 
-def settled(noderoles: list[dict[str, Any]]) -> bool:
-    """Nothing more happens by itself: none is being worked on or ready, and what is blocked stands behind an error."""
-    counts = Counter(one["state"] for one in noderoles)
+def is_settled(noderoles: list[dict[str, Any]]) -> bool:
+    """Return whether nothing more happens by itself.
+
+    That is so if no noderole is being worked on or ready, and those that are blocked stand behind one in ERROR.
+    """
+    counts = _count_states(noderoles)
     if counts["transition"] or counts["todo"]:
         return False
     return not counts["blocked"] or bool(counts["error"])
 
 
-def summary(noderoles: list[dict[str, Any]]) -> str:
-    counts = Counter(one["state"] for one in noderoles)
+def _count_states(noderoles: list[dict[str, Any]]) -> Counter[str]:
+    return Counter(noderole["state"] for noderole in noderoles)
+
+
+def summarize(noderoles: list[dict[str, Any]]) -> str:
+    """Return one line with the number of noderoles in each state."""
+    counts = _count_states(noderoles)
     return ", ".join(f"{counts[state]} {state.upper()}" for state in ORDER if counts[state]) or "no noderoles"
 
 
-def _lines(client: Client, once: bool, query: dict[str, str]) -> list[dict[str, Any]]:
+def _print_lines(client: Client, once: bool, query: dict[str, str]) -> list[dict[str, Any]]:
     last = ""
     while True:
-        noderoles = _look(client, query)
-        line = summary(noderoles)
+        noderoles = _read_noderoles(client, query)
+        line = summarize(noderoles)
         if line != last:
             say(line, flush=True)
         last = line
-        if once or settled(noderoles):
+        if once or is_settled(noderoles):
             return noderoles
-        time.sleep(LOOK)
+        time.sleep(POLL_SECONDS)
 
 
-def _live(client: Client, what: str, once: bool, query: dict[str, str]) -> list[dict[str, Any]]:
+def _show_live(client: Client, title: str, once: bool, query: dict[str, str]) -> list[dict[str, Any]]:
     from rich.live import Live
 
     with Live(console=open_console(), refresh_per_second=8) as live:
         while True:
-            noderoles = _look(client, query)
-            live.update(view(what, noderoles), refresh=True)
-            if once or settled(noderoles):
+            noderoles = _read_noderoles(client, query)
+            live.update(render(title, noderoles), refresh=True)
+            if once or is_settled(noderoles):
                 return noderoles
-            time.sleep(LOOK)
+            time.sleep(POLL_SECONDS)
 
 
-def view(what: str, noderoles: list[dict[str, Any]]) -> Any:
-    """A bar, the counts, and the noderoles that matter most now."""
+def render(title: str, noderoles: list[dict[str, Any]]) -> Any:
+    """Return a bar, the counts, and the noderoles that matter most now, to be drawn on a terminal."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.text import Text
 
-    counts = Counter(one["state"] for one in noderoles)
-    line = Text(f"{what}: ")
+    counts = _count_states(noderoles)
+    line = Text(f"{title}: ")
     for state in ORDER:
         if counts[state]:
             line.append(f"{counts[state]} {state.upper()}  ", style=STYLES[state])
     bar = ProgressBar(total=max(len(noderoles), 1), completed=counts["active"], width=60)
-    interesting = sorted(
-        (one for one in noderoles if one["state"] != "active"), key=lambda one: ORDER.index(one["state"])
-    )
+    unfinished = [noderole for noderole in noderoles if noderole["state"] != "active"]
+    interesting = sorted(unfinished, key=lambda noderole: ORDER.index(noderole["state"]))
     parts: list[Any] = [line, bar]
     if interesting:
         parts.append(table(interesting[:ROWS], ("id", "role", "node", "state", "error")))

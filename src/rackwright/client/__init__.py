@@ -1,5 +1,5 @@
 """The client of our own API: the command line, the lab and the tests speak to a server through it.
 
-Calls, tries, pages and errors are here once; `ApiClient` and `AsyncApiClient` differ in nothing but how they wait.
-It knows nothing of the server's code, nor of exit codes and terminals.
+Calls, retries, pages and errors are written here once; `ApiClient` and `AsyncApiClient` differ only in how they wait.
+This package knows nothing of the server's code, nor of exit codes and terminals.
 """

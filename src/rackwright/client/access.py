@@ -1,10 +1,10 @@
-"""Where a server is, and as whom it is spoken to."""
+"""The access to a server: its URL, the token that calls carry, and the certificates to trust."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
 PREFIX = "/api/v2"
-"""What the path of every call of the API begins with."""
+"""The beginning of the path of every call of the API."""
 TOKEN_FILE = "admin-token"  # noqa: S105  # the name of the file in which a server keeps its first token
 
 
@@ -14,9 +14,9 @@ class Access:
 
     url: str
     token: str = field(default="", repr=False)
-    """Empty: calls carry none."""
+    """Empty: calls carry no token."""
     ca: str | None = None
-    """The file with the certificates to trust, where the server's own is not known to the system."""
+    """The file with the certificates to trust, if the system does not know the server's own."""
 
 
 def access_of_home(url: str, home: Path) -> Access:

@@ -1,4 +1,4 @@
-"""The client of the API that is awaited. What it does is in `calls.py`."""
+"""The asynchronous client of the API. How each call is made is in `calls.py`."""
 
 import asyncio
 from types import TracebackType
@@ -6,7 +6,7 @@ from typing import Any, Self, cast
 
 from rackwright.client import calls
 from rackwright.client.access import Access
-from rackwright.client.calls import ANSWER_SECONDS, Answer, Call, Got, Patience, Pause, Steps
+from rackwright.client.calls import ANSWER_SECONDS, Answer, Call, Pause, Result, RetryPolicy, Steps
 from rackwright.client.errors import NoAnswer
 from rackwright.client.transport import open_async_http, send_async
 
@@ -14,9 +14,9 @@ from rackwright.client.transport import open_async_http, send_async
 class AsyncApiClient:
     """Calls of the API that are awaited. Every method raises an `ApiError` for what is not a success."""
 
-    def __init__(self, access: Access, timeout: float = ANSWER_SECONDS, patience: Patience | None = None) -> None:
+    def __init__(self, access: Access, timeout: float = ANSWER_SECONDS, retry: RetryPolicy | None = None) -> None:
         self.access = access
-        self.patience = patience or Patience()
+        self.retry = retry or RetryPolicy()
         self._http = open_async_http(access, timeout, base="")
 
     async def __aenter__(self) -> Self:
@@ -30,14 +30,14 @@ class AsyncApiClient:
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def run(self, steps: Steps[Got]) -> Got:
-        """Carry out calls and pauses in their order; return what comes of them."""
+    async def run(self, steps: Steps[Result]) -> Result:
+        """Carry out calls and pauses in their order; return the result of the steps."""
         try:
             step = next(steps)
             while True:
                 step = steps.send(await self._carry_out(step))
         except StopIteration as end:
-            return cast("Got", end.value)
+            return cast("Result", end.value)
 
     async def _carry_out(self, step: Call | Pause) -> Answer | NoAnswer | None:
         if isinstance(step, Call):
@@ -46,18 +46,18 @@ class AsyncApiClient:
         return None
 
     async def get(self, path: str, /, **query: Any) -> Any:
-        return await self.run(calls.get(self.patience, path, query))
+        return await self.run(calls.get(self.retry, path, query))
 
     async def pages(self, path: str, limit: int | None = None, /, **query: Any) -> list[dict[str, Any]]:
-        """Read a list from its first page to its last, or so many of its items."""
-        return await self.run(calls.pages(self.patience, path, limit, query))
+        """Read a list from its first page to its last, or its first `limit` items."""
+        return await self.run(calls.pages(self.retry, path, limit, query))
 
     async def post(self, path: str, body: Any = None, /, **query: Any) -> Any:
-        return await self.run(calls.post(self.patience, path, body, query))
+        return await self.run(calls.post(self.retry, path, body, query))
 
-    async def put(self, path: str, body: Any, *, tagged: bool = True) -> Any:
-        """Replace an object. `tagged`: it can be read by itself and must be as it is now."""
-        return await self.run(calls.put(self.patience, path, body, tagged))
+    async def put(self, path: str, body: Any, *, check_unchanged: bool = True) -> Any:
+        """Replace an object. `check_unchanged`: only if nobody changes it meanwhile; it must be readable by itself."""
+        return await self.run(calls.put(self.retry, path, body, check_unchanged))
 
     async def is_ready(self) -> bool:
         """Return whether the server answers and does its work."""

@@ -1,4 +1,4 @@
-"""The client of the API that blocks. What it does is in `calls.py`."""
+"""The blocking client of the API. How each call is made is in `calls.py`."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from typing import Any, Self, cast
 
 from rackwright.client import calls
 from rackwright.client.access import Access
-from rackwright.client.calls import ANSWER_SECONDS, Answer, Call, Got, Patience, Pause, Steps
+from rackwright.client.calls import ANSWER_SECONDS, Answer, Call, Pause, Result, RetryPolicy, Steps
 from rackwright.client.errors import NoAnswer
 from rackwright.client.events import EventReader, StreamEvent
 
@@ -15,11 +15,11 @@ from rackwright.client.events import EventReader, StreamEvent
 class ApiClient:
     """Calls of the API that block. Every method raises an `ApiError` for what is not a success."""
 
-    def __init__(self, access: Access, timeout: float = ANSWER_SECONDS, patience: Patience | None = None) -> None:
+    def __init__(self, access: Access, timeout: float = ANSWER_SECONDS, retry: RetryPolicy | None = None) -> None:
         from rackwright.client import transport
 
         self.access = access
-        self.patience = patience or Patience()
+        self.retry = retry or RetryPolicy()
         self._transport = transport
         self._http = transport.open_http(access, timeout, base="")
 
@@ -34,14 +34,14 @@ class ApiClient:
     def close(self) -> None:
         self._http.close()
 
-    def run(self, steps: Steps[Got]) -> Got:
-        """Carry out calls and pauses in their order; return what comes of them."""
+    def run(self, steps: Steps[Result]) -> Result:
+        """Carry out calls and pauses in their order; return the result of the steps."""
         try:
             step = next(steps)
             while True:
                 step = steps.send(self._carry_out(step))
         except StopIteration as end:
-            return cast("Got", end.value)
+            return cast("Result", end.value)
 
     def _carry_out(self, step: Call | Pause) -> Answer | NoAnswer | None:
         if isinstance(step, Call):
@@ -50,36 +50,36 @@ class ApiClient:
         return None
 
     def get(self, path: str, /, **query: Any) -> Any:
-        return self.run(calls.get(self.patience, path, query))
+        return self.run(calls.get(self.retry, path, query))
 
     def pages(self, path: str, limit: int | None = None, /, **query: Any) -> list[dict[str, Any]]:
-        """Read a list from its first page to its last, or so many of its items."""
-        return self.run(calls.pages(self.patience, path, limit, query))
+        """Read a list from its first page to its last, or its first `limit` items."""
+        return self.run(calls.pages(self.retry, path, limit, query))
 
     def post(self, path: str, body: Any = None, /, **query: Any) -> Any:
-        return self.run(calls.post(self.patience, path, body, query))
+        return self.run(calls.post(self.retry, path, body, query))
 
     def merge(self, path: str, changes: Mapping[str, Any]) -> Any:
-        """Change an object as it is now: if somebody else does so meanwhile, nothing is done."""
-        return self.run(calls.merge(self.patience, path, changes))
+        """Change some fields of an object; if somebody else changes the object meanwhile, nothing is done."""
+        return self.run(calls.merge(self.retry, path, changes))
 
-    def put(self, path: str, body: Any, *, tagged: bool = True) -> Any:
-        """Replace an object. `tagged`: it can be read by itself and must be as it is now."""
-        return self.run(calls.put(self.patience, path, body, tagged))
+    def put(self, path: str, body: Any, *, check_unchanged: bool = True) -> Any:
+        """Replace an object. `check_unchanged`: only if nobody changes it meanwhile; it must be readable by itself."""
+        return self.run(calls.put(self.retry, path, body, check_unchanged))
 
-    def delete(self, path: str, *, tagged: bool = True) -> Any:
-        """Take an object away. `tagged`: it can be read by itself and must be as it is now."""
-        return self.run(calls.delete(self.patience, path, tagged))
+    def delete(self, path: str, *, check_unchanged: bool = True) -> Any:
+        """Delete an object. `check_unchanged`: only if nobody changes it meanwhile; it must be readable by itself."""
+        return self.run(calls.delete(self.retry, path, check_unchanged))
 
     def text(self, path: str, **query: Any) -> tuple[str, Mapping[str, str]]:
         """Read text; return it with the headers of the answer."""
-        answer = self.run(calls.exchange(calls.request("GET", path, query=query), self.patience))
+        answer = self.run(calls.send_with_retries(calls.make_call("GET", path, query=query), self.retry))
         return answer.text, answer.headers
 
     def stream(self, path: str, last: str | None = None, **query: Any) -> Iterator[StreamEvent]:
-        """Give server-sent events from `last` on. It ends when the server ends it or goes away."""
+        """Give server-sent events after the one with the id `last`, until the server ends the stream or goes away."""
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
-        call = calls.request("GET", path, None, headers, query)
+        call = calls.make_call("GET", path, None, headers, query)
         reader = EventReader()
         for line in self._transport.stream_lines(self._http, call, ANSWER_SECONDS):
             if (event := reader.read_line(line)) is not None:

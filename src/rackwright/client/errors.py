@@ -1,4 +1,4 @@
-"""What keeps a call from being answered as asked: one base, and one class for each way it can fail."""
+"""The errors of the client: one base class, and one class for each way in which a call can fail."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ class ApiError(Exception):
 
 
 class BadAddress(ApiError):
-    """The URL or the certificates of a server cannot be used; nothing was asked"""
+    """The URL or the certificates of a server cannot be used; nothing was sent."""
 
 
 class NoAnswer(ApiError):
@@ -31,7 +31,7 @@ class ApiProblem(ApiError):
         super().__init__(sentence)
         self.status = status
         self.call = call
-        """Method and path of what was asked."""
+        """Method and path of the call."""
         self.details = dict(details or {})
 
     @property
@@ -41,7 +41,7 @@ class ApiProblem(ApiError):
 
 
 def problem_from(status: int, content: bytes, call: str = "") -> ApiProblem:
-    """Return the error that an answer other than a success stands for."""
+    """Return the error for an answer that is not a success."""
     try:
         details = json.loads(content)
     except ValueError:
@@ -52,10 +52,10 @@ def problem_from(status: int, content: bytes, call: str = "") -> ApiProblem:
 
 
 def _sentence(status: int, details: Mapping[str, Any]) -> str:
-    """Return the server's own words, with the place they are about."""
-    said = str(details.get("detail") or details.get("title") or status)
+    """Return the server's own words, with the pointer to the field they are about."""
+    detail = str(details.get("detail") or details.get("title") or status)
     errors = details.get("errors")
     if isinstance(errors, list) and errors:  # all of them, each once: the detail is the first of them
         return "; ".join(str(error.get("detail", "")) for error in errors)
     pointer = str(details.get("pointer") or "")
-    return said if all(step in said for step in pointer.split("/")) else f"{pointer}: {said}"
+    return detail if all(step in detail for step in pointer.split("/")) else f"{pointer}: {detail}"

@@ -1,11 +1,11 @@
-"""Server-sent events: what the lines of a stream say."""
+"""Server-sent events: a reader that makes events of the lines of a stream."""
 
 import json
 from typing import Any, NamedTuple
 
 
 class StreamEvent(NamedTuple):
-    """An event of a stream: its place, which a reader goes on from after a break, its kind and its data."""
+    """An event of a stream: its id, after which a reader goes on when the connection broke, its kind and its data."""
 
     id: str
     kind: str
@@ -13,13 +13,13 @@ class StreamEvent(NamedTuple):
 
 
 class EventReader:
-    """Puts the lines of a stream together into events."""
+    """Makes events of the lines of a stream."""
 
     def __init__(self) -> None:
         self._id, self._kind, self._data = "", "message", ""
 
     def read_line(self, line: str) -> StreamEvent | None:
-        """Take one line without its end; return the event that it completes."""
+        """Take a line without its newline; return the event that the line completes, if any."""
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if not line:

@@ -1,7 +1,7 @@
-"""How calls travel: HTTP connections to a server, blocking or awaited.
+"""HTTP connections to a server, blocking or asynchronous, and the sending of calls over them.
 
-It is the only module of the client that imports the HTTP library, which takes longer to load than a command to say what
-it can do; so the others import it late.
+This is the only module of the client that imports the HTTP library. That takes longer to load than a command needs to
+print its help, so the others import this module late.
 """
 
 import ssl
@@ -16,7 +16,7 @@ from rackwright.client.calls import Answer, Call
 from rackwright.client.errors import BadAddress, NoAnswer, problem_from
 from rackwright.shown_urls import shown_url
 
-KEPT_SECONDS = 5.0
+KEEP_ALIVE_SECONDS = 5.0
 """How long an idle connection is kept: less than the server keeps it (75 s), or it is closed just when it is used
 again, and nobody knows whether the request was taken."""
 
@@ -30,7 +30,7 @@ def open_http(
     transport: httpx.BaseTransport | None = None,
 ) -> httpx.Client:
     """Return a client whose requests go below `base` of a server, with its token."""
-    with _checked(access):
+    with _checking_url(access):
         return httpx.Client(**_settings(access, timeout, base, headers), transport=transport)
 
 
@@ -43,7 +43,7 @@ def open_async_http(
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> httpx.AsyncClient:
     """Return a client whose requests go below `base` of a server, with its token, and are awaited."""
-    with _checked(access):
+    with _checking_url(access):
         return httpx.AsyncClient(**_settings(access, timeout, base, headers), transport=transport)
 
 
@@ -55,12 +55,13 @@ def _settings(access: Access, timeout: float, base: str, headers: Mapping[str, s
         "trust_env": False,
         "verify": _trusted_certificates(access.ca),
         "headers": {**token, **(headers or {})},
-        "limits": httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=KEPT_SECONDS),
+        "limits": httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=KEEP_ALIVE_SECONDS),
     }
 
 
 @contextmanager
-def _checked(access: Access) -> Iterator[None]:
+def _checking_url(access: Access) -> Iterator[None]:
+    """Raise BadAddress if the URL is none, or not one of HTTP."""
     try:
         scheme = httpx.URL(access.url).scheme
         yield
@@ -73,7 +74,7 @@ def _checked(access: Access) -> Iterator[None]:
 
 
 def _trusted_certificates(ca: str | None) -> ssl.SSLContext | bool:
-    """Return what to trust: the certificates of a file, or else (True) those of this host."""
+    """Return the certificates of a file to trust, or True: those of this host."""
     if ca is None:
         return True
     try:
@@ -113,7 +114,7 @@ def _no_answer(access: Access, error: httpx.TransportError) -> NoAnswer:
 
 
 def stream_lines(http: httpx.Client, call: Call, timeout: float) -> Iterator[str]:
-    """Send a call, and give the lines of its answer as they come. It ends when the server ends it or goes away."""
+    """Send a call, and give the lines of its answer as they come, until the server ends it or goes away."""
     try:
         with http.stream(
             call.method, call.path, headers=dict(call.headers), params=dict(call.query), timeout=timeout

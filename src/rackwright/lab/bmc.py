@@ -1,4 +1,4 @@
-"""A BMC that speaks Redfish for one virtual machine: as much of DSP0266 as a client needs to switch and to boot it."""
+"""The Redfish BMC of a virtual machine: as much of DSP0266 as a client needs to switch its power and to boot it."""
 
 import base64
 import binascii
@@ -19,7 +19,7 @@ SOURCES = {"Pxe": NETWORK_CARD, "Hdd": DISK}
 
 @dataclass(frozen=True)
 class Login:
-    """Who may use the BMC."""
+    """The user name and password of the BMC."""
 
     username: str
     password: str
@@ -39,20 +39,20 @@ class SystemIn(BaseModel):
 
 
 def create_bmc(machine: VirtualMachine, login: Login) -> FastAPI:
-    """The application of one machine's BMC."""
+    """Return the web application of a machine's BMC."""
 
-    async def allowed(request: Request) -> None:
-        kind, _, given = request.headers.get("authorization", "").partition(" ")
+    async def check_login(request: Request) -> None:
+        kind, _, credentials = request.headers.get("authorization", "").partition(" ")
         try:
-            decoded = base64.b64decode(given, validate=True)
+            decoded = base64.b64decode(credentials, validate=True)
         except binascii.Error:
             decoded = b""
-        wanted = f"{login.username}:{login.password}".encode()
-        if kind.lower() != "basic" or not secrets.compare_digest(decoded, wanted):
+        expected = f"{login.username}:{login.password}".encode()
+        if kind.lower() != "basic" or not secrets.compare_digest(decoded, expected):
             raise HTTPException(401, headers={"WWW-Authenticate": "Basic"})
 
     app = FastAPI(openapi_url=None)
-    private = [Depends(allowed)]
+    private = [Depends(check_login)]
     name = machine.hardware.name
     system = f"{ROOT}/Systems/{name}"
 
@@ -84,8 +84,8 @@ def create_bmc(machine: VirtualMachine, login: Login) -> FastAPI:
             "UUID": machine.hardware.uuid,
             "PowerState": "On" if machine.is_on else "Off",
             "Boot": {
-                "BootSourceOverrideEnabled": "Once" if machine.once else "Disabled",
-                "BootSourceOverrideTarget": sources[machine.once] if machine.once else "None",
+                "BootSourceOverrideEnabled": "Once" if machine.boot_once else "Disabled",
+                "BootSourceOverrideTarget": sources[machine.boot_once] if machine.boot_once else "None",
                 "BootSourceOverrideTarget@Redfish.AllowableValues": ["None", *SOURCES],
                 "BootSourceOverrideMode": "UEFI" if machine.hardware.firmware == "uefi" else "Legacy",
             },
@@ -101,12 +101,12 @@ def create_bmc(machine: VirtualMachine, login: Login) -> FastAPI:
     async def change(body: SystemIn) -> None:
         boot = body.boot
         if boot.enabled == "Disabled" or boot.target == "None":
-            machine.once = None
+            machine.boot_once = None
         elif boot.target in SOURCES:
             if boot.enabled == "Continuous":
                 machine.boot_first = SOURCES[boot.target]
             else:
-                machine.once = SOURCES[boot.target]
+                machine.boot_once = SOURCES[boot.target]
         elif boot.target is not None:
             raise HTTPException(400, f"this machine cannot boot from {boot.target}")
 
@@ -124,5 +124,6 @@ def create_bmc(machine: VirtualMachine, login: Login) -> FastAPI:
     return app
 
 
-def _resource(kind: str, place: str, name: str) -> dict[str, Any]:
-    return {"@odata.type": f"#{kind}.{kind}", "@odata.id": place, "Id": name, "Name": name}
+def _resource(kind: str, path: str, name: str) -> dict[str, Any]:
+    """Return the fields that every Redfish resource has."""
+    return {"@odata.type": f"#{kind}.{kind}", "@odata.id": path, "Id": name, "Name": name}

@@ -1,6 +1,6 @@
-"""A small DHCP server: addresses in the order they are asked for, and what to boot, so as to try what comes after it.
+"""A small DHCP server that gives out addresses in the order of requests, and says what to boot.
 
-The product has Kea. This is for the other side of the benchmark of installs, where nothing of the product is.
+The product uses Kea. This server is for the side of the install benchmark that uses nothing of the product.
 """
 
 import asyncio
@@ -15,16 +15,16 @@ FIRMWARE = {7: b"ipxe.efi", 9: b"ipxe.efi"}
 
 
 def _options(packet: bytes) -> dict[int, bytes]:
-    found: dict[int, bytes] = {}
+    options: dict[int, bytes] = {}
     at = 240
     while at < len(packet) and packet[at] != 255:
         if packet[at] == 0:
             at += 1
             continue
         size = packet[at + 1]
-        found[packet[at]] = packet[at + 2 : at + 2 + size]
+        options[packet[at]] = packet[at + 2 : at + 2 + size]
         at += 2 + size
-    return found
+    return options
 
 
 def _option(code: int, value: bytes) -> bytes:
@@ -32,12 +32,15 @@ def _option(code: int, value: bytes) -> bytes:
 
 
 class Dhcp:
+    """The leases of the server, and its answers to packets."""
+
     def __init__(self, address: str, script: str) -> None:
         self._server = socket.inet_aton(address)
         self._script = script.encode()
         self.leases: dict[bytes, bytes] = {}
 
     def answer(self, packet: bytes) -> bytes | None:
+        """Return the reply to a packet; None for a packet that is no DHCP request to this server."""
         if len(packet) < 240 or packet[0] != 1 or packet[236:240] != MAGIC:
             return None
         options = _options(packet)
@@ -58,6 +61,7 @@ class Dhcp:
         return reply + b"\xff"
 
     def _file(self, options: dict[int, bytes]) -> bytes:
+        """Return the boot file: the script for iPXE, iPXE itself for a firmware, and none for a system."""
         if 175 in options:
             return self._script
         if 93 in options:

@@ -1,4 +1,4 @@
-"""A lab: many simulated machines in one process, and one address for their BMCs and for what jigs hand them."""
+"""A lab of many simulated machines in this process, with an HTTP address for their BMCs and for the runs of jigs."""
 
 import asyncio
 import itertools
@@ -10,21 +10,21 @@ from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel
 
 from rackwright.lab.machine import Behaviour, Machine
-from rackwright.server.serve import listening
+from rackwright.server.listener import listening
 
 SHARING = 20
-"""Machines that share an address: strangers are limited by address, and a thousand behind one would wait for that."""
+"""Machines that share an address. The server limits strangers by address: a thousand at a single one would wait."""
 PATIENCE = 30.0
-"""Seconds for an answer; a machine that had none asks again."""
-KEPT_SECONDS = 2.0
+"""Seconds to wait for an answer; a machine that got none asks again."""
+KEEPALIVE_SECONDS = 2.0
 """How long an idle connection is kept: less than a server keeps it, or it is closed just when it is used again."""
 
 
-def _client(place: int) -> httpx.AsyncClient:
-    """A client with a loopback address of its own."""
-    source = f"127.77.{place // 250}.{place % 250 + 1}"
-    limits = httpx.Limits(max_connections=8, max_keepalive_connections=8, keepalive_expiry=KEPT_SECONDS)
-    # TLS is not spoken here, and its store of certificates would be read for each.
+def _client(index: int) -> httpx.AsyncClient:
+    """Return an HTTP client with a loopback address of its own."""
+    source = f"127.77.{index // 250}.{index % 250 + 1}"
+    limits = httpx.Limits(max_connections=8, max_keepalive_connections=8, keepalive_expiry=KEEPALIVE_SECONDS)
+    # TLS is not used here, and the store of certificates would be read for each client.
     transport = httpx.AsyncHTTPTransport(local_address=source, limits=limits, trust_env=False, verify=False)
     return httpx.AsyncClient(timeout=PATIENCE, trust_env=False, transport=transport)
 
@@ -36,11 +36,11 @@ class RunIn(BaseModel):
 
 
 class Lab:
-    """The machines and their control."""
+    """The machines, and the HTTP interface to control them."""
 
     def __init__(self, servers: Sequence[str], machines: int, behaviour: Behaviour, seed: int, address: str) -> None:
-        # Some machines share a client: its pool of connections is what bounds them.
-        self._clients = [_client(place) for place in range((machines + SHARING - 1) // SHARING)]
+        # Several machines share a client, whose pool limits their connections.
+        self._clients = [_client(index) for index in range((machines + SHARING - 1) // SHARING)]
         turns = itertools.cycle(servers)
         self.address = address
         self.machines = {
@@ -59,11 +59,11 @@ class Lab:
         await asyncio.gather(*(client.aclose() for client in self._clients))
 
     def overlaps(self) -> list[tuple[int, tuple[int, int]]]:
-        """(machine, tokens) of runs that were at once on one machine, by the machines' own account."""
-        return [(number, pair) for number, one in self.machines.items() for pair in one.journal.overlaps]
+        """Return (machine, tokens) of runs that were on a machine at the same time, from the machines' own journals."""
+        return [(number, pair) for number, machine in self.machines.items() for pair in machine.journal.overlaps]
 
     def control(self, app: FastAPI) -> None:
-        """BMCs and agents of all machines, over HTTP."""
+        """Add the BMCs and agents of all machines to a web application."""
 
         def find(number: int) -> Machine:
             if number not in self.machines:
@@ -88,7 +88,7 @@ class Lab:
 
         @app.post("/machines/{number}/boot_device/{device}")
         async def boot_device(number: int, device: str) -> None:
-            find(number)  # it asks the network at each boot, whatever it is told
+            find(number)  # a simulated machine always boots from the network first
 
         @app.post("/machines/{number}/run")
         async def run(number: int, body: RunIn) -> None:
@@ -104,8 +104,8 @@ class Lab:
 async def running_lab(
     servers: Sequence[str], machines: int, behaviour: Behaviour | None = None, seed: int = 1
 ) -> AsyncIterator[Lab]:
-    """Machines that are off, with their control listening on a free port of loopback."""
-    # The machines are told where their BMCs are, so the address must be known before there are any.
+    """Run machines, which are off at first, with their control listening on a free loopback port."""
+    # The machines report the address of their BMCs, so it must be known before they are created.
     app = FastAPI(openapi_url=None)
     async with listening(app) as address:
         lab = Lab(servers, machines, behaviour or Behaviour(), seed, address)

@@ -1,6 +1,6 @@
-"""The lab itself, as the first process of its namespaces: `python -m rackwright.lab.lab_process FOLDER JSON`.
+"""The process of a lab, the first of its namespaces: `python -m rackwright.lab.lab_process FOLDER SETTINGS_AS_JSON`.
 
-The only ways in are files of FOLDER: a socket `api` to the server, and a socket `serial` a machine. It lives until its
+It can only be reached through sockets in FOLDER: `api` of the server, and `serial` of each machine. It runs until its
 standard input ends.
 """
 
@@ -15,48 +15,48 @@ from typing import Any
 
 from rackwright.lab.network import SERVER
 from rackwright.lab.rack import PORT, Rack, running_rack
-from rackwright.lab.relay import both_ways
+from rackwright.lab.relay import relay_both_ways
 from rackwright.lab.virtual import Firmware, Hardware, LabFailed
 
 
 async def _connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await both_ways((reader, writer), await asyncio.open_connection(SERVER, PORT))
+    await relay_both_ways((reader, writer), await asyncio.open_connection(SERVER, PORT))
 
 
-async def live(folder: Path, wanted: dict[str, Any]) -> None:
-    firmware = Firmware.UEFI if wanted["uefi"] else Firmware.BIOS
-    hardware = [Hardware(number, firmware, wanted["memory"]) for number in range(1, wanted["machines"] + 1)]
+async def run_lab(folder: Path, settings: dict[str, Any]) -> None:
+    firmware = Firmware.UEFI if settings["uefi"] else Firmware.BIOS
+    hardware = [Hardware(number, firmware, settings["memory"]) for number in range(1, settings["machines"] + 1)]
     home = folder / "home"
     home.mkdir()
-    (home / "images").symlink_to(wanted["images"])
+    (home / "images").symlink_to(settings["images"])
     async with running_rack(home, folder, hardware) as rack:
-        door = await asyncio.start_unix_server(_connect, folder / "api")
-        async with door:
-            if wanted["power_on"]:
+        listener = await asyncio.start_unix_server(_connect, folder / "api")
+        async with listener:
+            if settings["power_on"]:
                 await _power_on(rack)
             await asyncio.Event().wait()
 
 
 async def _power_on(rack: Rack) -> None:
-    for one in rack.machines:
-        await one.machine.on()
+    for racked in rack.machines:
+        await racked.machine.on()
 
 
 def main() -> int:
     logging.basicConfig(level=logging.WARNING)
     loop = asyncio.new_event_loop()
-    life = loop.create_task(live(Path(sys.argv[1]), json.loads(sys.argv[2])))
+    lab_task = loop.create_task(run_lab(Path(sys.argv[1]), json.loads(sys.argv[2])))
 
     def end() -> None:
         loop.remove_reader(sys.stdin.fileno())
-        life.cancel()
+        lab_task.cancel()
 
-    # Signals do not get here: `unshare` ignores them and passes none on. The end of standard input does.
+    # Signals do not reach this process: `unshare` ignores them and passes none on. The end of standard input does.
     loop.add_reader(sys.stdin.fileno(), end)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, lambda: None)
     try:
-        loop.run_until_complete(life)
+        loop.run_until_complete(lab_task)
     except asyncio.CancelledError:
         return 0
     except LabFailed as error:

@@ -1,7 +1,7 @@
-"""A simulated machine: it boots, registers, heartbeats, installs, runs what it is handed, reboots and dies.
+"""A simulated machine: it boots, registers, sends heartbeats, installs, executes runs of jigs, reboots and fails.
 
-All it knows of the server is the machine interface. Its delays and failures come from a seed, so a run can be
-repeated. What it runs it marks itself, so that two runs at once on one machine are seen by the machine.
+All it knows of the server is the machine interface. Its delays and failures come from a seed, so that a test can be
+repeated. It records what it executes, so that it notices two runs at the same time.
 """
 
 import asyncio
@@ -39,23 +39,23 @@ class PowerState(StrEnum):
 
 @dataclass(frozen=True)
 class Behaviour:
-    """How fast machines are, and how often they fail. Seconds are means of what the seed draws."""
+    """How fast machines are, and how often they fail. Seconds are the mean of random delays drawn from the seed."""
 
     boot: float = 0.2
     install: float = 0.5
     heartbeat: float | None = None
-    """None: as often as the server told it to."""
+    """None: as often as the server says"""
     install_failure: float = 0.0
-    """Share of installs that report a failure."""
+    """Share of installs that report a failure"""
     silent_install: float = 0.0
-    """Share of installs that never report."""
+    """Share of installs that never report"""
     retry: float = 0.2
-    """Between tries while the server does not answer."""
+    """Seconds between attempts while the server does not answer"""
 
 
 @dataclass
-class Mark:
-    """Something that ran on the machine, by the machine's own account."""
+class Execution:
+    """A run of a jig that the machine has executed, as the machine itself recorded it."""
 
     token: int
     role: str
@@ -65,35 +65,35 @@ class Mark:
 
 @dataclass(frozen=True)
 class LostSecret:
-    """The one-time secret of an install was asked for, and the answer did not arrive."""
+    """A request for the one-time secret of an install to which no answer arrived."""
 
     server: str
     why: str
     at: float
-    """When it was known, by `time.monotonic`."""
+    """When the machine noticed, by `time.monotonic`"""
 
 
 @dataclass
 class Journal:
-    """What the machine saw happen to itself."""
+    """What the machine has recorded about itself."""
 
-    marks: list[Mark] = field(default_factory=list)
+    executions: list[Execution] = field(default_factory=list)
     overlaps: list[tuple[int, int]] = field(default_factory=list)
-    """Pairs of run tokens that ran at once: must stay empty."""
+    """Pairs of tokens of runs that were executed at the same time: must stay empty"""
     superseded: list[tuple[int, int]] = field(default_factory=list)
-    """Pairs of run tokens: the machine ended the first because the second came. Only a dead server's run may be."""
+    """Pairs of run tokens: the machine ended the first because the second came. Allowed for a dead server's run only"""
     installs: int = 0
     boots: list[str] = field(default_factory=list)
     lost_secrets: list[LostSecret] = field(default_factory=list)
 
 
 class Machine:
-    """One machine. `power_on`, `power_off` and `reset` are its BMC's; `execute` is what a jig reaches."""
+    """A simulated machine. Its BMC calls `power_on`, `power_off` and `reset`; a jig calls `execute`."""
 
     def __init__(
         self,
         number: int,
-        servers: Callable[[], str],
+        next_server: Callable[[], str],
         client: httpx.AsyncClient,
         behaviour: Behaviour,
         seed: int,
@@ -110,26 +110,26 @@ class Machine:
         self.boot_id = ""
         self.bootenv = ""
         self.disk: str | None = None
-        self._servers = servers
+        self._next_server = next_server
         self._client = client
         self._key = Ed25519PrivateKey.from_private_bytes(self.rng.randbytes(32))
         self._token: str | None = None
-        self._told_heartbeat = 10.0
-        self._life: asyncio.Task[None] | None = None
+        self._heartbeat_seconds = 10.0
+        self._life_task: asyncio.Task[None] | None = None
         self._running: dict[int, asyncio.Task[None]] = {}
         self._last_token = 0
 
-    # --- the BMC's side
+    # --- for the BMC
 
     def power_on(self) -> None:
         if self.power is PowerState.OFF:
             self.power = PowerState.ON
-            self._life = asyncio.create_task(self._live(), name=f"machine {self.number}")
+            self._life_task = asyncio.create_task(self._run(), name=f"machine {self.number}")
 
     async def power_off(self) -> None:
         self.power = PowerState.OFF
-        tasks = [task for task in (self._life, *self._running.values()) if task is not None]
-        self._life = None
+        tasks = [task for task in (self._life_task, *self._running.values()) if task is not None]
+        self._life_task = None
         self.boot_id = ""
         for task in tasks:
             task.cancel()
@@ -139,29 +139,29 @@ class Machine:
         await self.power_off()
         self.power_on()
 
-    # --- its life
+    # --- what the machine does while it is on
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         while True:
             await self._pause(self.behaviour.boot)
-            bootenv = await self._until_answered(self._what_to_boot)
+            bootenv = await self._until_answered(self._ask_bootenv)
             self.boot_id = f"{self.rng.getrandbits(128):032x}"
             self.bootenv = bootenv
             self.journal.boots.append(bootenv)
             if bootenv.endswith("-install"):
                 await self._install(bootenv.removesuffix("-install"))
             elif bootenv == "local" and self.disk is None:
-                await asyncio.Event().wait()  # nothing to boot from: it hangs until somebody resets it
+                await asyncio.Event().wait()  # nothing to boot from: the machine hangs until it is reset
             else:
                 await self._serve()
 
-    async def _what_to_boot(self) -> str:
-        answer = await self._request("GET", f"/boot/{self.mac}")
-        line = next(line for line in answer.text.splitlines() if line.startswith("# bootenv "))
+    async def _ask_bootenv(self) -> str:
+        response = await self._request("GET", f"/boot/{self.mac}")
+        line = next(line for line in response.text.splitlines() if line.startswith("# bootenv "))
         return line.removeprefix("# bootenv ")
 
     async def _serve(self) -> None:
-        """Sledgehammer, or the installed system: be known, and stay alive, until reset."""
+        """Act as sledgehammer or as the installed system: register, and send heartbeats until the machine is reset."""
         if self._token is None:
             await self._until_answered(self._register)
         while True:
@@ -171,11 +171,11 @@ class Machine:
                 if error.response.status_code == 401:
                     self._token = None
                     await self._until_answered(self._register)
-                elif not _try_later(error):
+                elif not _is_temporary(error):
                     raise
             except httpx.TransportError:
                 log.debug("machine %s: no server", self.number)
-            await self._pause(self.behaviour.heartbeat or self._told_heartbeat)
+            await self._pause(self.behaviour.heartbeat or self._heartbeat_seconds)
 
     async def _register(self) -> None:
         challenge = (await self._request("GET", "/api/v2/machine/challenge")).json()["challenge"]
@@ -192,10 +192,12 @@ class Machine:
         ).encode()
         signature = base64.b64encode(self._key.sign(registration_message(body))).decode()
         headers = {SIGNATURE: signature, "Content-Type": "application/json"}
-        answer = await self._client.post(self._servers() + "/api/v2/nodes/register", content=body, headers=headers)
-        answer.raise_for_status()
-        self._token = answer.json()["token"]
-        self._told_heartbeat = answer.json()["heartbeat"]
+        response = await self._client.post(
+            self._next_server() + "/api/v2/nodes/register", content=body, headers=headers
+        )
+        response.raise_for_status()
+        self._token = response.json()["token"]
+        self._heartbeat_seconds = response.json()["heartbeat"]
 
     def inventory(self) -> dict[str, object]:
         disk = {"name": f"disk-{self.uuid[:8]}", "bytes": 512 * 10**9}
@@ -214,20 +216,20 @@ class Machine:
         await self._request("POST", "/api/v2/machine/heartbeat", body, token=self._token)
 
     async def _install(self, target_os: str) -> None:
-        """What an installer does; a refusal of the server ends it, and the machine waits to be reset."""
-        server = self._servers()
+        """Act as an installer. If the server refuses, the install ends and the machine waits to be reset."""
+        server = self._next_server()
         try:
-            # It can be had once, so the installer would rather wait than ask again.
-            answer = await self._client.get(f"{server}/boot/{self.mac}/secret", timeout=SECRET_PATIENCE)
-            answer.raise_for_status()
+            # The secret is given out only once, so the installer waits long rather than ask again.
+            response = await self._client.get(f"{server}/boot/{self.mac}/secret", timeout=SECRET_PATIENCE)
+            response.raise_for_status()
         except (httpx.TransportError, httpx.HTTPStatusError) as error:
             if isinstance(error, httpx.HTTPStatusError) and error.response.status_code == httpx.codes.CONFLICT:
-                return await self._pause(self.behaviour.retry)  # it is to boot once more
-            if isinstance(error, httpx.HTTPStatusError) and not _try_later(error):
+                return await self._pause(self.behaviour.retry)  # the machine has to boot again
+            if isinstance(error, httpx.HTTPStatusError) and not _is_temporary(error):
                 await asyncio.Event().wait()
             self.journal.lost_secrets.append(LostSecret(server, f"{type(error).__name__}: {error}", time.monotonic()))
-            return  # a file of its boot did not arrive: like any firmware, it boots once more
-        secret = answer.text
+            return  # a file of the boot did not arrive: as any firmware does, the machine boots again
+        secret = response.text
         try:
             await self._until_answered(lambda: self._request("GET", "/api/v2/install/config", token=secret))
         except httpx.HTTPStatusError:
@@ -236,16 +238,18 @@ class Machine:
         for number, stage in enumerate(INSTALL_STAGES):
             await self._pause(self.behaviour.install / len(INSTALL_STAGES))
             percent = round(100 * (number + 1) / len(INSTALL_STAGES))
-            await self._tell("/api/v2/install/progress", {"stage": stage, "percent": percent}, secret)
+            await self._report_install("/api/v2/install/progress", {"stage": stage, "percent": percent}, secret)
         if self.rng.random() < self.behaviour.silent_install:
             await asyncio.Event().wait()
         ok = self.rng.random() >= self.behaviour.install_failure
         if ok:
             self.disk = target_os
             self.journal.installs += 1
-        await self._tell("/api/v2/install/result", {"ok": ok, "error": "" if ok else "disk is on fire"}, secret)
+        await self._report_install(
+            "/api/v2/install/result", {"ok": ok, "error": "" if ok else "disk is on fire"}, secret
+        )
 
-    async def _tell(self, path: str, body: dict[str, object], secret: str) -> None:
+    async def _report_install(self, path: str, body: dict[str, object], secret: str) -> None:
         async def send() -> None:
             await self._request("POST", path, body, token=secret)
 
@@ -255,10 +259,10 @@ class Machine:
             if error.response.status_code not in (404, 409):
                 raise
 
-    # --- what jigs hand it
+    # --- for jigs
 
     async def execute(self, token: int, role: str, seconds: float) -> None:
-        """Run something. A newer token ends an older run first; an older one than the last is refused."""
+        """Execute a run. A newer token first ends an older run; a token older than the last is refused."""
         if token <= self._last_token:
             raise ValueError(f"token {token} is not newer than {self._last_token}")
         if self.power is PowerState.OFF or not self.boot_id:
@@ -271,34 +275,34 @@ class Machine:
                 await task
         if token != self._last_token:
             raise ValueError(f"token {token} is not newer than {self._last_token}")
-        task = asyncio.create_task(self._work(token, role, seconds))
+        task = asyncio.create_task(self._execute(token, role, seconds))
         self._running[token] = task
         await task
 
-    async def _work(self, token: int, role: str, seconds: float) -> None:
-        mark = Mark(token, role, asyncio.get_running_loop().time())
-        self.journal.overlaps.extend((other.token, token) for other in self.journal.marks if other.ended is None)
-        self.journal.marks.append(mark)
+    async def _execute(self, token: int, role: str, seconds: float) -> None:
+        execution = Execution(token, role, asyncio.get_running_loop().time())
+        self.journal.overlaps.extend((other.token, token) for other in self.journal.executions if other.ended is None)
+        self.journal.executions.append(execution)
         try:
             await self._pause(seconds)
         finally:
-            mark.ended = asyncio.get_running_loop().time()
+            execution.ended = asyncio.get_running_loop().time()
             self._running.pop(token, None)
 
-    # --- means
+    # --- helpers
 
     async def _pause(self, mean: float) -> None:
         await asyncio.sleep(mean * self.rng.uniform(0.5, 1.5))
 
     async def _until_answered(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask until some server answers; being told no is an answer, being told to wait is not."""
+        """Repeat a request until some server answers. A refusal is an answer, a request to wait is not."""
         while True:
             try:
                 return await ask()
             except httpx.TransportError:
                 log.debug("machine %s: no server", self.number)
             except httpx.HTTPStatusError as error:
-                if not _try_later(error):
+                if not _is_temporary(error):
                     raise
             await self._pause(self.behaviour.retry)
 
@@ -306,11 +310,11 @@ class Machine:
         self, method: str, path: str, body: dict[str, object] | None = None, token: str | None = None
     ) -> httpx.Response:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        answer = await self._client.request(method, self._servers() + path, json=body, headers=headers)
-        answer.raise_for_status()
-        return answer
+        response = await self._client.request(method, self._next_server() + path, json=body, headers=headers)
+        response.raise_for_status()
+        return response
 
 
-def _try_later(error: httpx.HTTPStatusError) -> bool:
-    """Being told no is an answer; being told to wait, or that the server is broken, is not."""
+def _is_temporary(error: httpx.HTTPStatusError) -> bool:
+    """Return whether to try again: the server says to wait, or is broken. A refusal is final."""
     return error.response.status_code == 429 or error.response.status_code >= 500

@@ -1,6 +1,6 @@
-"""Agents of several servers on this one machine, as real processes: for `mesh demo`, for tests and for measuring.
+"""A fleet of mesh agents on this machine, as real processes: for `mesh demo`, for tests and for benchmarks.
 
-Starting, hurting and asking them. Their network, if they have one of their own, is `namespaces.py`.
+Starts, kills, pauses and queries them. Their network, if they have one of their own, is `namespaces.py`.
 """
 
 import contextlib
@@ -31,7 +31,10 @@ class NotRunning(MeshError):
 
 
 class Fleet:
-    """One folder a server below `folder`. Process ids are kept there, so that another process can carry on."""
+    """The agents of `servers`, each with its own folder below `folder`.
+
+    Their process ids are stored there, so that another process can continue with the fleet.
+    """
 
     def __init__(
         self,
@@ -44,8 +47,9 @@ class Fleet:
         swim: Mapping[str, Any] | None = None,
         patience: float = 60.0,
     ) -> None:
-        """Without `datastore` none of them runs one. `swim`: protocol settings that differ from the defaults.
-        `patience`: seconds after which a wait for anything here is given up.
+        """`die_with_me`: agents end with this process. Without `datastore` no agent runs a datastore.
+
+        `swim`: protocol settings that differ from the defaults. `patience`: seconds after which any wait is given up.
         """
         self.folder, self.servers, self.network = folder, list(servers), network
         self.datastore = datastore or DatastoreConfig(eligible=False)
@@ -59,16 +63,16 @@ class Fleet:
         return self.folder / server
 
     def address(self, server: str) -> str:
-        """Without a network of its own each server has a loopback address that no other fleet has."""
+        """Return the address of a server. Without a network it is a loopback address that no other fleet has."""
         if self.network:
             return f"{self.network.address(server)}:{PORT}"
         high, low = divmod(os.getpid() % 65_024, 256)
         return f"127.{high + 1}.{low}.{self.servers.index(server) + 1}:{PORT}"
 
-    # Making a cluster
+    # Creating a cluster
 
-    def found(self, **options: str) -> None:
-        """Make the cluster on the first server, and let every other one in with a token."""
+    def create_cluster(self, **options: str) -> None:
+        """Create the cluster on the first server, and admit every other server with a token."""
         first = self.servers[0]
         self.rackwright(first, "mesh", "init", "--name", first, "--advertise", self.address(first), *_flags(options))
         self.configure(first, datastore=self.datastore, swim=self.swim)
@@ -77,10 +81,10 @@ class Fleet:
             list(pool.map(self.admit, self.servers[1:]))
 
     def admit(self, server: str) -> None:
-        """Let a server in with a token. On loopback all come from one address, so the token says which they have."""
-        where = parse_address(self.address(server))
-        token = self.ask(self.servers[0], "token", name=server, seconds=600, address=where.host)["token"]
-        self.rackwright(server, "mesh", "join", "--token-file", "-", "--advertise", str(where), typed=token)
+        """Admit a server with a token. On loopback all servers have the same source, so the token names the address."""
+        address = parse_address(self.address(server))
+        token = self.ask(self.servers[0], "token", name=server, seconds=600, address=address.host)["token"]
+        self.rackwright(server, "mesh", "join", "--token-file", "-", "--advertise", str(address), typed=token)
         self.configure(server, datastore=self.datastore, swim=self.swim)
 
     def start_all(self) -> None:
@@ -132,7 +136,7 @@ class Fleet:
         self.wait_until(answers, f"the agent of {server} does not answer")
 
     def pid(self, server: str) -> int:
-        """The agent's process id, if it is still that agent and not another process that got the number."""
+        """Return the agent's process id. Raises NotRunning if no process has it, or one that is not this agent."""
         with contextlib.suppress(OSError, ValueError):
             pid = int((self.home(server) / "agent.pid").read_text())
             if str(self.home(server)).encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
@@ -149,7 +153,7 @@ class Fleet:
         os.kill(self.pid(server), number)
 
     def kill(self, *servers: str) -> None:
-        """Kill agents, all at once, and wait until what dies with them (their etcd) is dead too."""
+        """Kill agents, all at once, and wait until the processes that end with them (their etcd) have ended too."""
         started = [process for server in servers for process in self.processes(server)]
         for server in servers:
             self.signal(server, signal.SIGKILL)
@@ -159,7 +163,7 @@ class Fleet:
         self.wait_until(lambda: not any(map(_runs, started)), f"what {names} had started does not end", every=0.01)
 
     def processes(self, server: str) -> list[int]:
-        """The agent of a server, and what it has started."""
+        """Return the process ids of a server's agent and of the processes it has started."""
         agent = self.pid(server)
         with contextlib.suppress(OSError):
             return [agent, *map(int, Path(f"/proc/{agent}/task/{agent}/children").read_text().split())]
@@ -177,7 +181,7 @@ class Fleet:
         self.signal(server, signal.SIGCONT)
 
     def end(self) -> None:
-        """Kill whatever still runs. Never fails: it is what cleans up."""
+        """Kill all agents that still run. Never fails: this is the clean-up."""
         for server in self.servers:
             with contextlib.suppress(NotRunning, ProcessLookupError):
                 self.kill(server)
@@ -195,23 +199,24 @@ class Fleet:
         return control.ask(self.home(server), do, **fields)
 
     def states(self, server: str) -> dict[str, str]:
-        """What this server holds each member to be."""
+        """Return the state of each member in this server's view."""
         return {member["name"]: member["state"] for member in self.ask(server, "members")["members"]}
 
-    def agree(self, wanted: Mapping[str, str], among: Sequence[str] | None = None) -> bool:
-        """Whether all of them hold exactly this."""
-        return all(self.states(server) == dict(wanted) for server in among or self.servers)
+    def agree(self, expected: Mapping[str, str], among: Sequence[str] | None = None) -> bool:
+        """Return whether all of the servers (`among` them) have exactly these member states."""
+        return all(self.states(server) == dict(expected) for server in among or self.servers)
 
-    def wait_agree(self, wanted: Mapping[str, str], among: Sequence[str] | None = None) -> None:
-        asked = list(among or self.servers)
+    def wait_agree(self, expected: Mapping[str, str], among: Sequence[str] | None = None) -> None:
+        """Wait until all of the servers (`among` them) have exactly these member states."""
+        servers = list(among or self.servers)
         try:
-            self.wait_until(lambda: self.agree(wanted, asked), "they do not agree", every=0.2)
+            self.wait_until(lambda: self.agree(expected, servers), "they do not agree", every=0.2)
         except Unreachable as problem:
-            held = {server: self.states(server) for server in asked}
-            raise Unreachable(f"after {self.patience:g} s they hold {held}, not {dict(wanted)}") from problem
+            states = {server: self.states(server) for server in servers}
+            raise Unreachable(f"after {self.patience:g} s they hold {states}, not {dict(expected)}") from problem
 
     def wait_until(self, condition: Callable[[], bool], otherwise: str, every: float = 0.1) -> None:
-        """Wait until it holds; `otherwise` is what is said if it does not in time."""
+        """Wait until a condition is true; `otherwise` is the text of the error if it is not in time."""
         deadline = time.monotonic() + self.patience
         while not condition():
             if time.monotonic() > deadline:
@@ -219,19 +224,19 @@ class Fleet:
             time.sleep(every)
 
     def log(self, server: str) -> list[dict[str, Any]]:
-        """What its agent logged; lines that are not its own (of the interpreter) are left out."""
+        """Return what a server's agent has logged, without lines of the Python interpreter."""
         lines = (self.home(server) / "agent.log").read_text().splitlines()
         return [json.loads(line) for line in lines if line.startswith("{")]
 
     def metric(self, server: str, name: str) -> float:
-        """The value of `name` or `name{label="x"}`; 0 if it has not been counted yet."""
+        """Return the value of the metric `name` or `name{label="x"}`; 0 if it has not been counted yet."""
         for line in self.ask(server, "metrics")["text"].splitlines():
             if line.startswith(f"{name} "):
                 return float(line.rpartition(" ")[2])
         return 0.0
 
     def rackwright(self, server: str, *arguments: str, typed: str = "") -> str:
-        """Run the command line as if on that server; `typed` is what it finds on standard input."""
+        """Run the command line as if on that server; `typed` is its standard input."""
         command = [sys.executable, "-m", "rackwright", arguments[0], arguments[1], *arguments[2:]]
         command += ["--dir", str(self.home(server))]
         if self.network:
@@ -243,7 +248,7 @@ class Fleet:
 
 
 def _runs(process: int) -> bool:
-    """A zombie does not: whoever should collect it may be long in coming."""
+    """Return whether a process runs. A zombie does not: its parent may take long to collect it."""
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -1,7 +1,7 @@
-"""A cluster in a heap: thousands of the real membership machines under a virtual clock and seeded weather.
+"""A simulated mesh cluster: thousands of the real membership state machines, a virtual clock and a simulated network.
 
-Nothing of the protocol is here. This is the world around it: messages take time and get lost, hosts fall silent,
-processes are killed, stopped and slowed, networks are cut. One seed gives one history.
+Nothing of the protocol is here. The simulator is the world around it: messages take time and get lost, hosts fall
+silent, processes are killed, stopped and slowed, networks are cut. The same seed always gives the same history.
 """
 
 import heapq
@@ -20,12 +20,12 @@ from rackwright.mesh.membership.swim import Dial, Event, EventKind, Output, Send
 _GIVE_UP = 10.0  # seconds after which a transport stops to retry a reliable message
 _FIRST_RETRY = 0.2
 _INBOX = 10_000
-_AFTERMATH = 15.0  # what is believed this soon after a fault is the fault's doing
+_AFTERMATH = 15.0  # seconds after a fault in which a death that a member reports is a consequence of the fault
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
-    """What the network does to a message. A reliable one is not lost but late: each loss costs a retransmission."""
+class NetworkConditions:
+    """What the network does to a message. A reliable message is not lost but late: each loss is a retransmission."""
 
     loss: float = 0.0
     fastest: float = 0.0002
@@ -33,8 +33,8 @@ class Weather:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """What one member came to believe of another, and when."""
+class Observation:
+    """An event at a member about another member, and when it was."""
 
     time: float
     observer: str
@@ -42,9 +42,20 @@ class Sighting:
 
 
 class Host:
-    """One simulated server: its machine, and what is wrong with it."""
+    """A simulated server: its membership state machine, and its faults."""
 
-    __slots__ = ("clock_step", "inbox", "killed", "name", "paused", "silent", "slowness", "swim", "troubled", "wake")
+    __slots__ = (
+        "clock_step",
+        "inbox",
+        "killed",
+        "last_fault_end",
+        "name",
+        "paused",
+        "silent",
+        "slowness",
+        "swim",
+        "wake",
+    )
 
     def __init__(self, name: str, swim: Swim) -> None:
         self.name = name
@@ -54,7 +65,7 @@ class Host:
         self.killed = False  # the process is gone; its kernel refuses connections
         self.paused = False
         self.slowness = 0.0
-        self.troubled = -math.inf  # when its last fault ended
+        self.last_fault_end = -math.inf
         self.clock_step = 0.0
         self.inbox: list[Message] = []
 
@@ -64,22 +75,26 @@ class Host:
 
 
 _Action = Callable[[], None]
-_Happening = Host | Message | _Action
+_HeapEntry = Host | Message | _Action
 
 
 class Simulator:
-    def __init__(self, seed: int, config: SwimConfig | None = None, weather: Weather | None = None) -> None:
+    """The hosts of a cluster, the network between them, and the heap of what happens next."""
+
+    def __init__(
+        self, seed: int, config: SwimConfig | None = None, conditions: NetworkConditions | None = None
+    ) -> None:
         self.config = config or SwimConfig()
-        self.weather = weather or Weather()
+        self.conditions = conditions or NetworkConditions()
         self.now = 0.0
         self.hosts: dict[str, Host] = {}
-        self.sightings: list[Sighting] = []
-        self.false_deaths: list[Sighting] = []
+        self.observations: list[Observation] = []
+        self.false_deaths: list[Observation] = []
         self.messages = 0
         self.bytes = 0
-        self.tap: Callable[[float, Send], None] | None = None  # told of every message sent, for who measures
+        self.tap: Callable[[float, Send], None] | None = None  # called with every message sent, for measurements
         self._rng = random.Random(seed)  # noqa: S311 - a simulation must be repeatable, not secret
-        self._heap: list[tuple[float, int, str, _Happening]] = []
+        self._heap: list[tuple[float, int, str, _HeapEntry]] = []
         self._serial = itertools.count()
         self._moved: set[str] = set()
         self._side: dict[str, int] = {}  # which side of a partition; empty when there is none
@@ -87,7 +102,7 @@ class Simulator:
     # -- building ------------------------------------------------------------------------------------------------------
 
     def start_joined(self, count: int) -> None:
-        """`count` members that know each other already; their tables share all that is equal."""
+        """Start `count` members that know each other already; their tables share all that is equal."""
         records = [
             MemberRecord(f"n{number}", f"10.0.0.0:{number % 65535 + 1}", incarnation=1, session=1)
             for number in range(count)
@@ -97,7 +112,7 @@ class Simulator:
             self._boot(record, base, ())
 
     def join(self, name: str, through: str, address: str | None = None) -> None:
-        """A new member, or one that comes back: it knows nothing but the one it joins through."""
+        """Add a new member, or one that comes back. It knows only the member that it joins `through`."""
         before = self.hosts.get(name)
         if address is None:
             address = before.swim.me.address if before is not None else f"10.1.0.0:{len(self.hosts)}"
@@ -110,7 +125,7 @@ class Simulator:
         rng = random.Random(self._rng.getrandbits(64))  # noqa: S311 - as above
         swim = Swim(self.config, me, rng, base)
         host = self.hosts[me.name] = Host(me.name, swim)
-        self._do(host, swim.joined(self.now, seeds))
+        self._apply(host, swim.joined(self.now, seeds))
 
     # -- faults --------------------------------------------------------------------------------------------------------
 
@@ -118,12 +133,12 @@ class Simulator:
         self.hosts[name].silent = True
 
     def kill(self, name: str) -> None:
-        """Kill -9: the kernel closes its connections, and every peer that kept one sees it."""
+        """Kill a process as kill -9 does: the kernel closes its connections, and every peer with one notices."""
         self.hosts[name].killed = True
         self.reset_connections(name)
 
     def reset_connections(self, name: str) -> None:
-        """Every kept connection to it breaks, be it alive or not."""
+        """Break every open connection to a host, whether it is alive or not."""
         for peer in self.hosts.values():
             if peer.name != name and peer.running and self._reaches(name, peer.name):
                 self._later(self._delay(), peer.name, partial(self._hint, peer, peer.swim.connection_closed, name))
@@ -132,18 +147,18 @@ class Simulator:
         self.hosts[name].paused = True
 
     def wake(self, name: str) -> None:
-        """What came in meanwhile lies in the socket, and the timers are all late."""
+        """Continue a paused process: what came in meanwhile is in its socket, and all its timers are late."""
         host = self.hosts[name]
         host.paused = False
-        host.troubled = self.now
+        host.last_fault_end = self.now
         host.wake = math.inf
         inbox, host.inbox = host.inbox, []
-        self._do(host, host.swim.tick(self.now + host.clock_step))
+        self._apply(host, host.swim.tick(self.now + host.clock_step))
         for message in inbox:
-            self._do(host, host.swim.receive(self.now + host.clock_step, message.sender, message))
+            self._apply(host, host.swim.receive(self.now + host.clock_step, message.sender, message))
 
     def slow(self, name: str, seconds: float) -> None:
-        """Everything it hears and says takes this much longer."""
+        """Delay everything that a host receives and sends by this much."""
         self.hosts[name].slowness = seconds
 
     def step_clock(self, name: str, seconds: float) -> None:
@@ -153,7 +168,7 @@ class Simulator:
         self._plan_wake(host)
 
     def partition(self, *sides: Iterable[str]) -> None:
-        """Hosts named in no side are one more side."""
+        """Split the network into sides. Hosts that are named in no side are one more side."""
         self.heal()
         self._side = {name: number for number, side in enumerate(sides, start=1) for name in side}
 
@@ -161,15 +176,15 @@ class Simulator:
         if self._side:
             self._side = {}
             for host in self.hosts.values():
-                host.troubled = self.now
+                host.last_fault_end = self.now
 
     def leave(self, name: str) -> None:
         host = self.hosts[name]
-        self._do(host, host.swim.leave(self.now + host.clock_step))
+        self._apply(host, host.swim.leave(self.now + host.clock_step))
 
     def set_metadata(self, name: str, metadata: bytes) -> None:
         host = self.hosts[name]
-        self._do(host, host.swim.set_metadata(self.now + host.clock_step, metadata))
+        self._apply(host, host.swim.set_metadata(self.now + host.clock_step, metadata))
 
     # -- running -------------------------------------------------------------------------------------------------------
 
@@ -177,28 +192,28 @@ class Simulator:
         end = self.now + seconds
         heap, hosts = self._heap, self.hosts
         while heap and heap[0][0] <= end:
-            time, _, name, happening = heapq.heappop(heap)
+            time, _, name, entry = heapq.heappop(heap)
             self.now = time
-            if isinstance(happening, Message):
+            if isinstance(entry, Message):
                 host = hosts[name]
                 if host.silent or host.killed:
                     continue
                 if host.paused:
                     if len(host.inbox) < _INBOX:
-                        host.inbox.append(happening)
+                        host.inbox.append(entry)
                     continue
-                self._do(host, host.swim.receive(time + host.clock_step, happening.sender, happening))
-            elif isinstance(happening, Host):
-                if happening.wake != time or not happening.running or happening.paused:
+                self._apply(host, host.swim.receive(time + host.clock_step, entry.sender, entry))
+            elif isinstance(entry, Host):
+                if entry.wake != time or not entry.running or entry.paused:
                     continue
-                happening.wake = math.inf
-                self._do(happening, happening.swim.tick(time + happening.clock_step))
+                entry.wake = math.inf
+                self._apply(entry, entry.swim.tick(time + entry.clock_step))
             else:
-                happening()
+                entry()
         self.now = end
 
     def run_until(self, condition: Callable[[], bool], limit: float, step: float = 0.1) -> float:
-        """Run until the condition holds, looking every `step`; the seconds it took, or infinity."""
+        """Run until the condition is true, checked every `step`; return the seconds it took, or infinity."""
         start = self.now
         while not condition():
             if self.now - start >= limit:
@@ -207,30 +222,32 @@ class Simulator:
         return self.now - start
 
     def agreed(self) -> bool:
-        """Whether everyone who runs holds exactly those for alive that run."""
-        truth = {name for name, host in self.hosts.items() if host.running and not host.swim.has_left}
-        for name in truth:
-            seen = {entry.name: entry.state for entry in self.hosts[name].swim.members()}
+        """Return whether every running host regards exactly the running hosts as alive."""
+        running = {name for name, host in self.hosts.items() if host.running and not host.swim.has_left}
+        for name in running:
+            states = {member.name: member.state for member in self.hosts[name].swim.members()}
             if any(
-                (state is State.ALIVE) != (other in truth) or state is State.SUSPECT for other, state in seen.items()
+                (state is State.ALIVE) != (other in running) or state is State.SUSPECT
+                for other, state in states.items()
             ):
                 return False
-            if not truth <= seen.keys():
+            if not running <= states.keys():
                 return False
         return True
 
-    def holds(self, observer: str, member: str) -> State | None:
+    def state_at(self, observer: str, member: str) -> State | None:
+        """Return the state of a member in the observer's view; None if the observer does not know it."""
         entry = self.hosts[observer].swim.member(member)
         return entry.state if entry is not None else None
 
     # -- the world -----------------------------------------------------------------------------------------------------
 
-    def _do(self, host: Host, outputs: list[Output]) -> None:
+    def _apply(self, host: Host, outputs: list[Output]) -> None:
         for output in outputs:
             if isinstance(output, Send):
-                self._carry(host, output)
+                self._deliver(host, output)
             elif isinstance(output, Event):
-                self._saw(host, output)
+                self._record(host, output)
             else:
                 self._dial(host, output)
         self._plan_wake(host)
@@ -242,7 +259,7 @@ class Simulator:
             host.wake = deadline if deadline > self.now else self.now + 1e-6
             heapq.heappush(self._heap, (host.wake, next(self._serial), host.name, host))
 
-    def _carry(self, host: Host, send: Send) -> None:
+    def _deliver(self, host: Host, send: Send) -> None:
         self.messages += 1
         self.bytes += encoded_size(send.message)
         if self.tap is not None:
@@ -250,9 +267,11 @@ class Simulator:
         target = self._at_known_address(host, send.to)
         if target is None or (self._side and not self._reaches(host.name, send.to)):
             return
-        weather, chance = self.weather, self._rng.random
-        delay = weather.fastest + chance() * (weather.slowest - weather.fastest) + host.slowness + target.slowness
-        if weather.loss and chance() < weather.loss:
+        conditions, chance = self.conditions, self._rng.random
+        delay = (
+            conditions.fastest + chance() * (conditions.slowest - conditions.fastest) + host.slowness + target.slowness
+        )
+        if conditions.loss and chance() < conditions.loss:
             if not send.reliable:
                 return
             delay += self._retries()
@@ -261,9 +280,9 @@ class Simulator:
         heapq.heappush(self._heap, (self.now + delay, next(self._serial), send.to, send.message))
 
     def _retries(self) -> float:
-        """TCP's patience: each lost segment is sent again, after twice the time."""
+        """Return TCP's delay for lost segments: each is sent again, every time after twice the time."""
         wait = total = _FIRST_RETRY
-        while self._rng.random() < self.weather.loss and total < _GIVE_UP:
+        while self._rng.random() < self.conditions.loss and total < _GIVE_UP:
             wait *= 2
             total += wait
         return total
@@ -278,36 +297,36 @@ class Simulator:
 
     def _hint(self, host: Host, hint: Callable[[float, str], list[Output]], peer: str) -> None:
         if host.running and not host.paused:
-            self._do(host, hint(self.now + host.clock_step, peer))
+            self._apply(host, hint(self.now + host.clock_step, peer))
 
-    def _saw(self, host: Host, event: Event) -> None:
-        sighting = Sighting(self.now, host.name, event)
-        self.sightings.append(sighting)
+    def _record(self, host: Host, event: Event) -> None:
+        observation = Observation(self.now, host.name, event)
+        self.observations.append(observation)
         if event.kind is EventKind.DEAD:
             accused = self.hosts.get(event.member.name)
-            if accused is not None and not self._has_a_reason(accused, host):
-                self.false_deaths.append(sighting)
+            if accused is not None and not self._is_explained(accused, host):
+                self.false_deaths.append(observation)
 
-    def _has_a_reason(self, accused: Host, observer: Host) -> bool:
-        """Whether a fault, now or just before, explains that it was taken for dead."""
+    def _is_explained(self, accused: Host, observer: Host) -> bool:
+        """Return whether a fault, now or just before, explains that a host was reported dead."""
         if not accused.running or accused.paused or not self._reaches(accused.name, observer.name):
             return True
-        return self.now - max(accused.troubled, observer.troubled) < _AFTERMATH
+        return self.now - max(accused.last_fault_end, observer.last_fault_end) < _AFTERMATH
 
     def _later(self, delay: float, name: str, action: _Action) -> None:
         heapq.heappush(self._heap, (self.now + delay, next(self._serial), name, action))
 
     def _delay(self) -> float:
-        return self.weather.fastest + self._rng.random() * (self.weather.slowest - self.weather.fastest)
+        return self.conditions.fastest + self._rng.random() * (self.conditions.slowest - self.conditions.fastest)
 
     def _at_known_address(self, host: Host, name: str) -> Host | None:
-        """The transport goes to the address the sender knows; one that moved is not there."""
+        """Return the host at the address that the sender knows; None if the host has moved from it."""
         target = self.hosts.get(name)
         if name in self._moved and target is not None:
-            known = host.swim.member(name)
-            if known is not None and known.record.address != target.swim.me.address:
+            member = host.swim.member(name)
+            if member is not None and member.record.address != target.swim.me.address:
                 return None
         return target
 
-    def _reaches(self, one: str, other: str) -> bool:
-        return self._side.get(one) == self._side.get(other)
+    def _reaches(self, sender: str, receiver: str) -> bool:
+        return self._side.get(sender) == self._side.get(receiver)

@@ -1,6 +1,6 @@
-"""A network of servers on one machine: a network namespace for each, joined by a bridge in one of its own.
+"""A network of servers on a single machine: a network namespace for each server, and one for the bridge between them.
 
-Nothing of the machine's own network is touched, so any number of these may exist side by side. It can be hurt the way
+The machine's own network is not touched, so any number of these networks may exist at a time. They can be disturbed as
 real networks are: cables pulled, parts split off, packets lost. What runs inside is `mesh_fleet.py`.
 """
 
@@ -23,11 +23,11 @@ class NoNamespaces(MeshError):
 
 
 class Network:
-    """`servers` in namespaces of their own, each with the address `address(server)`."""
+    """A network of `servers`, each in a namespace of its own and with the address `address(server)`."""
 
     def __init__(self, servers: Sequence[str], prefix: str | None = None) -> None:
         self.servers = list(servers)
-        # The maker's process id is in the name, so that what a killed maker left can be told from what is in use.
+        # The creator's process id is in the name, so that what a killed creator left differs from what is in use.
         self.prefix = prefix or f"rw{os.getpid()}"
         self.switch = f"{self.prefix}-switch"
 
@@ -38,7 +38,7 @@ class Network:
         return f"{SUBNET}.{self.servers.index(server) + 1}"
 
     def command(self, server: str, arguments: Sequence[str]) -> list[str]:
-        """The arguments that run a program inside. The process id is the program's own: `ip` becomes it."""
+        """Return the arguments that run a program on a server. `ip` executes the program under the same process id."""
         return ["ip", "netns", "exec", self.namespace(server), *arguments]
 
     def up(self) -> None:
@@ -51,20 +51,21 @@ class Network:
 
     def down(self) -> None:
         """Remove every namespace; their links and bridges go with them. May be called twice."""
-        held = set(_namespaces())
+        existing = set(_namespaces())
         for namespace in [*map(self.namespace, self.servers), self.switch]:
-            if namespace in held:
+            if namespace in existing:
                 _ip("netns", "del", namespace)
 
     def cut(self, server: str) -> None:
-        """Pull the cable: packets vanish, and nobody is told."""
+        """Pull a server's cable: packets vanish, and neither end notices."""
         _ip("-n", self.switch, "link", "set", server, "down")
 
     def mend(self, server: str) -> None:
+        """Plug a server's cable in again."""
         _ip("-n", self.switch, "link", "set", server, "up")
 
     def split(self, away: Sequence[str]) -> None:
-        """Move these servers to a bridge of their own: they see each other, and nobody else."""
+        """Move these servers to a bridge of their own: they reach each other, and no other server."""
         for server in away:
             _ip("-n", self.switch, "link", "set", server, "master", "br1")
 
@@ -73,10 +74,10 @@ class Network:
         for server in self.servers:
             _ip("-n", self.switch, "link", "set", server, "master", "br0")
             self.mend(server)
-            self.lose(server, 0)
+            self.drop_packets(server, 0)
 
-    def lose(self, server: str, percent: int) -> None:
-        """Lose so many of the packets that come to this server, at random."""
+    def drop_packets(self, server: str, percent: int) -> None:
+        """Drop this percentage of the packets that come to a server, at random."""
         rules = "add table inet loss\ndelete table inet loss\n"
         if percent:
             rules += "add table inet loss\nadd chain inet loss input { type filter hook input priority 0; }\n"
@@ -98,7 +99,7 @@ class Network:
 
 
 def sweep() -> None:
-    """Remove what makers left behind that no longer live: after a kill there was nobody to clean up."""
+    """Remove the namespaces of creators that no longer run: a process that was killed could not clean up."""
     for namespace in _namespaces():
         match = NAME.match(namespace)
         if match and not Path(f"/proc/{match[1]}").exists():
@@ -113,9 +114,9 @@ def _ip(*arguments: str) -> str:
     return _run(["ip", *arguments])
 
 
-def _run(arguments: list[str], given: str = "") -> str:
+def _run(arguments: list[str], typed: str = "") -> str:
     try:
-        done = subprocess.run(arguments, input=given, capture_output=True, text=True, check=False, timeout=30)
+        done = subprocess.run(arguments, input=typed, capture_output=True, text=True, check=False, timeout=30)
     except FileNotFoundError as problem:
         raise NoNamespaces(f"{arguments[0]} is not installed; install iproute2 and nftables") from problem
     if done.returncode:

@@ -1,6 +1,6 @@
-"""A rack of virtual machines and the server that provisions them, in the namespaces this process is in.
+"""A rack of virtual machines and the server that provisions them, in the namespaces of this process.
 
-It is meant to be the first process of a PID namespace: when it ends, however it ends, so does all of it.
+The process is meant to be the first of a PID namespace: when it ends, for whatever reason, all the others end too.
 """
 
 import asyncio
@@ -21,7 +21,8 @@ from rackwright.lab.bmc import Login, create_bmc
 from rackwright.lab.network import BRIDGE, SERVER, add_tap, make_bridge
 from rackwright.lab.serving import Serving, in_this_process
 from rackwright.lab.virtual import Hardware, VirtualMachine, check_programs
-from rackwright.server.serve import Options, listening
+from rackwright.server.listener import listening
+from rackwright.server.settings import Options
 from rackwright.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -29,9 +30,11 @@ log = logging.getLogger(__name__)
 PORT, MACHINE_PORT = 8090, 8091
 ADDRESS = f"http://{SERVER}:{PORT}"
 KERNEL_ARGUMENTS = "console=ttyS0 quiet no_timer_check panic=10"
-"""What a machine says is on its serial line, where `lab console` shows it. An emulated timer is late when this computer
-is busy, which the kernel takes for a broken one, and gives up; so it is told not to look. One that gives up all the
-same starts again."""
+"""Send the kernel's output to the serial line, where `lab console` shows it.
+
+An emulated timer is late when this computer is busy; the kernel takes it for a broken timer and panics, so the kernel
+is told not to check. A kernel that panics all the same starts again.
+"""
 
 
 NETWORK = {
@@ -45,12 +48,12 @@ NETWORK = {
         {"name": "strangers", "use": "dynamic", "first": "10.77.0.100", "last": "10.77.0.199"},
     ],
 }
-"""What DHCP serves there: strangers get an address of the last range, accepted machines one of their own."""
+"""The network that DHCP serves: strangers get an address of the last range, accepted machines one of their own."""
 
 
 @dataclass(frozen=True)
-class Racked:
-    """A machine and its BMC."""
+class RackedMachine:
+    """A machine, with the address of its BMC and the login for it."""
 
     machine: VirtualMachine
     bmc: str
@@ -59,34 +62,36 @@ class Racked:
 
 @dataclass(frozen=True)
 class Rack:
-    store: Store
-    """The server's."""
-    machines: Sequence[Racked]
-    api: AsyncApiClient
-    """As the administrator."""
+    """The running server and its machines."""
 
-    async def introduce(self) -> None:
-        """Tell the server where the BMC of each machine is, once it is known there. Ends when all are."""
-        missing = {one.machine.hardware.mac: one for one in self.machines}
+    store: Store
+    """The server's store"""
+    machines: Sequence[RackedMachine]
+    api: AsyncApiClient
+    """A client of the server, as administrator"""
+
+    async def register_bmcs(self) -> None:
+        """Tell the server the BMC of each machine as soon as the machine is discovered. Ends when all are told."""
+        missing = {racked.machine.hardware.mac: racked for racked in self.machines}
         while missing:
-            # Without an answer it asks again: the server may be busy, or just be started anew.
+            # Without an answer it asks again: the server may be busy, or just restarting.
             with contextlib.suppress(NoAnswer):
                 for node in await self.api.pages("/nodes"):
                     for mac in missing.keys() & set(node["macs"]):
-                        await self._tell_bmc(node["name"], missing[mac])
+                        await self._set_bmc(node["name"], missing[mac])
                         del missing[mac]
             await asyncio.sleep(0.5)
 
-    async def _tell_bmc(self, node: str, one: Racked) -> None:
-        await self.api.put(f"/nodes/{node}/bmc", self.bmc_settings(one), tagged=False)
+    async def _set_bmc(self, node: str, racked: RackedMachine) -> None:
+        await self.api.put(f"/nodes/{node}/bmc", self.bmc_settings(racked), check_unchanged=False)
 
-    def bmc_settings(self, one: Racked) -> JsonObject:
-        """How the BMC of a machine is reached."""
+    def bmc_settings(self, racked: RackedMachine) -> JsonObject:
+        """Return the settings with which the server reaches the BMC of a machine."""
         return {
             "kind": "redfish",
-            "address": one.bmc,
-            "username": one.login.username,
-            "password": one.login.password,
+            "address": racked.bmc,
+            "username": racked.login.username,
+            "password": racked.login.password,
             "plain": True,
         }
 
@@ -95,8 +100,8 @@ class Rack:
 async def running_rack(
     home: Path, folder: Path, hardware: Sequence[Hardware], serving: Serving = in_this_process, **others: Any
 ) -> AsyncIterator[Rack]:
-    """Server and machines; the machines are off. `home` is the server's, `folder` is for the machines' files."""
-    check_programs({one.firmware for one in hardware})
+    """Run a server and its machines, which are off at first. `home`: the server's; `folder`: the machines' files."""
+    check_programs({machine.firmware for machine in hardware})
     options = Options(
         home,
         host=SERVER,
@@ -113,24 +118,24 @@ async def running_rack(
     async with AsyncExitStack() as stack:
         await make_bridge()
         store = await stack.enter_async_context(serving(options))
-        racked = [await _rack_up(stack, one, folder) for one in hardware]
+        machines = [await _add_machine(stack, machine, folder) for machine in hardware]
         api = await stack.enter_async_context(AsyncApiClient(access_of_home(ADDRESS, home)))
-        rack = Rack(store, racked, api)
+        rack = Rack(store, machines, api)
         await api.post("/networks", NETWORK)
-        introducing = asyncio.create_task(rack.introduce())
+        registering = asyncio.create_task(rack.register_bmcs())
         try:
             yield rack
         finally:
-            introducing.cancel()
+            registering.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await introducing
+                await registering
 
 
-async def _rack_up(stack: AsyncExitStack, hardware: Hardware, folder: Path) -> Racked:
+async def _add_machine(stack: AsyncExitStack, hardware: Hardware, folder: Path) -> RackedMachine:
     tap = f"tap{hardware.number}"
     await add_tap(tap)
     machine = VirtualMachine(hardware, folder / hardware.name, tap)
     stack.push_async_callback(machine.off)
     login = Login("admin", secrets.token_urlsafe(12))
     bmc = await stack.enter_async_context(listening(create_bmc(machine, login)))
-    return Racked(machine, bmc.removeprefix("http://"), login)
+    return RackedMachine(machine, bmc.removeprefix("http://"), login)

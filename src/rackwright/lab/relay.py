@@ -1,20 +1,20 @@
-"""Bytes from one connection to another, both ways, until both have ended."""
+"""Relays bytes between two connections, in both directions, until both have ended."""
 
 import asyncio
 import contextlib
 
-Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def both_ways(one: Ends, other: Ends) -> None:
+async def relay_both_ways(first: Connection, second: Connection) -> None:
     try:
-        await asyncio.gather(_pour(one[0], other[1]), _pour(other[0], one[1]))
+        await asyncio.gather(_copy(first[0], second[1]), _copy(second[0], first[1]))
     finally:
-        for writer in (one[1], other[1]):
+        for writer in (first[1], second[1]):
             writer.close()
 
 
-async def _pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with contextlib.suppress(ConnectionError):
         while chunk := await reader.read(1 << 16):
             writer.write(chunk)

@@ -1,4 +1,4 @@
-"""How a lab's server runs: in this process, or in one of its own, which can be killed and started again."""
+"""Runs the server of a lab: in this process, or in a process of its own that can be killed and started again."""
 
 import asyncio
 import os
@@ -12,8 +12,9 @@ from rackwright.child_process import ChildProcess, output_tail
 from rackwright.client.access import Access
 from rackwright.client.awaited import AsyncApiClient
 from rackwright.lab.virtual import LabFailed
-from rackwright.server.serve import Options, listening, running
-from rackwright.server.settings import PREFIX
+from rackwright.server.composition import running_server
+from rackwright.server.listener import listening
+from rackwright.server.settings import PREFIX, Options
 from rackwright.store.db.database import open_database
 from rackwright.store.db.vault import load_vault
 from rackwright.store.store import Store
@@ -22,17 +23,17 @@ STARTING_SECONDS = 600.0
 STOPPING_SECONDS = 600.0
 
 Serving = Callable[[Options], AbstractAsyncContextManager[Store]]
-"""Runs a server for as long as the block; gives its database."""
+"""Runs a server for as long as its block lasts; yields the server's store."""
 
 
 @asynccontextmanager
 async def in_this_process(options: Options) -> AsyncIterator[Store]:
-    async with running(options) as server, listening(create_app(server), options.host, options.port):
+    async with running_server(options) as server, listening(create_app(server), options.host, options.port):
         yield server.store
 
 
 class ServerProcess:
-    """`rackwright server`, as a person starts it. Its database outlives it for as long as the block does."""
+    """A process of `rackwright server`, as a person starts it. Its database runs as long as the block of `serving`."""
 
     def __init__(self) -> None:
         self._options: Options | None = None
@@ -49,7 +50,7 @@ class ServerProcess:
                 await self._end()
 
     async def start(self) -> None:
-        """Start it, and wait until it is ready."""
+        """Start the server, and wait until it is ready."""
         assert self._options is not None
         command = [sys.executable, "-m", "rackwright", "server", *_flags(self._options)]
         self._process = await ChildProcess.start(
@@ -61,7 +62,7 @@ class ServerProcess:
                 raise LabFailed(f"The server of the lab ended by itself: {output_tail(self.log)}")
 
     async def kill(self) -> None:
-        """As kill -9 does: nothing of it has a chance to end well."""
+        """Kill the server as kill -9 does, so that nothing of it can end in order."""
         assert self._process is not None
         await self._process.kill()
 
@@ -76,12 +77,12 @@ class ServerProcess:
 
 
 def _environment(options: Options) -> dict[str, str]:
-    """What is not for the command line, because that is for everybody to read."""
+    """Return the settings that must not be on the command line, which every user of the computer can read."""
     return {} if options.database_url is None else {f"{PREFIX}DATABASE_URL": options.database_url}
 
 
 def _flags(options: Options) -> list[str]:
-    """The command line that means these options."""
+    """Return the command line arguments for these options."""
     words = []
     for name in sorted(options.model_fields_set - {"database_url"}):
         value = getattr(options, name)
@@ -89,11 +90,11 @@ def _flags(options: Options) -> list[str]:
         if isinstance(value, bool):
             words += [flag] if value else []
         elif isinstance(value, list):
-            words += [word for one in value for word in (flag, str(one))]
+            words += [word for entry in value for word in (flag, str(entry))]
         elif value is not None:
             words += [flag, str(value)]
     return words
 
 
 FLAGS = {"dhcp_interfaces": "dhcp-interface"}
-"""Names of flags that are not just those of their settings."""
+"""Names of flags that differ from the names of their settings."""

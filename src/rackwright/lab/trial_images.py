@@ -1,6 +1,6 @@
-"""Images to try things with: made once in a folder, and made again when what makes them changes.
+"""Builds the images for tests and benchmarks once in a folder, and again when the code that builds them changes.
 
-For tests and benchmarks, which need the images of this very source. A person's own are made by `rackwright image`.
+Tests and benchmarks need the images of this very source. A person builds their own with `rackwright image`.
 """
 
 import fcntl
@@ -14,8 +14,8 @@ from rackwright.provision.images.shelf import NoImage, Shelf
 from rackwright.provision.images.sledgehammer import Kernel
 
 
-def recipe(image: str) -> str:
-    """What an image is made from, as one digest. The agent is in sledgehammer alone."""
+def recipe_digest(image: str) -> str:
+    """Return a digest of the code that an image is built from. Only sledgehammer contains the agent."""
     folder = Path(str(files("rackwright.provision.images")))
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*") if image == sledgehammer.NAME else folder.glob("*.py")):
@@ -24,17 +24,20 @@ def recipe(image: str) -> str:
     return digest.hexdigest()
 
 
-def kept_images(home: Path, system: str, say: Say) -> Shelf:
-    """A shelf below `home` with sledgehammer and one system, for virtual machines. One caller makes, others wait."""
+def cached_images(home: Path, system: str, say: Say) -> Shelf:
+    """Return a shelf below `home` with sledgehammer and a system, for virtual machines.
+
+    Missing or outdated images are built first. If several processes call this, one of them builds and the others wait.
+    """
     home.mkdir(parents=True, exist_ok=True)
     shelf = Shelf(home)
     with (home / "images.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for name in (sledgehammer.NAME, system):
-            made_from = home / f"{name}.recipe"
-            if not _has(shelf, name) or not made_from.exists() or made_from.read_text() != recipe(name):
-                _make(shelf, name, say)
-                made_from.write_text(recipe(name))
+            digest_file = home / f"{name}.recipe"
+            if not _has(shelf, name) or not digest_file.exists() or digest_file.read_text() != recipe_digest(name):
+                _build(shelf, name, say)
+                digest_file.write_text(recipe_digest(name))
     return shelf
 
 
@@ -46,7 +49,7 @@ def _has(shelf: Shelf, name: str) -> bool:
     return True
 
 
-def _make(shelf: Shelf, name: str, say: Say) -> None:
+def _build(shelf: Shelf, name: str, say: Say) -> None:
     if name == sledgehammer.NAME:
         sledgehammer.build(shelf, Source(sledgehammer.SUITE), Kernel.CLOUD, say)
     else:

@@ -1,6 +1,6 @@
-"""A virtual machine as a chassis: a QEMU process that its BMC starts, ends and resets, a disk that stays, a console.
+"""A virtual machine: a QEMU process that its BMC starts, ends and resets, with a lasting disk and a console.
 
-Always emulated, never accelerated: a /dev/kvm may exist and boot nothing, and what works here works everywhere.
+Always emulated, never accelerated: a /dev/kvm may exist and boot nothing, and what works emulated works everywhere.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class Hardware:
     """MiB. An install needs 1024, discovery 256."""
     disk: str = "8G"
     direct: tuple[str, ...] = ()
-    """More arguments for QEMU: a kernel to start at once, say."""
+    """More arguments for QEMU, such as a kernel to start directly"""
 
     @property
     def name(self) -> str:
@@ -54,17 +54,17 @@ class LabFailed(Exception):
 
 
 class VirtualMachine:
-    """Off until it is switched on. Its files are in a folder of its own. Without a tap its network leads nowhere."""
+    """A machine that is off until it is switched on. Its files are in `folder`. Without a tap it has no network."""
 
     def __init__(self, hardware: Hardware, folder: Path, tap: str | None = None) -> None:
         self.hardware = hardware
         self.folder = folder
         self.tap = tap
         self.boot_first = NETWORK_CARD
-        self.once: str | None = None
-        """What the next boot is from, and only that."""
+        self.boot_once: str | None = None
+        """The device for the next boot only"""
         self._process: ChildProcess | None = None
-        self._turn = asyncio.Lock()
+        self._power_lock = asyncio.Lock()
 
     @property
     def control(self) -> Path:
@@ -72,7 +72,7 @@ class VirtualMachine:
 
     @property
     def console(self) -> Path:
-        """What the machine wrote to its serial line, all of it."""
+        """The file with everything that the machine wrote to its serial line."""
         return self.folder / "console.log"
 
     @property
@@ -84,17 +84,17 @@ class VirtualMachine:
         return self._process.pid if self._process is not None and self.is_on else None
 
     async def on(self) -> None:
-        async with self._turn:
+        async with self._power_lock:
             await self._on()
 
     async def off(self) -> None:
-        """As if the plug were pulled."""
-        async with self._turn:
+        """Switch the machine off at once, as if the plug were pulled."""
+        async with self._power_lock:
             await self._off()
 
     async def reset(self) -> None:
-        """A cold start: what was chosen for one boot only counts now, and never again."""
-        async with self._turn:
+        """Start the machine anew: the device that was set for a single boot counts for this boot, and is then unset."""
+        async with self._power_lock:
             await self._off()
             await self._on()
 
@@ -103,16 +103,16 @@ class VirtualMachine:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         self._make_files()
-        first, self.once = self.once or self.boot_first, None
+        first, self.boot_once = self.boot_once or self.boot_first, None
         with contextlib.suppress(FileNotFoundError):
             self.control.unlink()
         self._process = await ChildProcess.start(self._command(first), self.folder / "qemu.log")
         async with asyncio.timeout(STARTING_SECONDS):
             if not await self._process.wait_ready(self._answers):
-                said = last_line(self._process.output) or "it said nothing"
-                raise LabFailed(f"QEMU of {self.hardware.name} ended: {said}")
+                reason = last_line(self._process.output) or "it said nothing"
+                raise LabFailed(f"QEMU of {self.hardware.name} ended: {reason}")
         if first != self.boot_first:
-            # From its next restart on it boots as it always does.
+            # From the next restart on the machine boots from its usual device.
             await qmp(self.control, *boot_order(self.boot_first))
 
     async def _answers(self) -> bool:
@@ -131,28 +131,30 @@ class VirtualMachine:
         disk = self.folder / "disk.raw"
         if not disk.exists():
             with disk.open("wb") as file:
-                file.truncate(_bytes(self.hardware.disk))  # all holes: it takes up what is written to it
+                file.truncate(
+                    _bytes(self.hardware.disk)
+                )  # a sparse file: it takes only the space of what is written to it
         variables = self.folder / "uefi-variables"
         if self.hardware.firmware is Firmware.UEFI and not variables.exists():
             shutil.copyfile(OVMF_VARIABLES, variables)
 
     def _command(self, first: str) -> list[str]:
         hardware = self.hardware
-        places = {first: 1, (DISK if first == NETWORK_CARD else NETWORK_CARD): 2}
+        boot_index = {first: 1, (DISK if first == NETWORK_CARD else NETWORK_CARD): 2}
         # OVMF has a network stack of its own, as real firmware does: it fetches iPXE by TFTP. A BIOS has iPXE as ROM.
         rom = ",romfile=" if hardware.firmware is Firmware.UEFI else ""
-        card = f"mac={hardware.mac},bootindex={places[NETWORK_CARD]}{rom}"
+        card = f"mac={hardware.mac},bootindex={boot_index[NETWORK_CARD]}{rom}"
         cable = f"tap,id=net,ifname={self.tap},script=no,downscript=no" if self.tap else "user,id=net,restrict=on"
         serial = f"LAB{hardware.number:04d}"
-        kept = f"logfile={self.console},logappend=on"
+        log_file = f"logfile={self.console},logappend=on"
         machine = f"-name {hardware.name} -machine q35 -accel tcg,thread=multi -cpu max -smp 1 -m {hardware.memory}"
         command = [
             *(QEMU, *machine.split(), "-nodefaults", "-display", "none", "-uuid", hardware.uuid),
             *("-smbios", f"type=1,manufacturer=Rackwright,product=Lab,serial={serial}"),
-            *("-chardev", f"socket,id=serial,path={self.folder / 'serial'},server=on,wait=off,{kept}"),
+            *("-chardev", f"socket,id=serial,path={self.folder / 'serial'},server=on,wait=off,{log_file}"),
             *("-serial", "chardev:serial", "-qmp", f"unix:{self.control},server=on,wait=off"),
             *("-drive", f"if=none,id=drive0,file={self.folder / 'disk.raw'},format=raw,cache=unsafe,discard=unmap"),
-            *("-device", f"virtio-blk-pci,id={DISK},drive=drive0,serial={serial},bootindex={places[DISK]}"),
+            *("-device", f"virtio-blk-pci,id={DISK},drive=drive0,serial={serial},bootindex={boot_index[DISK]}"),
             *("-netdev", cable, "-device", f"virtio-net-pci,id={NETWORK_CARD},netdev=net,{card}"),
             *("-device", "virtio-rng-pci"),
         ]
@@ -168,7 +170,7 @@ def _bytes(size: str) -> int:
 
 
 def check_programs(firmwares: set[Firmware]) -> None:
-    """Refuse early, with what is missing."""
+    """Raise LabFailed, with what to install, if a program or a firmware is missing."""
     if shutil.which(QEMU) is None:
         raise LabFailed(f"There is no {QEMU} here. Install it: apt-get install qemu-system-x86 ipxe-qemu")
     if Firmware.UEFI in firmwares and not OVMF_CODE.exists():

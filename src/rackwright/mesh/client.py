@@ -16,8 +16,8 @@ from typing import Any
 from rackwright.mesh.control import ANSWER_SECONDS, SOCKET, AgentFailed, Answer, no_agent
 from rackwright.mesh.errors import MeshError, NoAgent
 from rackwright.mesh.identity.ssh_signatures import BadSignature
-from rackwright.mesh.runs.run_model import FINAL, Request, Targets, TaskState, pack_tree
-from rackwright.mesh.runs.run_request import new_request, sealed, write_package
+from rackwright.mesh.runs.run_model import FINAL, RunRequest, Targets, TaskState, pack_tree
+from rackwright.mesh.runs.run_request import new_request, seal_request, write_package
 
 __all__ = [
     "BAD_SIGNATURE",
@@ -26,7 +26,7 @@ __all__ = [
     "MeshClient",
     "MeshError",
     "NoAgent",
-    "Request",
+    "RunRequest",
     "Targets",
     "TaskState",
     "new_request",
@@ -82,16 +82,16 @@ class MeshClient:
 
     # Runs
 
-    async def seal(self, request: Request, hidden: dict[str, Any]) -> Request:
+    async def seal(self, request: RunRequest, hidden: dict[str, Any]) -> RunRequest:
         """Return the request with its secrets, which only its targets and the agent of this host can read.
 
         Raises OSError if the cluster's CA cannot be read from the agent's folder.
         """
         ca = await asyncio.to_thread((self.folder / "ca.pem").read_bytes)
         published = (await self.ask("seals", targets=asdict(request.targets)))["seals"]
-        return sealed(request, hidden, published, ca)
+        return seal_request(request, hidden, published, ca)
 
-    async def run(self, request: Request, packed: bytes, key: Path) -> AsyncGenerator[dict[str, Any], None]:
+    async def run(self, request: RunRequest, packed: bytes, key: Path) -> AsyncGenerator[dict[str, Any], None]:
         """Sign and begin a run, and yield its events without end; the caller closes it after the last one it waits for.
 
         Following goes on past a restart of the agent, or a datastore that is away. `packed`: the tree of states. `key`:
@@ -117,7 +117,7 @@ class MeshClient:
                 await asyncio.sleep(RETRY_SECONDS)
                 answers = self.listen("follow", run=request.id, cursor=cursor)
 
-    async def cancel(self, request: Request, why: str) -> None:
+    async def cancel(self, request: RunRequest, why: str) -> None:
         """End a run on the servers where it has not ended yet."""
         await self.ask("cancel", run=request.id, why=why, scope=request.scope, token=request.token)
 

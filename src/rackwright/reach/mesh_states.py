@@ -21,7 +21,7 @@ from rackwright.mesh.client import (
     AgentFailed,
     MeshClient,
     MeshError,
-    Request,
+    RunRequest,
     Targets,
     TaskState,
     new_request,
@@ -96,7 +96,7 @@ class MeshStateRunner:
             await self._end(request, f"run {run.id} of {run.role} on {run.node} was ended")
             raise
 
-    async def _make_request(self, run: Run, job: StateJob, member: str, packed: bytes) -> Request:
+    async def _make_request(self, run: Run, job: StateJob, member: str, packed: bytes) -> RunRequest:
         try:
             cluster = await self._client.cluster()
         except MeshError as problem:
@@ -120,7 +120,7 @@ class MeshStateRunner:
             raise MeshUnusable(f"it is handed more than the {MAX_REQUEST >> 10} kB that the mesh takes")
         return request
 
-    async def _add_secrets(self, request: Request, hidden: JsonObject) -> Request:
+    async def _add_secrets(self, request: RunRequest, hidden: JsonObject) -> RunRequest:
         """Return the request with its secrets, sealed so that only the node and the agent of this host can read
         them."""
         try:
@@ -128,7 +128,7 @@ class MeshStateRunner:
         except (MeshError, OSError) as problem:
             raise MeshUnusable(f"its secrets cannot be sealed: {problem}") from problem
 
-    async def _follow(self, run: Run, request: Request, packed: bytes, reader: StateEventReader) -> Outcome:
+    async def _follow(self, run: Run, request: RunRequest, packed: bytes, reader: StateEventReader) -> Outcome:
         try:
             async with aclosing(self._client.run(request, packed, self._key)) as events:
                 async for event in events:
@@ -145,14 +145,14 @@ class MeshStateRunner:
             return Outcome.failure(f"{run.node}, through the mesh: {problem}")
         raise AssertionError("unreachable: a run is followed until it ended")
 
-    async def _end(self, request: Request, why: str) -> None:
+    async def _end(self, request: RunRequest, why: str) -> None:
         """End the run in the mesh, even if the caller, which waits for that, is cancelled once more."""
         task = asyncio.create_task(self._cancel(request, why))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
         await asyncio.shield(task)
 
-    async def _cancel(self, request: Request, why: str) -> None:
+    async def _cancel(self, request: RunRequest, why: str) -> None:
         # If nobody answers, the next run of this node ends it: it has the higher token.
         with contextlib.suppress(MeshError, TimeoutError):
             async with asyncio.timeout(STOPPING_SECONDS):

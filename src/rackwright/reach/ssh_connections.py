@@ -362,7 +362,8 @@ class _HostKeyClient(asyncssh.SSHClient):
             )
         return (
             f"{node_at} shows host key {fingerprint}, but {self._pinned.get_fingerprint()} is pinned. Nothing was sent."
-            f" If the machine got a new key on purpose, pin that one: {pin}; if not, something else answers at its address."
+            f" If the machine got a new key on purpose, pin that one: {pin}; if not, something else answers at its"
+            " address."
         )
 
 

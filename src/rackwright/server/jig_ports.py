@@ -1,4 +1,7 @@
-"""What the jigs of a server are given: ways to the store, the server's SSH key, and clients."""
+"""What a server provides to its jigs and hammers: access to the store, its SSH key and connections, and its daemons.
+
+The jigs know none of this: they see the types of `jigs/ports.py`, which `ServerPorts` fills.
+"""
 
 import asyncio
 import contextlib
@@ -36,20 +39,20 @@ from rackwright.reach.ssh_connections import Connections, HostKeyWatch, NotTried
 from rackwright.store.db.session import UNREACHABLE, Session, first_line
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
-from rackwright.store.machines.boot import dhcp_state, record_served
+from rackwright.store.machines.boot import read_dhcp_state, record_served
 from rackwright.store.machines.install_attempts import open_attempt
-from rackwright.store.machines.keys import line_fingerprint, server_keys
-from rackwright.store.machines.mesh_members import fence_scope, mark_on
+from rackwright.store.machines.keys import line_fingerprint, read_server_keys
+from rackwright.store.machines.mesh_members import read_fence_scope, read_mark
 from rackwright.store.machines.node_address import (
+    AddressSource,
     NodeAddress,
-    SaidBy,
-    is_held_by_another,
-    node_address,
-    note_refused_key,
+    is_address_of_another_node,
+    read_node_address,
+    record_refused_key,
 )
 from rackwright.store.machines.nodes import get_node
 from rackwright.store.networks.allocations import ensure_addresses
-from rackwright.store.networks.dns_names import name_state
+from rackwright.store.networks.dns_names import read_dns_state
 from rackwright.store.networks.network_rows import get_network
 from rackwright.store.store import Store
 
@@ -60,19 +63,20 @@ T = TypeVar("T")
 ACTOR = "annealer"
 
 
-def server_key(home: Path) -> asyncssh.SSHKey:
-    """The key by which nodes know this server; made at its first start, kept for its owner alone."""
+def load_server_key(home: Path) -> asyncssh.SSHKey:
+    """Return the key by which nodes know this server; it is made at the first start and kept for its owner alone."""
     path = home / "ssh" / "id_ed25519"
     try:
         return asyncssh.read_private_key(path)
     except FileNotFoundError:
         key = asyncssh.generate_private_key("ssh-ed25519", comment="rackwright")
-        # A first start that comes second uses the key of the first one.
+        # If two servers start for the first time at once, the second uses the key of the first.
         create_private_file(path, key.export_private_key())
         return asyncssh.read_private_key(path)
 
 
 def _local_folders(home: Path) -> NodeFolders:
+    """Return the folders for work on this host: below the server's home, or in a short folder of this user."""
     try:
         return NodeFolders(str(home / "jig" / "locks"), str(home / "jig" / "work"))
     except BadParcel:
@@ -81,8 +85,8 @@ def _local_folders(home: Path) -> NodeFolders:
         return NodeFolders(str(folder / "locks"), str(folder / "work"))
 
 
-def _image_of(shelf: Shelf | None, target_os: str) -> JsonObject:
-    """What is said of the image to install: checked before anything of the machine is touched."""
+def _describe_image(shelf: Shelf | None, target_os: str) -> JsonObject:
+    """Return what the installer is told of the image; BadInstall, before the machine is touched, if there is none."""
     if shelf is None:
         return {}
     try:
@@ -93,22 +97,22 @@ def _image_of(shelf: Shelf | None, target_os: str) -> JsonObject:
     return {"image": {"path": f"/files/{target_os}/{ROOT_FILE}", "size": root.size, "sha256": root.sha256}}
 
 
-async def _addresses_of(where: NodeAddress) -> list[Address]:
-    """The addresses that a place stands for."""
+async def _resolve_addresses(recorded: NodeAddress) -> list[Address]:
+    """Return the addresses that a recorded address, or a name in place of one, stands for."""
     with contextlib.suppress(ValueError):
-        return [ip_address(where.place)]
+        return [ip_address(recorded.host)]
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(where.place, None, type=socket.SOCK_STREAM)
+        entries = await asyncio.get_running_loop().getaddrinfo(recorded.host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise NotTried(
-            f"{where.node} is at {where.place} by {where.said_by}, and that name has no address ({error}). Say where it"
-            f" is: rackwright attrib set node/{where.node} node-address ADDRESS"
+            f"{recorded.node} is at {recorded.host} by {recorded.source}, and that name has no address ({error}). Say"
+            f" where it is: rackwright attrib set node/{recorded.node} node-address ADDRESS"
         ) from None
-    return list(dict.fromkeys(ip_address(str(entry[4][0]).partition("%")[0]) for entry in found))
+    return list(dict.fromkeys(ip_address(str(entry[4][0]).partition("%")[0]) for entry in entries))
 
 
-class Means:
-    """One server process's means for its jigs."""
+class ServerPorts:
+    """What one server process provides to its jigs and hammers."""
 
     def __init__(
         self,
@@ -134,23 +138,23 @@ class Means:
         # Its own, below its home: servers of two databases on one host must not fence each other off.
         self._folders = _local_folders(home)
         watch = HostKeyWatch(self.pin_host_key, self.suspect_host_key)
-        key = server_key(home)
+        key = load_server_key(home)
         self.public_key = key.export_public_key().decode().strip()
         self.connections = Connections(key, watch)
-        self.boot: BootLook = nothing_served
-        """How this server sees to it that machines can boot."""
+        self.check_boot: BootLook = nothing_served
+        """Checks that this server lets machines boot over the network."""
 
     def jig_ports(self, transitions: Transitions, lab_client: httpx.AsyncClient | None, look: NodeLook) -> JigPorts:
         return JigPorts(
             transitions=transitions,
             open_attempt=self.open_attempt,
-            look_at_boot=self.boot,
-            entries=self.entries,
+            look_at_boot=self.check_boot,
+            entries=self.dhcp_state,
             boot_provider=self.kea,
             record_served=self.record_served,
-            names=self.names,
+            names=self.dns_state,
             name_server=self.knot,
-            assign=self.assign,
+            assign=self.assign_addresses,
             look_at_node=look,
             targets=self.target,
             connections=self.connections,
@@ -158,127 +162,138 @@ class Means:
             state_tree=self.state_tree,
             membership=self.membership,
             is_member=self._is_member,
-            mesh=self._mesh_way(),
+            mesh=self._make_mesh_way(),
             lab_client=lab_client,
         )
 
     async def scripts(self, run: Run) -> Sequence[Path]:
-        """The scripts of a run's role, among the files that the run is to run."""
-        folder = await self._files_of(run)
+        """Return the scripts of a run's role, among the files that the run is to run."""
+        folder = await self._barclamp_folder(run)
         return sorted((folder / "script" / "roles" / run.role).glob("*.sh"))
 
     async def state_tree(self, run: Run) -> Path | None:
-        """The state tree of a run's role, beside its barclamp's scripts."""
-        tree = await self._files_of(run) / "states" / run.role
+        """Return the state tree of a run's role, which lies beside its barclamp's scripts; None if it has none."""
+        tree = await self._barclamp_folder(run) / "states" / run.role
         return tree if tree.is_dir() else None
 
-    async def _files_of(self, run: Run) -> Path:
-        return await self._patiently(lambda: self.files.folder(run.content, run.barclamp, run.role))
+    async def _barclamp_folder(self, run: Run) -> Path:
+        return await self._retry_until_reachable(lambda: self.files.folder(run.content, run.barclamp, run.role))
 
     async def target(self, node_id: int) -> Target:
-        """How a node is reached; NotTried if what was said of its address must not be believed."""
+        """Return how a node is reached over SSH; NotTried if the address that a person gave must not be used."""
         async with self._store.read() as session:
-            where = await node_address(session, node_id)
+            recorded = await read_node_address(session, node_id)
         if node_id == self._own_node:
-            return Target(where.place, local=True, folders=self._folders)
-        address = where.place
-        if where.said_by is not SaidBy.REGISTRATION:
-            address = await self._believed(node_id, where)
+            return Target(recorded.host, local=True, folders=self._folders)
+        address = recorded.host
+        if recorded.source is not AddressSource.REGISTRATION:
+            address = await self._checked_address(node_id, recorded)
+        login = recorded.login
         return Target(
-            address, where.login.port, where.login.user, where.host_key, first_use=where.first_use, node=where.node
+            address, login.port, login.user, recorded.host_key, first_use=recorded.first_use, node=recorded.node
         )
 
-    async def _believed(self, node_id: int, where: NodeAddress) -> str:
-        """The address behind what a person said. A name is looked up here, so that what is checked is what is used."""
-        addresses = await _addresses_of(where)
-        refused = None if where.approved else next(filter(None, map(machine_refusal, addresses)), None)
-        if refused is not None:
-            raise NotTried(f"{where.node} is said to be at {where.place}, but {refused}. Nothing was sent.")
+    async def _checked_address(self, node_id: int, recorded: NodeAddress) -> str:
+        """Return the IP address for an address or name that a person gave; NotTried if it must not be used.
+
+        A name is looked up here, so that the address that is checked is the one that is used.
+        """
+        addresses = await _resolve_addresses(recorded)
+        refusal = None if recorded.approved else next(filter(None, map(machine_refusal, addresses)), None)
+        if refusal is not None:
+            raise NotTried(f"{recorded.node} is said to be at {recorded.host}, but {refusal}. Nothing was sent.")
         forms = {str(form) for address in addresses for form in (address, real_address(address))}
-        if not where.approved and forms & {str(own) for _, own in await own_addresses(self._launcher)}:
-            raise NotTried(f"{where.node} is said to be at {where.place}, which is this server. Nothing was sent.")
+        if not recorded.approved and forms & {str(own) for _, own in await own_addresses(self._launcher)}:
+            raise NotTried(f"{recorded.node} is said to be at {recorded.host}, which is this server. Nothing was sent.")
         async with self._store.read() as session:
-            held = await is_held_by_another(session, node_id, sorted(forms))
-        if held:
+            is_taken = await is_address_of_another_node(session, node_id, sorted(forms))
+        if is_taken:
             raise NotTried(
-                f"{where.place}, where {where.node} is by {where.said_by}, is the address of another node."
+                f"{recorded.host}, where {recorded.node} is by {recorded.source}, is the address of another node."
                 " Nothing was sent. Correct the address of one of them."
             )
         return str(addresses[0])
 
     async def pin_host_key(self, node_id: int, key: str) -> None:
-        async def work(session: Session) -> None:
+        """Record the host key that a node showed at its first use."""
+
+        async def pin(session: Session) -> None:
             await session.run(
                 "UPDATE nodes SET host_key = :key, offered_host_key = NULL WHERE id = :id", key=key, id=node_id
             )
             data: JsonObject = {"fingerprint": line_fingerprint(key), "first_use": True}
             await emit(session, "node.host_key_pinned", node_id, node_id=node_id, data=data)
 
-        await self._store.change(work, actor=ACTOR)
+        await self._store.change(pin, actor=ACTOR)
 
     async def suspect_host_key(self, node_id: int, offered: str) -> None:
-        """A key that changed without our doing puts the node back into quarantine."""
-        await self._store.change(lambda session: note_refused_key(session, node_id, offered), actor=ACTOR)
+        """Put a node whose host key changed without our doing back into quarantine."""
+        await self._store.change(lambda session: record_refused_key(session, node_id, offered), actor=ACTOR)
 
     async def open_attempt(self, run: Run, target_os: str, frozen: JsonObject) -> None:
-        """Freeze all that the installer is told; BadInstall if something it needs is not there."""
-        image = _image_of(self._shelf, target_os)
+        """Freeze all that the installer is told; BadInstall if something that the installer needs is not there."""
+        image = _describe_image(self._shelf, target_os)
 
-        async def work(session: Session) -> None:
+        async def open_frozen(session: Session) -> None:
             node = await get_node(session, run.node_id, EVERYTHING)
             if not node.identity_confirmed:
                 raise BadInstall(
                     f"Nobody who may accept machines has agreed yet which machine {run.node} is. "
                     f"Have it accepted: rackwright node accept {run.node}"
                 )
-            keys = [*await server_keys(session), *marked_lines(login_of(node.hint).authorized_keys)]
-            whole: JsonObject = {**frozen, **image, "node": run.node, "authorized_keys": [*keys]}
-            await open_attempt(session, run, target_os, whole)
+            keys = [*await read_server_keys(session), *marked_lines(login_of(node.hint).authorized_keys)]
+            install: JsonObject = {**frozen, **image, "node": run.node, "authorized_keys": [*keys]}
+            await open_attempt(session, run, target_os, install)
 
-        await self._surely(work)
+        await self._change_when_reachable(open_frozen)
 
     async def record_served(self, node_role_id: int, generation: int) -> None:
-        await self._surely(lambda session: record_served(session, node_role_id, generation))
+        await self._change_when_reachable(lambda session: record_served(session, node_role_id, generation))
 
-    async def assign(self, run: Run, network: str) -> Sequence[str]:
-        """Give a node its addresses on a network; an admin node those that it has there already."""
-        has = [address for _, address in await own_addresses(self._launcher)] if run.node_id == self._own_node else []
+    async def assign_addresses(self, run: Run, network: str) -> Sequence[str]:
+        """Give a node its addresses on a network, or an admin node those that it has there already; return them."""
+        is_here = run.node_id == self._own_node
+        existing = [address for _, address in await own_addresses(self._launcher)] if is_here else []
 
-        async def work(session: Session) -> list[str]:
-            subnets = {one.version: one.prefixlen for one in (await get_network(session, network)).network.subnets}
-            given = await ensure_addresses(session, network, run.node_id, run.node_role_id, has)
-            return [f"{one.address}/{subnets[one.address.version]}" for one in given]
+        async def assign(session: Session) -> list[str]:
+            subnets = (await get_network(session, network)).network.subnets
+            prefix_lengths = {subnet.version: subnet.prefixlen for subnet in subnets}
+            allocations = await ensure_addresses(session, network, run.node_id, run.node_role_id, existing)
+            return [f"{entry.address}/{prefix_lengths[entry.address.version]}" for entry in allocations]
 
-        return await self._surely(work)
+        return await self._change_when_reachable(assign)
 
     async def _is_member(self, run: Run) -> bool:
-        way = self._mesh_way()
-        return way is not None and await way.can_reach(run)
+        mesh_way = self._make_mesh_way()
+        return mesh_way is not None and await mesh_way.can_reach(run)
 
-    def _mesh_way(self) -> MeshStateRunner | None:
-        """Signed by the key that nodes know this server by over SSH, too."""
+    def _make_mesh_way(self) -> MeshStateRunner | None:
+        """Return the way to nodes through the mesh; its runs are signed by the key that nodes know over SSH, too."""
         if self._mesh is None:
             return None
         return MeshStateRunner(self._mesh, self._key_path, self.membership, self._fence_scope, self._own_node)
 
     async def _fence_scope(self) -> str:
-        return await self._surely(fence_scope)
+        return await self._change_when_reachable(read_fence_scope)
 
     async def membership(self, node_id: int) -> JsonObject | None:
-        return await self._surely(lambda session: mark_on(session, node_id))
+        return await self._change_when_reachable(lambda session: read_mark(session, node_id))
 
-    async def names(self) -> DnsState:
-        return await self._surely(name_state)
+    async def dns_state(self) -> DnsState:
+        return await self._change_when_reachable(read_dns_state)
 
-    async def entries(self, node_role_id: int) -> DhcpState:
-        return await self._surely(lambda session: dhcp_state(session, node_role_id))
+    async def dhcp_state(self, node_role_id: int) -> DhcpState:
+        return await self._change_when_reachable(lambda session: read_dhcp_state(session, node_role_id))
 
-    async def _surely(self, work: Callable[[Session], Awaitable[T]]) -> T:
-        """Change something in the database, however long that is away."""
-        return await self._patiently(lambda: self._store.change(work, actor=ACTOR))
+    async def _change_when_reachable(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        """Change something in the database; while the database is away, try again."""
+        return await self._retry_until_reachable(lambda: self._store.change(work, actor=ACTOR))
 
-    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
-        """A database that is away for a moment fails no run. For what may be repeated; the run's deadline ends it."""
+    async def _retry_until_reachable(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do work that may be repeated, again and again while the database is away; the run's deadline ends it.
+
+        So a database that is away for a moment fails no run.
+        """
         while True:
             try:
                 return await work()

@@ -1,8 +1,8 @@
-"""The part of a server that faces the network machines boot from: TFTP, what iPXE waits for, the machine interface over
-plain HTTP, and the hammers that reach machines from here.
+"""The part of a server on the network that machines boot from.
 
-Firmware speaks no TLS worth the name, so machines have an address and port of their own, and find nothing there but
-what is for them: people's routes are not served on it.
+It has TFTP, the files that iPXE waits for, the machine interface over plain HTTP, and the hammers that reach machines
+from here. Firmware speaks no TLS worth the name, so machines have an address and port of their own, and find nothing
+there but what is for them: people's routes are not served on it.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -26,41 +26,44 @@ from rackwright.provision.images.shelf import NoImage, Shelf
 from rackwright.provision.ipxe import check_arguments
 from rackwright.provision.router_advertisement import advertising
 from rackwright.provision.tftp import serving_tftp
-from rackwright.server.jig_ports import Means
+from rackwright.server.jig_ports import ServerPorts
 from rackwright.server.settings import Options
 
 Listen = Callable[[FastAPI, str, int], AbstractAsyncContextManager[str]]
 
 
-def reach_of(means: Means, http: httpx.AsyncClient, options: Options) -> Reach:
-    """The hammers this server has; one for simulated machines only in a lab."""
-    ports = HammerPorts(means.connections, means.target, http, options.lab, options.qemu_sockets)
-    choice = Choice(make_hammers(ports))
+def make_reach(ports: ServerPorts, http: httpx.AsyncClient, options: Options) -> Reach:
+    """Return how this server reaches machines with its hammers; the one for simulated machines is only in a lab."""
+    hammer_ports = HammerPorts(ports.connections, ports.target, http, options.lab, options.qemu_sockets)
+    choice = Choice(make_hammers(hammer_ports))
     return Reach(choice.hammer, choice.probe)
 
 
-def simulates(options: Options) -> bool:
-    """Whether this server's machines are simulated ones, which have no network to be served on."""
+def has_simulated_machines(options: Options) -> bool:
+    """Return whether this server's machines are simulated ones, which have no network to be served on."""
     return options.lab and options.provision_address is None
 
 
 def ipxe_files(shelf: Shelf, warn: Callable[[str], None]) -> dict[str, Path]:
-    """All that TFTP serves. It is asked for with each packet of a stranger, so it is for `warn` to say little."""
+    """Return the files that TFTP serves, by name.
+
+    It is called for each packet of a stranger, so `warn` must not say the same thing again and again.
+    """
     try:
-        known = shelf.find(sledgehammer.NAME).files
+        files = shelf.find(sledgehammer.NAME).files
     except NoImage as error:
         warn(f"tftp: {error}.")
         return {}
-    return {name: known[name].path for name in sledgehammer.IPXE if name in known}
+    return {name: files[name].path for name in sledgehammer.IPXE if name in files}
 
 
-def look_of(shelf: Shelf, options: Options) -> BootLook:
-    """How the noderole of `provisioner-server` on this host looks at what machines would find."""
+def make_boot_check(shelf: Shelf, options: Options) -> BootLook:
+    """Return how the noderole of `provisioner-server` on this host checks what machines find when they boot."""
     address = options.provision_address
     if address is None:
         return nothing_served
 
-    async def look() -> list[str]:
+    async def check_boot() -> list[str]:
         try:
             image = shelf.find(sledgehammer.NAME)
         except NoImage as error:
@@ -70,12 +73,12 @@ def look_of(shelf: Shelf, options: Options) -> BootLook:
                 raise BootTrouble(f"TFTP on {address} port {options.tftp_port} does not send {name}. Is it ours?")
         return [f"{name}: {file.size} bytes, sha256 {file.sha256}" for name, file in sorted(image.files.items())]
 
-    return look
+    return check_boot
 
 
 @asynccontextmanager
 async def serving_machines(server: Server, options: Options, listen: Listen) -> AsyncIterator[None]:
-    """Nothing, if there is no network to serve."""
+    """Serve machines until the end of the block; nothing is served if no provisioning address is set."""
     async with AsyncExitStack() as stack:
         if options.provision_address is not None:
             check_arguments(options.kernel_arguments)

@@ -1,8 +1,8 @@
-"""Where the servers of this host listen: each says so in a private file while it serves, and commands look there.
+"""A registry of the servers that run on this host: each writes a private file while it serves, and commands read it.
 
-A server writes its file into its home, for whoever may read that, and into a folder of its user, so that a command
-finds the one server that runs although it was started with `--home`. A file whose process is gone is taken away by the
-next who looks: a server that is killed cannot do so itself.
+A server writes its file into its home, for all who may read the home, and into a folder of its user, so that a command
+finds the one server that runs although it was started with `--home`. A file whose process is gone is removed by the
+next command that reads the folder: a server that is killed cannot do so itself.
 """
 
 import contextlib
@@ -18,31 +18,31 @@ from rackwright.private_files import write_private_file
 
 FOLDER = "running"
 _REGISTRY = Path("/servers of this user")
-"""No home can be this; it is only the name under which `short_folder` finds the user's folder."""
+"""The name under which `short_folder` finds the user's folder; no home can have it."""
 
 
 @dataclass(frozen=True)
 class RunningServer:
-    """A server that listens: where, with whose certificate, and which process it is."""
+    """A server that listens: its URL, its home, its process and the certificate to trust."""
 
     url: str
     home: str
     pid: int
     started: str
-    """When the process began, in the kernel's ticks: a number of a process is given again to another one."""
+    """When the process began, in the kernel's ticks: another process can get the same number later."""
     ca: str | None = None
 
 
 @contextlib.contextmanager
 def announced(home: Path, url: str, ca: Path | None = None) -> Iterator[None]:
     """Tell commands of this host where this process serves `home`, until the end of the block."""
-    server = RunningServer(url, str(home), os.getpid(), _started(os.getpid()), None if ca is None else str(ca))
+    server = RunningServer(url, str(home), os.getpid(), _start_ticks(os.getpid()), None if ca is None else str(ca))
     registries = _registries()
     name = f"{server.pid}.json"
     try:
         _write(home / FOLDER / name, server)
         for folder in registries:
-            with contextlib.suppress(OSError):  # without it the server is found by its home alone
+            with contextlib.suppress(OSError):  # without this file the server is found by its home alone
                 _write(folder / name, server)
         yield
     finally:
@@ -50,22 +50,22 @@ def announced(home: Path, url: str, ca: Path | None = None) -> Iterator[None]:
         for folder in registries:
             with contextlib.suppress(OSError):
                 (folder / name).unlink(missing_ok=True)
-                folder.rmdir()  # the last one leaves nothing behind
+                folder.rmdir()  # the last server leaves nothing behind
 
 
 def servers_of_home(home: Path) -> list[RunningServer]:
     """Return the servers that serve a home now, the one that has run longest first."""
-    return _read(home / FOLDER)
+    return _read_servers(home / FOLDER)
 
 
 def servers_of_user() -> list[RunningServer]:
-    """Return all servers that this user runs on this host now, in whatever home."""
-    found = []
+    """Return all servers that this user runs on this host now, in any home."""
+    servers = []
     for folder in _registries():
-        found += _read(folder)
-        with contextlib.suppress(OSError):  # it is empty if nobody serves
+        servers += _read_servers(folder)
+        with contextlib.suppress(OSError):  # the folder is empty if no server runs
             folder.rmdir()
-    return found
+    return servers
 
 
 def local_url(scheme: str, host: str, port: int) -> str:
@@ -80,19 +80,21 @@ def local_url(scheme: str, host: str, port: int) -> str:
 
 
 def _registries() -> list[Path]:
+    """Return the user's folder of running servers; nothing if it cannot be trusted."""
     try:
         return [short_folder(_REGISTRY)]
     except FolderNotOurs:
-        return []  # somebody else has made a folder of that name: what is in it is not believed
+        return []  # somebody else has made a folder of that name: its content is not believed
 
 
 def _write(file: Path, server: RunningServer) -> None:
-    """Write the file whole, or not at all, and readable by its owner alone."""
+    """Write the file completely or not at all, readable by its owner alone."""
     write_private_file(file, json.dumps(asdict(server)).encode())
 
 
-def _read(folder: Path) -> list[RunningServer]:
-    found: list[RunningServer] = []
+def _read_servers(folder: Path) -> list[RunningServer]:
+    """Return the servers of a folder that are alive, the oldest first, and remove the files of the others."""
+    servers: list[RunningServer] = []
     try:
         files = sorted(folder.glob("*.json"))
     except OSError:
@@ -100,19 +102,19 @@ def _read(folder: Path) -> list[RunningServer]:
     for file in files:
         try:
             server = RunningServer(**json.loads(file.read_text()))
-            alive = _started(server.pid) == server.started
+            is_alive = _start_ticks(server.pid) == server.started
         except (OSError, ValueError, TypeError):
-            alive = False
-        if alive:
-            found.append(server)
+            is_alive = False
+        if is_alive:
+            servers.append(server)
         else:
-            with contextlib.suppress(OSError):  # another's home may be readable only
+            with contextlib.suppress(OSError):  # another user's home may be readable only
                 file.unlink()
-    return sorted(found, key=lambda server: int(server.started))
+    return sorted(servers, key=lambda server: int(server.started))
 
 
-def _started(pid: int) -> str:
-    """Return when a process began; ValueError: there is none of that number."""
+def _start_ticks(pid: int) -> str:
+    """Return when a process began, in the kernel's ticks; ValueError: there is no process of that number."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):

@@ -43,7 +43,11 @@ class SettingsInvalid(RackwrightError):
 
 
 class Options(BaseSettings):
-    """Made by hand it is just what it is given; `load_settings` is what reads the environment and the file."""
+    """All settings of a server.
+
+    An object that is made directly has just the values that it is given; `load_settings` reads the environment and the
+    file.
+    """
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix=PREFIX)
 
@@ -111,14 +115,14 @@ class Options(BaseSettings):
 
     @field_validator("discovered_names")
     @classmethod
-    def _makes_names(cls, pattern: str) -> str:
+    def _check_names_pattern(cls, pattern: str) -> str:
         try:
             return check_pattern(pattern)
         except Invalid as error:
             raise ValueError(error.message) from None
 
     @model_validator(mode="after")
-    def _fits_together(self) -> "Options":
+    def _check_tls_options(self) -> "Options":
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ValueError("tls_certificate and tls_key belong together: give both, or neither")
         if self.tls_certificate is not None and not self.tls:
@@ -134,7 +138,7 @@ class Options(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Nothing but what is given: a server in a test does not depend on whose shell runs it."""
+        """Use the arguments alone, so that a server in a test does not depend on the shell that runs it."""
         return (init_settings,)
 
     @property
@@ -149,14 +153,16 @@ class Options(BaseSettings):
 
 @dataclass(frozen=True)
 class Settings:
-    """The options, and for each where it comes from."""
+    """The options, and the source of each: `default`, a file, a variable of the environment or `flag`."""
 
     options: Options
     sources: Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownSetting:
+    """A setting as a person sees it."""
+
     name: str
     value: str
     source: str
@@ -164,15 +170,19 @@ class Shown:
 
 
 def load_settings(flags: Mapping[str, Any], config: Path | None = None) -> Settings:
-    """What a server runs with. `flags`: those that were given; `config`: the file, instead of the usual one."""
+    """Return the settings that a server runs with; SettingsInvalid says what is wrong with them.
+
+    `flags` are the options on the command line; `config` is the file to read instead of the usual one.
+    """
     _check_no_password(flags.get("database_url"))
     environment = _environment()
     home = Path(flags.get("home") or environment.get("home") or default_home()).expanduser().absolute()
-    named = config or (Path(found) if (found := os.environ.get(f"{PREFIX}CONFIG")) else None)
-    path = named or home / FILE
+    variable = os.environ.get(f"{PREFIX}CONFIG")
+    chosen = config or (Path(variable) if variable else None)
+    path = chosen or home / FILE
     layers = {
         "default": {"home": home},
-        str(path): _read_file(path, required=named is not None),
+        str(path): _read_file(path, required=chosen is not None),
         "environment": environment,
         "flag": dict(flags),
     }
@@ -185,23 +195,25 @@ def load_settings(flags: Mapping[str, Any], config: Path | None = None) -> Setti
     try:
         return Settings(Options(**values), sources)
     except ValidationError as error:
-        raise SettingsInvalid(_explain(error, sources)) from None
+        raise SettingsInvalid(_describe_errors(error, sources)) from None
 
 
-def show_settings(settings: Settings) -> list[Shown]:
-    """Every setting with its value and where that comes from, for `rackwright config show`. Passwords are hidden."""
+def show_settings(settings: Settings) -> list[ShownSetting]:
+    """Return every setting with its value and its source, for `rackwright config show`. Passwords are hidden."""
     return [
-        Shown(name, _shown(name, getattr(settings.options, name)), settings.sources[name], field.description or "")
+        ShownSetting(
+            name, _shown_value(name, getattr(settings.options, name)), settings.sources[name], field.description or ""
+        )
         for name, field in Options.model_fields.items()
     ]
 
 
 def _check_no_password(url: str | None) -> None:
-    """Every user of a host can read the command lines of its processes."""
+    """Refuse a database URL with a password on the command line, which every user of a host can read."""
     try:
         password = None if url is None else make_url(url).password
     except (ArgumentError, ValueError):
-        return  # what is wrong with it is said when it is used
+        return  # a URL that cannot be read is refused when the database is opened
     if password is not None:
         raise SettingsInvalid(
             "--database-url has a password in it, which every user of this host could read from the list of processes. "
@@ -211,10 +223,10 @@ def _check_no_password(url: str | None) -> None:
 
 def _environment() -> dict[str, Any]:
     try:
-        found: dict[str, Any] = EnvSettingsSource(Options)()
+        values: dict[str, Any] = EnvSettingsSource(Options)()
     except ValueError as error:
         raise SettingsInvalid(f"A variable of the environment cannot be read: {error}. Lists are JSON.") from None
-    return found
+    return values
 
 
 def _read_file(path: Path, *, required: bool) -> dict[str, Any]:
@@ -230,21 +242,21 @@ def _read_file(path: Path, *, required: bool) -> dict[str, Any]:
         raise SettingsInvalid(f"The settings file {path} is no TOML: {error}.") from None
     for name in values:
         if name not in Options.model_fields:
-            near = get_close_matches(name, Options.model_fields, n=1, cutoff=0.0)
-            raise SettingsInvalid(f"{path}: there is no setting {name!r}; did you mean {near[0]!r}?")
+            closest = get_close_matches(name, Options.model_fields, n=1, cutoff=0.0)[0]
+            raise SettingsInvalid(f"{path}: there is no setting {name!r}; did you mean {closest!r}?")
     return values
 
 
-def _explain(error: ValidationError, sources: Mapping[str, str]) -> str:
+def _describe_errors(error: ValidationError, sources: Mapping[str, str]) -> str:
     lines: dict[str, None] = {}
-    for wrong in error.errors():
-        name = str(wrong["loc"][0]) if wrong["loc"] else ""
-        words = pydantic_words(wrong["type"], wrong.get("ctx", {})) or wrong["msg"].removeprefix("Value error, ")
+    for problem in error.errors():
+        name = str(problem["loc"][0]) if problem["loc"] else ""
+        words = pydantic_words(problem["type"], problem.get("ctx", {})) or problem["msg"].removeprefix("Value error, ")
         lines[f"{name} (from {sources.get(name, 'flag')}): {words}" if name else words] = None
     return "The settings do not fit: " + "; ".join(lines) + "."
 
 
-def _shown(name: str, value: object) -> str:
+def _shown_value(name: str, value: object) -> str:
     if name == "database_url" and isinstance(value, str):
         return shown_database_url(value)
     if isinstance(value, list):

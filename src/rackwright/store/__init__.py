@@ -1,1 +1,1 @@
-"""PostgreSQL: the embedded server, tables, migrations, queries and the outbox."""
+"""Everything kept in PostgreSQL: the embedded server, tables, migrations, queries and the outbox."""

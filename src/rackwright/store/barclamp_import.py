@@ -1,4 +1,7 @@
-"""Importing barclamps: idempotent and complete. What left the file goes, unless something is bound to it."""
+"""Import barclamps into the database: idempotent and complete.
+
+What a barclamp no longer declares is deleted, unless something is bound to it; then the import is refused.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,43 +17,44 @@ from rackwright.store.events.outbox import emit
 from rackwright.store.graph.binding import bind_committed
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
 from rackwright.store.graph.subgraph import bump_graph, role_closure
-from rackwright.store.graph.transitions import dirty_roles
+from rackwright.store.graph.transitions import mark_roles_dirty
 from rackwright.store.graph.upgrades import upgrade_after_import
 from rackwright.store.hooks.hook_calls import queue_jig_active
-from rackwright.store.hooks.hook_queue import drop_orphans
+from rackwright.store.hooks.hook_queue import delete_orphaned_calls
 
-STRUCTURE = frozenset({Flag.IMPLICIT, Flag.CLUSTER, Flag.SERVICE, Flag.ABSTRACT, Flag.DESTRUCTIVE})
-"""Flags that the graph was built by, or that keep a noderole from running twice: fixed while the role is bound."""
+STRUCTURAL_FLAGS = frozenset({Flag.IMPLICIT, Flag.CLUSTER, Flag.SERVICE, Flag.ABSTRACT, Flag.DESTRUCTIVE})
+"""Flags that shaped the graph, or that keep a noderole from running twice: they are fixed while the role is bound."""
 
 
 async def import_barclamps(session: GraphSession, barclamps: Sequence[Barclamp]) -> list[str]:
-    """Make the catalogue say what these barclamps say; others stay as they are.
+    """Make the catalogue hold what these barclamps declare; other barclamps stay as they are.
 
-    Returns the deployments in which something no longer stands as its role says: their next commit changes that.
+    Return the names of the deployments in which something is no longer bound as its role says now: their next commit
+    changes that.
     """
     before = await session.catalogue()
     await keep_contents(session, barclamps)
     for barclamp in barclamps:
-        barclamp_id = await _barclamp(session, barclamp)
-        await _jigs_and_hammers(session, barclamp, barclamp_id)
-        await _roles(session, barclamp, barclamp_id)
+        barclamp_id = await _write_barclamp(session, barclamp)
+        await _write_jigs_and_hammers(session, barclamp, barclamp_id)
+        await _write_roles(session, barclamp, barclamp_id)
     for barclamp in barclamps:
-        await _attribs(session, barclamp)
+        await _write_attribs(session, barclamp)
     for barclamp in barclamps:
-        await _drop_what_left(session, barclamp)
+        await _delete_undeclared(session, barclamp)
     await session.run("UPDATE graph SET catalogue_version = catalogue_version + 1")
     await bump_graph(session)
     session.changed_catalogue()
     after = await session.catalogue()
     after.catalogue.check()
-    await _check_bound(session, before, after)
-    await dirty_roles(session, _with_new_values(before, after))
+    await _check_bound_roles(session, before, after)
+    await mark_roles_dirty(session, _roles_with_changed_inputs(before, after))
     await _bind_bootstrap(session, after.catalogue)
     behind = await upgrade_after_import(session, before, after)
-    await drop_orphans(session)
-    known = {jig.name for jig in before.catalogue.jigs.values() if jig.active}
+    await delete_orphaned_calls(session)
+    active_before = {jig.name for jig in before.catalogue.jigs.values() if jig.active}
     for jig in after.catalogue.jigs.values():
-        if jig.active and jig.name not in known:
+        if jig.active and jig.name not in active_before:
             await queue_jig_active(session, jig.name)
     for barclamp in barclamps:
         await emit(session, "barclamp.imported", data={"name": barclamp.name, "version": barclamp.version})
@@ -58,8 +62,9 @@ async def import_barclamps(session: GraphSession, barclamps: Sequence[Barclamp])
 
 
 async def _bind_bootstrap(session: GraphSession, catalogue: Catalogue) -> None:
-    """Bind the bootstrap roles to the admin nodes that are there already. One that needs a role or an attrib which no
-    barclamp declares yet is bound when that is imported.
+    """Bind the bootstrap roles to the admin nodes that are there already.
+
+    A bootstrap role that needs a role or an attrib which no barclamp declares yet is bound when that is imported.
     """
     ready = [role for role in catalogue.flagged(Flag.BOOTSTRAP) if _all_declared(catalogue, role)]
     nodes = await session.rows("SELECT id FROM nodes WHERE admin ORDER BY id")
@@ -69,14 +74,14 @@ async def _bind_bootstrap(session: GraphSession, catalogue: Catalogue) -> None:
 
 
 def _all_declared(catalogue: Catalogue, role: str) -> bool:
-    """Whether there is all that a role may pull in, and what that wants to read."""
+    """Return whether every role that a role may pull in is declared, and every attrib that those want to read."""
     closure = role_closure(catalogue, [role])
     return closure <= catalogue.roles.keys() and all(
         want in catalogue.attribs for name in closure for want in catalogue.roles[name].wants
     )
 
 
-async def _barclamp(session: GraphSession, barclamp: Barclamp) -> int:
+async def _write_barclamp(session: GraphSession, barclamp: Barclamp) -> int:
     id: int = await session.value(
         """
         INSERT INTO barclamps (name, display, description, version, parent, path, digest)
@@ -100,6 +105,7 @@ async def _barclamp(session: GraphSession, barclamp: Barclamp) -> int:
 async def _claim_names(
     session: Session, table: str, names: Iterable[str], barclamp: Barclamp, barclamp_id: int
 ) -> None:
+    """Refuse names of a table that another barclamp has declared already."""
     taken = await session.row(
         f"SELECT t.name, b.name AS owner FROM {table} t JOIN barclamps b ON b.id = t.barclamp_id"
         " WHERE t.name = ANY (:names) AND t.barclamp_id <> :barclamp_id ORDER BY t.name LIMIT 1",
@@ -114,10 +120,10 @@ async def _claim_names(
         )
 
 
-async def _jigs_and_hammers(session: GraphSession, barclamp: Barclamp, barclamp_id: int) -> None:
+async def _write_jigs_and_hammers(session: GraphSession, barclamp: Barclamp, barclamp_id: int) -> None:
     await _claim_names(session, "jigs", (jig.name for jig in barclamp.jigs), barclamp, barclamp_id)
     for jig in barclamp.jigs:
-        # Whether it is active is the operator's business once it was imported.
+        # Once a jig was imported, the operator decides whether it is active: an import does not change that.
         await session.run(
             """
             INSERT INTO jigs (name, barclamp_id, kind, description, active, client_role)
@@ -149,7 +155,7 @@ async def _jigs_and_hammers(session: GraphSession, barclamp: Barclamp, barclamp_
         )
 
 
-async def _roles(session: GraphSession, barclamp: Barclamp, barclamp_id: int) -> None:
+async def _write_roles(session: GraphSession, barclamp: Barclamp, barclamp_id: int) -> None:
     await _claim_names(session, "roles", (role.name for role in barclamp.roles), barclamp, barclamp_id)
     for role in barclamp.roles:
         await session.run(
@@ -179,7 +185,7 @@ async def _roles(session: GraphSession, barclamp: Barclamp, barclamp_id: int) ->
         )
 
 
-async def _attribs(session: GraphSession, barclamp: Barclamp) -> None:
+async def _write_attribs(session: GraphSession, barclamp: Barclamp) -> None:
     barclamp_id = await session.value("SELECT id FROM barclamps WHERE name = :name", name=barclamp.name)
     await _claim_names(session, "attribs", (attrib.name for attrib in barclamp.attribs), barclamp, barclamp_id)
     for attrib in barclamp.attribs:
@@ -204,19 +210,19 @@ async def _attribs(session: GraphSession, barclamp: Barclamp) -> None:
         )
 
 
-async def _drop_what_left(session: GraphSession, barclamp: Barclamp) -> None:
+async def _delete_undeclared(session: GraphSession, barclamp: Barclamp) -> None:
     id = await session.value("SELECT id FROM barclamps WHERE name = :name", name=barclamp.name)
-    kept = [role.name for role in barclamp.roles]
+    declared_roles = [role.name for role in barclamp.roles]
     bound = await session.row(
         """
         SELECT r.name, n.name AS node, d.name AS deployment FROM roles r
         LEFT JOIN node_roles nr ON nr.role_id = r.id LEFT JOIN nodes n ON n.id = nr.node_id
         LEFT JOIN deployment_roles dr ON dr.role_id = r.id LEFT JOIN deployments d ON d.id = dr.deployment_id
-        WHERE r.barclamp_id = :id AND r.name <> ALL (:kept) AND (nr.id IS NOT NULL OR dr.id IS NOT NULL)
+        WHERE r.barclamp_id = :id AND r.name <> ALL (:declared) AND (nr.id IS NOT NULL OR dr.id IS NOT NULL)
         ORDER BY r.name, n.name LIMIT 1
         """,
         id=id,
-        kept=kept,
+        declared=declared_roles,
     )
     if bound is not None:
         where = f"node {bound.node!r}" if bound.node else f"deployment {bound.deployment!r}"
@@ -229,7 +235,7 @@ async def _drop_what_left(session: GraphSession, barclamp: Barclamp) -> None:
     await _check_jigs_unused(session, barclamp, id)
     for table, names in (
         ("attribs", [attrib.name for attrib in barclamp.attribs]),
-        ("roles", kept),
+        ("roles", declared_roles),
         ("hammers", [hammer.name for hammer in barclamp.hammers]),
         ("jigs", [jig.name for jig in barclamp.jigs]),
     ):
@@ -241,10 +247,10 @@ async def _check_attribs_unused(session: Session, barclamp: Barclamp, barclamp_i
         """
         SELECT a.name, n.name AS node, r.name AS role FROM attribs a JOIN node_role_links l ON l.attrib_id = a.id
         JOIN node_roles nr ON nr.id = l.child_id JOIN nodes n ON n.id = nr.node_id JOIN roles r ON r.id = nr.role_id
-        WHERE a.barclamp_id = :id AND a.name <> ALL (:kept) ORDER BY a.name LIMIT 1
+        WHERE a.barclamp_id = :id AND a.name <> ALL (:declared) ORDER BY a.name LIMIT 1
         """,
         id=barclamp_id,
-        kept=[attrib.name for attrib in barclamp.attribs],
+        declared=[attrib.name for attrib in barclamp.attribs],
     )
     if used is not None:
         raise Conflict(
@@ -259,10 +265,10 @@ async def _check_jigs_unused(session: Session, barclamp: Barclamp, barclamp_id: 
         """
         SELECT j.name, r.name AS role, n.name AS node FROM jigs j JOIN roles r ON r.jig = j.name
         JOIN node_roles nr ON nr.role_id = r.id JOIN nodes n ON n.id = nr.node_id
-        WHERE j.barclamp_id = :id AND j.name <> ALL (:kept) ORDER BY j.name, r.name, n.name LIMIT 1
+        WHERE j.barclamp_id = :id AND j.name <> ALL (:declared) ORDER BY j.name, r.name, n.name LIMIT 1
         """,
         id=barclamp_id,
-        kept=[jig.name for jig in barclamp.jigs],
+        declared=[jig.name for jig in barclamp.jigs],
     )
     if used is not None:
         raise Conflict(
@@ -272,58 +278,61 @@ async def _check_jigs_unused(session: Session, barclamp: Barclamp, barclamp_id: 
         )
 
 
-async def _check_bound(session: Session, before: StoredCatalogue, after: StoredCatalogue) -> None:
-    """What is bound was bound by the old rules; the new ones must hold for it too."""
+async def _check_bound_roles(session: Session, before: StoredCatalogue, after: StoredCatalogue) -> None:
+    """Refuse new rules that the bound noderoles, which were bound by the old ones, do not satisfy."""
     old, new = before.catalogue, after.catalogue
     changed = [name for name in old.roles.keys() & new.roles.keys() if old.roles[name] != new.roles[name]]
-    fixed = [name for name in changed if (old.roles[name].flags ^ new.roles[name].flags) & STRUCTURE]
-    bound = await _first_bound(session, fixed, after)
+    restructured = [name for name in changed if (old.roles[name].flags ^ new.roles[name].flags) & STRUCTURAL_FLAGS]
+    bound = await _first_bound_role(session, restructured)
     if bound is not None:
-        flags = sorted((old.roles[bound].flags ^ new.roles[bound].flags) & STRUCTURE)
+        flags = sorted((old.roles[bound].flags ^ new.roles[bound].flags) & STRUCTURAL_FLAGS)
         raise Conflict(
             Rule.BOUND, f"Role {bound!r} is bound, so its flag {flags[0]} cannot change. Unbind it first, or rename it."
         )
     for name in new.roles:
         for other in sorted(new.rivals(name) - old.rivals(name)):
-            await _check_pair(session, after, name, other, same_node=True)
+            await _check_roles_apart(session, after, name, other, same_node=True)
         for other in sorted(new.stand_ins(name) - old.stand_ins(name)):
-            await _check_pair(session, after, name, other, same_node=False)
+            await _check_roles_apart(session, after, name, other, same_node=False)
 
 
-async def _first_bound(session: Session, names: Sequence[str], stored: StoredCatalogue) -> str | None:
-    found = await session.value(
+async def _first_bound_role(session: Session, names: Sequence[str]) -> str | None:
+    name = await session.value(
         "SELECT r.name FROM roles r JOIN node_roles nr ON nr.role_id = r.id WHERE r.name = ANY (:names) LIMIT 1",
         names=list(names),
     )
-    return None if found is None else str(found)
+    return None if name is None else str(name)
 
 
-async def _check_pair(session: Session, stored: StoredCatalogue, one: str, other: str, *, same_node: bool) -> None:
-    if one not in stored.role_ids or other not in stored.role_ids:
+async def _check_roles_apart(
+    session: Session, stored: StoredCatalogue, role: str, other: str, *, same_node: bool
+) -> None:
+    """Refuse that two roles are bound which no longer may be: on the same node, or anywhere."""
+    if role not in stored.role_ids or other not in stored.role_ids:
         return
-    found = await session.row(
+    both_bound = await session.row(
         "SELECT a.node_id FROM node_roles a JOIN node_roles b ON (b.node_id = a.node_id OR NOT :same_node)"
-        " WHERE a.role_id = :one AND b.role_id = :other LIMIT 1",
-        one=stored.role_ids[one],
+        " WHERE a.role_id = :role AND b.role_id = :other LIMIT 1",
+        role=stored.role_ids[role],
         other=stored.role_ids[other],
         same_node=same_node,
     )
-    if found is not None:
+    if both_bound is not None:
         rule = "conflict" if same_node else "stand in for each other"
         raise Conflict(
             Rule.BOUND,
-            f"Roles {one!r} and {other!r} would now {rule}, but both are bound. Unbind one of them first.",
+            f"Roles {role!r} and {other!r} would now {rule}, but both are bound. Unbind one of them first.",
         )
 
 
-def _with_new_values(before: StoredCatalogue, after: StoredCatalogue) -> list[int]:
-    """Roles whose noderoles may be handed other inputs than before."""
+def _roles_with_changed_inputs(before: StoredCatalogue, after: StoredCatalogue) -> list[int]:
+    """Return the ids of the roles whose noderoles may get other inputs than before the import."""
     old, new = before.catalogue, after.catalogue
 
     def inputs(catalogue: Catalogue, role: Role) -> object:
-        wanted = [catalogue.attribs[want] for want in role.wants if want in catalogue.attribs]
-        attribs = [*catalogue.attribs_of(role.name), *wanted]
-        return (role.template, role.wants, role.jig, [(one.map, one.default, one.has_default) for one in attribs])
+        wanted_attribs = [catalogue.attribs[want] for want in role.wants if want in catalogue.attribs]
+        attribs = [*catalogue.attribs_of(role.name), *wanted_attribs]
+        return (role.template, role.wants, role.jig, [(a.map, a.default, a.has_default) for a in attribs])
 
     return [
         after.role_ids[name]

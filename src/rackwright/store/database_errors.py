@@ -1,4 +1,4 @@
-"""Why the database cannot be used. Each of these is a message for the operator, never a fault of a request."""
+"""Errors that tell why the database cannot be used. Each is a message for the operator, never a fault of a request."""
 
 from rackwright.domain.errors import RackwrightError
 

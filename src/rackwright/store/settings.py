@@ -1,4 +1,4 @@
-"""Settings that change at run time, kept in the database so that all servers agree."""
+"""Read and write settings that change at run time. They are in the database, so that all servers agree."""
 
 from typing import TypeVar
 
@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 
 async def read_setting(session: Session, name: str, default: T) -> T:
-    found = await session.row("SELECT value FROM settings WHERE name = :name", name=name)
-    return default if found is None else found.value
+    row = await session.row("SELECT value FROM settings WHERE name = :name", name=name)
+    return default if row is None else row.value
 
 
 async def write_setting(session: Session, name: str, value: int | str | float | bool) -> None:

@@ -1,5 +1,4 @@
-"""The way to the database: transactions, and how each is run. Actor and trace for its events, locks, retries after a
-deadlock.
+"""`Store`, which runs transactions: with actor and trace for their events, locks, and retries after a deadlock.
 
 Nothing here knows a table but the catalogue's version. Queries live with their aggregate.
 """
@@ -21,7 +20,7 @@ from rackwright.store.db.notices import Notices
 from rackwright.store.db.read_session import ReadSession
 from rackwright.store.db.session import DATABASE_TROUBLE, TRACE, GraphSession, Session
 from rackwright.store.db.vault import Vault
-from rackwright.store.runs.transaction_end import settle_slots
+from rackwright.store.runs.transaction_end import refresh_touched_slots
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Session)
@@ -39,9 +38,11 @@ SELECT set_config('rackwright.actor', :actor, true), set_config('rackwright.trac
 
 
 @contextmanager
-def _cancelled_stays_cancelled() -> Iterator[None]:
-    """Whoever is cancelled in the middle of something is told so, and not of the trouble that made: those who work for
-    ever would take it for a database that does not answer, and go on."""
+def _keep_cancellation() -> Iterator[None]:
+    """Raise CancelledError in place of the database error that a cancellation caused.
+
+    A loop that works for ever would take that error for a database that does not answer, and go on.
+    """
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
     try:
@@ -53,22 +54,22 @@ def _cancelled_stays_cancelled() -> Iterator[None]:
 
 
 class Store:
-    """The way to the database: `change` for writes, `read` for questions."""
+    """Access to the database: `change` and `change_graph` run transactions that write, `read` one that only reads."""
 
     def __init__(self, database: Database, vault: Vault | None = None) -> None:
         self.database = database
         self.engine = database.engine
         self.vault = vault or Vault.fresh()
-        """Seals secrets. Without the server's own keys, what was sealed before cannot be opened."""
+        """Seals secrets. Without the server's own keys it cannot open what was sealed before."""
         self._catalogue: StoredCatalogue | None = None
         self.watchers: set[Callable[[], None]] = set()
-        """Called after each commit of this process: something may have happened."""
-        self.people_version = 0
-        """Grows whenever this process changed who may do what; what was known before is to be looked up again."""
+        """Functions called after each commit of this process: there may be new events or new work."""
+        self.permissions_version = 0
+        """Grows whenever this process changed users, grants, tokens or sessions: cached permissions are stale then."""
 
-    def forget_people(self) -> None:
-        """What is known of who may do what is to be looked up again."""
-        self.people_version += 1
+    def forget_permissions(self) -> None:
+        """Make every cache of permissions stale, so that it is read again."""
+        self.permissions_version += 1
 
     async def change(
         self,
@@ -80,8 +81,8 @@ class Store:
     ) -> T:
         """Run `work` in one transaction, again after a deadlock.
 
-        The lock is taken in a statement of its own, before the work: a statement that both locks and looks would look
-        at a moment before it had the lock. `trace`: None means that of the request this is part of.
+        The lock is taken in a statement of its own, before the work: a statement that both locks and reads would see
+        the data as of a moment before it had the lock. `trace`: None means that of the request this is part of.
         """
         return await self._run(Session, work, actor, trace, lock)
 
@@ -92,7 +93,7 @@ class Store:
         actor: str = "system",
         trace: str | None = None,
     ) -> T:
-        """As `change`, for what may add or remove noderoles or edges: it holds the graph lock."""
+        """Run `work` as `change` does, holding the graph lock: for what may add or remove noderoles or edges."""
         return await self._run(GraphSession, work, actor, trace, GRAPH_LOCK)
 
     async def _run(
@@ -106,12 +107,12 @@ class Store:
         trace = TRACE.get() if trace is None else trace
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                with _cancelled_stays_cancelled():
-                    async with self._begun(kind, actor, trace, lock) as session:
+                with _keep_cancellation():
+                    async with self._begin(kind, actor, trace, lock) as session:
                         result = await work(session)
-                        await settle_slots(session)
-                for follow in session.after_commit:
-                    follow()
+                        await refresh_touched_slots(session)
+                for callback in session.after_commit:
+                    callback()
                 for wake in self.watchers:
                     wake()
                 return result
@@ -124,7 +125,7 @@ class Store:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     @asynccontextmanager
-    async def _begun(self, kind: type[S], actor: str, trace: str, lock: int | None) -> AsyncIterator[S]:
+    async def _begin(self, kind: type[S], actor: str, trace: str, lock: int | None) -> AsyncIterator[S]:
         async with self.engine.begin() as connection:
             session = kind(connection, self, actor)
             await session.run(_BEGIN, actor=actor, trace=trace, lock=lock)
@@ -132,13 +133,13 @@ class Store:
 
     @asynccontextmanager
     async def read(self, *, once: bool = False) -> AsyncIterator[Session]:
-        """A transaction that only asks. It sees one moment throughout. `once`: it asks a single question."""
-        with _cancelled_stays_cancelled():
+        """Open a transaction that only reads, and sees the data of one moment. `once`: it runs a single query."""
+        with _keep_cancellation():
             async with self.database.readers.lend(once=once) as driver:
                 yield ReadSession(driver, self, once)
 
     async def listen(self, *channels: str) -> Notices:
-        """Hear PostgreSQL's notifications, on a connection of its own."""
+        """Listen to PostgreSQL's notifications on these channels, on a connection of its own."""
         url = self.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
         connection = await AsyncConnection.connect(url, autocommit=True)
         for channel in channels:
@@ -147,17 +148,18 @@ class Store:
 
     @property
     def known_catalogue(self) -> StoredCatalogue | None:
-        """What was imported when this process last looked: for what needs no more than that."""
+        """The catalogue as this process last read it: for callers that need no newer one. None: it was never read."""
         return self._catalogue
 
     async def uncommitted_catalogue(self, session: Session) -> StoredCatalogue:
-        """What is imported as of this transaction, which imported itself: it is kept for nobody else."""
+        """Read the catalogue as of this transaction, which changed it: other transactions must not be given it."""
         return await load_catalogue(session, -1)
 
     async def catalogue(self, session: Session) -> StoredCatalogue:
+        """Return the catalogue as of this transaction; it is read only if its version changed since."""
         version = await session.value("SELECT catalogue_version FROM graph")
-        known = self._catalogue
-        if known is None or known.version != version:
-            known = await load_catalogue(session, version)
-            self._catalogue = known
-        return known
+        catalogue = self._catalogue
+        if catalogue is None or catalogue.version != version:
+            catalogue = await load_catalogue(session, version)
+            self._catalogue = catalogue
+        return catalogue

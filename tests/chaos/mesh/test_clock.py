@@ -1,4 +1,4 @@
-"""A wall clock that is stepped on one server: nobody dies of it, for the protocol's time is one that nobody can set."""
+"""A wall clock that is stepped on a server: no server is held dead for it, as the protocol uses a monotonic clock."""
 
 from collections.abc import Iterator
 
@@ -23,12 +23,12 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> FakeClock:
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory, clock: FakeClock) -> Iterator[Fleet]:
     """s2 takes its wall clock from the test."""
-    with cluster(tmp_path_factory.mktemp("clock"), SERVERS) as made:
-        made.stop("s2")
-        made.environment["s2"] = clock.environment
-        made.start("s2")
-        made.wait_agree(ALIVE)
-        yield made
+    with cluster(tmp_path_factory.mktemp("clock"), SERVERS) as fleet:
+        fleet.stop("s2")
+        fleet.environment["s2"] = clock.environment
+        fleet.start("s2")
+        fleet.wait_agree(ALIVE)
+        yield fleet
 
 
 def wall_clock(fleet: Fleet, server: str) -> str:

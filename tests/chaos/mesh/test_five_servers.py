@@ -22,8 +22,8 @@ ALIVE = dict.fromkeys(SERVERS, "alive")
 @pytest.fixture(scope="module")
 def formed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     folder = tmp_path_factory.mktemp("five")
-    with network(SERVERS) as wires, cluster(folder, SERVERS, wires, swim=AS_SHIPPED) as made:
-        yield made
+    with network(SERVERS) as wires, cluster(folder, SERVERS, wires, swim=AS_SHIPPED) as fleet:
+        yield fleet
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_two_halves_hold_each_other_dead_and_agree_once_healed(five: Fleet) -> N
 
 def test_a_death_is_found_through_a_fifth_of_all_packets_lost_and_all_agree_afterwards(five: Fleet) -> None:
     for server in SERVERS:
-        wires(five).lose(server, 20)
+        wires(five).drop_packets(server, 20)
     five.kill("s3")
     # Through such a network somebody else may be held dead for a while; the dead one must never be held alive.
     wait_until(

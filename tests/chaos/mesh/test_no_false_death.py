@@ -1,4 +1,4 @@
-"""Five servers of which nobody may be held dead who lives: not who leaves, not by who slept, and not while all is well.
+"""Five servers, of which none may be reported dead that lives: when one leaves, when one slept, and when all is well.
 
 A suspect has 15 seconds here before it is held dead, so that a machine that is busy for ten seconds changes nothing.
 With the seconds that people have it is shown by simulation in `tests/unit/mesh/membership/test_simulated_cluster.py`,
@@ -27,12 +27,12 @@ PERIODS = 25
 @pytest.fixture(scope="module")
 def five(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     folder = tmp_path_factory.mktemp("no-false-death")
-    with network(SERVERS) as wires, cluster(folder, SERVERS, wires) as made:
-        made.configure(SLEEPER, swim={**UNHURRIED, "pause_threshold": SwimConfig().pause_threshold})
-        made.stop(SLEEPER)
-        made.start(SLEEPER)
-        made.wait_agree(ALIVE)
-        yield made
+    with network(SERVERS) as wires, cluster(folder, SERVERS, wires) as fleet:
+        fleet.configure(SLEEPER, swim={**UNHURRIED, "pause_threshold": SwimConfig().pause_threshold})
+        fleet.stop(SLEEPER)
+        fleet.start(SLEEPER)
+        fleet.wait_agree(ALIVE)
+        yield fleet
 
 
 def others(*gone: str) -> list[str]:

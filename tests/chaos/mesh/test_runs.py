@@ -1,5 +1,6 @@
-"""Runs of states on five servers at once: with one of them killed in the middle, at each other's pace, and what a
-target refuses although it lies in the datastore.
+"""Runs of states on five servers: with a server killed in the middle, with gates between servers, and with forgeries.
+
+A target refuses forgeries although they are in the datastore.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ from rackwright.mesh.identity import trust
 from rackwright.mesh.identity.sealing import seal, verify_seal_record
 from rackwright.mesh.identity.server_identity import read_certificate
 from rackwright.mesh.runs import run_model
-from rackwright.mesh.runs.run_model import Request, Targets, pack_tree, task_key
+from rackwright.mesh.runs.run_model import RunRequest, Targets, pack_tree, task_key
 from rackwright.states import extensions
 
 pytestmark = pytest.mark.chaos
@@ -47,10 +48,10 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def formed(tmp_path_factory: pytest.TempPathFactory, keys: Path) -> Iterator[Fleet]:
-    with network(SERVERS) as net, cluster(tmp_path_factory.mktemp("runs"), SERVERS, net, UNHURRIED_STORE) as made:
-        wait_complete(made, "s1")
-        made.rackwright("s1", "mesh", "trust", "add", "ops", str(keys / "operator.pub"))
-        yield made
+    with network(SERVERS) as net, cluster(tmp_path_factory.mktemp("runs"), SERVERS, net, UNHURRIED_STORE) as fleet:
+        wait_complete(fleet, "s1")
+        fleet.rackwright("s1", "mesh", "trust", "add", "ops", str(keys / "operator.pub"))
+        yield fleet
 
 
 @pytest.fixture
@@ -73,11 +74,11 @@ class MeshRun:
                 wires(fleet).command(server, command), stdout=file, stderr=subprocess.PIPE, text=True
             )
 
-    def told(self) -> list[dict[str, Any]]:
+    def lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.output.read_text().splitlines() if line.endswith("}")]
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        return [line["event"] for line in self.told() if line.get("event", {}).get("kind") == kind]
+        return [line["event"] for line in self.lines() if line.get("event", {}).get("kind") == kind]
 
     def states(self, target: str) -> list[dict[str, Any]]:
         return [event["state"] for event in self.events("state") if event["target"] == target]
@@ -107,11 +108,11 @@ def fifty(folder: Path, world: Path) -> Path:
     return folder
 
 
-def mentioned(path: Path) -> bool:
-    """Whether a process has this path in its command."""
-    for one in Path("/proc").glob("[0-9]*/cmdline"):
+def has_process(path: Path) -> bool:
+    """Return whether a process has this path in its command."""
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            if f"{path}/go".encode() in one.read_bytes():
+            if f"{path}/go".encode() in entry.read_bytes():
                 return True
     return False
 
@@ -128,18 +129,18 @@ def test_a_run_is_cancelled_by_hand_and_nothing_more_of_it_is_begun(five: Fleet,
     wait_until(
         lambda: all(len(run.states(target)) >= MIDDLE for target in targets), "all have come to the middle", every=0.2
     )
-    id = run.told()[0]["run"]
-    said = five.rackwright("s3", "mesh", "cancel", id, "--yes", "--json")
-    assert json.loads(said) == {"cancelled": list(targets)}
+    id = run.lines()[0]["run"]
+    output = five.rackwright("s3", "mesh", "cancel", id, "--yes", "--json")
+    assert json.loads(output) == {"cancelled": list(targets)}
     assert run.wait() == 1
     assert run.outcomes() == dict.fromkeys(targets, "cancelled")
-    wait_until(lambda: not mentioned(world), "the servers have ended what they had begun", every=0.2)
+    wait_until(lambda: not has_process(world), "the servers have ended what they had begun", every=0.2)
     (world / "go").touch()
     assert "ended everywhere" in five.rackwright("s3", "mesh", "cancel", id, "--yes")
     with pytest.raises(Unreachable, match="there is no run nothing"):
         five.rackwright("s3", "mesh", "cancel", "nothing", "--yes")
-    for one in targets:
-        assert lines_of(world, one) == [str(number) for number in range(MIDDLE)]
+    for target in targets:
+        assert lines_of(world, target) == [str(number) for number in range(MIDDLE)]
 
 
 @pytest.mark.parametrize("mode", ["ansible", "justdoit", "genius"])
@@ -160,8 +161,8 @@ def test_fifty_states_on_five_servers_with_one_killed_in_the_middle(
     five.kill(victim)
     (world / "go").touch()
     assert run.wait() == 1, "a server was lost, and that is said"
-    wanted = {server: "lost" if server == victim else "done" for server in SERVERS}
-    assert run.outcomes() == wanted
+    expected = {server: "lost" if server == victim else "done" for server in SERVERS}
+    assert run.outcomes() == expected
     for server in SERVERS:
         assert len(lines_of(world, server)) == len(set(lines_of(world, server))), "no state is run twice"
         if server != victim:
@@ -182,7 +183,7 @@ def test_fifty_states_on_five_servers_with_one_killed_in_the_middle(
 def test_every_one_of_many_events_arrives(five: Fleet, keys: Path, tmp_path: Path) -> None:
     (tmp_path / "init.sls").write_text("".join(f"s{number}:\n  test.nop: []\n" for number in range(400)))
     run = MeshRun(five, "s5", keys / "operator", str(tmp_path), "--on", "s*", "--mode", "genius")
-    assert run.wait() == 0, run.trouble or run.told()
+    assert run.wait() == 0, run.trouble or run.lines()
     for server in SERVERS:
         assert len({state["id"] for state in run.states(server)}) == len(run.states(server)) == 400
 
@@ -216,7 +217,7 @@ neighbour:
 """
     )
     run = MeshRun(five, "s2", keys / "operator", str(tree), "--on", "s*", "--mode", "justdoit")
-    assert run.wait() == 0, run.trouble or run.told()
+    assert run.wait() == 0, run.trouble or run.lines()
     assert run.outcomes() == dict.fromkeys(SERVERS, "done")
     assert {(world / f"neighbour-{server}").read_text() for server in SERVERS} == {"s3\n"}
 
@@ -247,13 +248,13 @@ def test_targets_are_found_by_fact_and_a_cursor_goes_on_where_it_ended(five: Fle
     run = MeshRun(five, "s4", keys / "operator", str(tmp_path), "--fact", "kernel=Linux", "--on", "s[12]")
     assert run.wait() == 0
     assert set(run.outcomes()) == {"s1", "s2"}
-    name = run.told()[0]["run"]
+    name = run.lines()[0]["run"]
 
     def mine_of(server: str, *cursor: str) -> list[dict[str, Any]]:
-        told = [json.loads(line) for line in five.rackwright(server, "mesh", "events", *cursor).splitlines()]
-        return [line for line in told if line["event"].get("run") == name]
+        lines = [json.loads(line) for line in five.rackwright(server, "mesh", "events", *cursor).splitlines()]
+        return [line for line in lines if line["event"].get("run") == name]
 
-    # That all of it is over is told after the last target has told its own end.
+    # The end of the run is published after the last target has published its own end.
     wait_until(lambda: mine_of("s5")[-1]["event"]["kind"] == "run_finished", "the run is told to be over", every=1.0)
     mine = mine_of("s5")
     cut = mine[len(mine) // 2]["cursor"]
@@ -283,29 +284,29 @@ def rogue(five: Fleet) -> Callable[..., None]:
     return act
 
 
-def forged(fleet: Fleet, name: str, tree: bytes, key: Path) -> tuple[Request, dict[str, Any]]:
+def forged(fleet: Fleet, name: str, tree: bytes, key: Path) -> tuple[RunRequest, dict[str, Any]]:
     now = int(time.time())
-    digest = run_model.digest_of(tree)
+    digest = run_model.tree_digest(tree)
     cluster_name = str(fleet.ask("s1", "status")["ca"])
-    request = Request(name, cluster_name, now, now + 600, digest, Targets(("s2",)), ["init"])
+    request = RunRequest(name, cluster_name, now, now + 600, digest, Targets(("s2",)), ["init"])
     signature = trust.sign(request.dump().encode(), key)
     run = {"request": request.dump(), "signature": signature, "tree": b64encode(tree).decode(), "targets": ["s2"]}
     return request, run
 
 
 def refusal(fleet: Fleet, name: str) -> str:
-    found: dict[str, Any] = {}
+    final_event: dict[str, Any] = {}
 
     def ended() -> bool:
-        for told in control.listen(fleet.home("s1"), "events"):
-            event = told["event"]
+        for line in control.listen(fleet.home("s1"), "events"):
+            event = line["event"]
             if event.get("run") == name and event["kind"] == "task" and event["state"] not in ("pending", "running"):
-                found.update(event)
-        return bool(found)
+                final_event.update(event)
+        return bool(final_event)
 
     wait_until(ended, f"{name} has ended", every=0.5)
-    assert found["state"] == "refused", found
-    return str(found["why"])
+    assert final_event["state"] == "refused", final_event
+    return str(final_event["why"])
 
 
 def test_what_no_trusted_operator_signed_is_refused_by_the_target_and_not_run(
@@ -378,7 +379,7 @@ def test_a_module_of_the_datastore_is_used_if_it_is_signed_and_refused_if_it_was
     (tmp_path / "greeter.py.manifest").write_text(manifest.dump())
     five.rackwright("s3", "mesh", "module", str(tmp_path / "greeter.py"))
     run = MeshRun(five, "s4", keys / "operator", str(tree), "--on", "s*")
-    assert run.wait() == 0, run.trouble or run.told()
+    assert run.wait() == 0, run.trouble or run.lines()
     _, late = forged(five, "altered-module", pack_tree(tree), keys / "operator")
     rogue(keys={f"{run_model.MODULES}/greeter.py": b64encode(MODULE + b"\n# and more\n").decode()}, run=late)
     assert "altered after it was signed" in refusal(five, "altered-module")
@@ -404,7 +405,7 @@ def test_a_module_of_a_web_folder_is_fetched_and_verified_by_each_target(
             assert "Serving" in server.stdout.readline()
             where = ["--on", "s*", "--modules", f"http://{address}:8080"]
             run = MeshRun(five, "s4", keys / "operator", str(tree), *where)
-            assert run.wait() == 0, run.trouble or run.told()
+            assert run.wait() == 0, run.trouble or run.lines()
             assert [len(run.states(name)) for name in SERVERS] == [1] * 5
             (web / "welcomer.py").write_bytes(MODULE + b"\n# and more\n")
             run = MeshRun(five, "s4", keys / "operator", str(tree), *where)
@@ -414,15 +415,15 @@ def test_a_module_of_a_web_folder_is_fetched_and_verified_by_each_target(
             server.kill()
 
 
-def anywhere(fleet: Fleet, text: bytes) -> list[str]:
-    """The files of all servers that have this in them: what their datastores wrote to disk, and all else."""
-    found = []
+def files_containing(fleet: Fleet, text: bytes) -> list[str]:
+    """Return the files of all servers that contain a text: those of their datastores, and all others."""
+    paths = []
     for path in (path for server in SERVERS for path in fleet.home(server).rglob("*")):
         # A living server: some of its files are gone again, and some are sockets.
         with contextlib.suppress(OSError):
             if text in path.read_bytes():
-                found.append(str(path.relative_to(fleet.folder)))
-    return found
+                paths.append(str(path.relative_to(fleet.folder)))
+    return paths
 
 
 def test_a_secret_reaches_its_targets_and_lies_nowhere_in_the_datastore(
@@ -433,12 +434,12 @@ def test_a_secret_reaches_its_targets_and_lies_nowhere_in_the_datastore(
     (tree / "init.sls").write_text(
         f"show:\n  cmd.run:\n    - name: echo {{{{ password }}}} {{{{ colour }}}} > {tmp_path}/{{{{ node['id'] }}}}\n"
     )
-    given = ["--secret", "password=wachtwoord-4711", "--var", "colour=heliotroop-4711"]
-    run = MeshRun(five, "s4", keys / "operator", str(tree), "--on", "s1,s2", *given)
-    assert run.wait() == 0, run.trouble or run.told()
+    options = ["--secret", "password=wachtwoord-4711", "--var", "colour=heliotroop-4711"]
+    run = MeshRun(five, "s4", keys / "operator", str(tree), "--on", "s1,s2", *options)
+    assert run.wait() == 0, run.trouble or run.lines()
     assert {(tmp_path / name).read_text() for name in ("s1", "s2")} == {"wachtwoord-4711 heliotroop-4711\n"}
-    assert anywhere(five, b"heliotroop-4711"), "a variable that is no secret is found, so a secret would be"
-    assert not anywhere(five, b"wachtwoord-4711")
+    assert files_containing(five, b"heliotroop-4711"), "a variable that is no secret is found, so a secret would be"
+    assert not files_containing(five, b"wachtwoord-4711")
 
 
 def test_a_sealed_secret_in_another_run_is_refused(
@@ -452,7 +453,7 @@ def test_a_sealed_secret_in_another_run_is_refused(
     request, run = forged(five, "sealed-elsewhere", packed, keys / "operator")
     first = replace(request, id="another-run", secrets=["password"])
     sealed = seal(
-        {"password": "x"}, {"s2": verify_seal_record("s2", published["s2"].encode(), ca)}, first.all_but_sealed()
+        {"password": "x"}, {"s2": verify_seal_record("s2", published["s2"].encode(), ca)}, first.dump_without_sealed()
     )
     replayed = replace(request, secrets=["password"], sealed=sealed)
     run |= {"request": replayed.dump(), "signature": trust.sign(replayed.dump().encode(), keys / "operator")}

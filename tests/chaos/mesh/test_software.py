@@ -42,34 +42,34 @@ class Service:
 
 @pytest.fixture(scope="module")
 def five(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with network(SERVERS) as wires, fleet(tmp_path_factory.mktemp("software"), SERVERS, wires) as made:
-        made.found()
+    with network(SERVERS) as wires, fleet(tmp_path_factory.mktemp("software"), SERVERS, wires) as running_fleet:
+        running_fleet.create_cluster()
         for server in ("s3", "s4"):
-            made.configure(server, checks=(CHECK,))
-        made.start_all()
-        made.wait_agree(dict.fromkeys(SERVERS, "alive"))
-        yield made
+            running_fleet.configure(server, checks=(CHECK,))
+        running_fleet.start_all()
+        running_fleet.wait_agree(dict.fromkeys(SERVERS, "alive"))
+        yield running_fleet
 
 
 @pytest.fixture
 def service(five: Fleet, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Service]:
-    made = Service(five, request.param, tmp_path)
+    web_service = Service(five, request.param, tmp_path)
     try:
-        known(five, made.server, "passing")
-        yield made
+        wait_all_know(five, web_service.server, "passing")
+        yield web_service
     finally:
-        made.kill()
+        web_service.kill()
 
 
-def known(servers: Fleet, server: str, status: str) -> None:
+def wait_all_know(servers: Fleet, server: str, status: str) -> None:
     def all_say_so() -> bool:
-        return all(held(servers, asked, server) == status for asked in SERVERS)
+        return all(check_status(servers, observer, server) == status for observer in SERVERS)
 
     wait_until(all_say_so, f"all hold the web server of {server} to be {status}", every=0.2)
 
 
-def held(servers: Fleet, asked: str, server: str) -> str | None:
-    members = servers.ask(asked, "members")["members"]
+def check_status(servers: Fleet, observer: str, server: str) -> str | None:
+    members = servers.ask(observer, "members")["members"]
     checks = next(member["checks"] for member in members if member["name"] == server)
     status = checks.get("web")
     return None if status is None else str(status)
@@ -78,24 +78,24 @@ def held(servers: Fleet, asked: str, server: str) -> str | None:
 @pytest.mark.parametrize("service", ["s3"], indirect=True)
 def test_all_know_and_log_that_a_service_was_killed_and_know_of_its_return(five: Fleet, service: Service) -> None:
     service.kill()
-    known(five, "s3", "failing")
+    wait_all_know(five, "s3", "failing")
     for server in SERVERS:
         lines = [line for line in five.log(server) if line["event"] == "check_failing" and line["member"] == "s3"]
         assert lines, f"{server} logged nothing"
         assert lines[-1]["check"] == "web"
         assert lines[-1]["why"]
     service.start()
-    known(five, "s3", "passing")
+    wait_all_know(five, "s3", "passing")
 
 
 @pytest.mark.parametrize("service", ["s4"], indirect=True)
 def test_all_know_of_a_hanging_service_and_of_its_return(five: Fleet, service: Service) -> None:
     service.process.send_signal(signal.SIGSTOP)
-    known(five, "s4", "failing")
+    wait_all_know(five, "s4", "failing")
     wait_until(
-        lambda: held(five, "s1", "s4") == "failing" and five.states("s1")["s4"] == "alive",
+        lambda: check_status(five, "s1", "s4") == "failing" and five.states("s1")["s4"] == "alive",
         "the server is well, and its software is not",
         every=0.2,
     )
     service.process.send_signal(signal.SIGCONT)
-    known(five, "s4", "passing")
+    wait_all_know(five, "s4", "passing")

@@ -48,8 +48,8 @@ GRACE = 10
 @pytest.fixture(scope="module")
 def formed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     folder = tmp_path_factory.mktemp("store")
-    with network(SERVERS) as net, cluster(folder, SERVERS, net, UNHURRIED_STORE, AS_SHIPPED) as made:
-        yield made
+    with network(SERVERS) as net, cluster(folder, SERVERS, net, UNHURRIED_STORE, AS_SHIPPED) as fleet:
+        yield fleet
 
 
 @pytest.fixture
@@ -66,17 +66,17 @@ def five(formed: Fleet) -> Iterator[Fleet]:
 
 @pytest.fixture
 def using(five: Fleet, tmp_path: Path) -> Iterator[Callable[[str], Client]]:
-    """Clients on servers of one's choice; afterwards all that they did must have happened one at a time."""
+    """Start clients on chosen servers; afterwards all their operations must be linearizable."""
     clients: list[Client] = []
 
     def use(server: str) -> Client:
-        made = Client(five, server, tmp_path / f"{server}.history")
-        clients.append(made)
-        made.wait_writes(5)
-        return made
+        new_client = Client(five, server, tmp_path / f"{server}.history")
+        clients.append(new_client)
+        new_client.wait_writes(5)
+        return new_client
 
     def history() -> list[Operation]:
-        return [operation for made in clients for operation in made.operations()]
+        return [operation for each_client in clients for operation in each_client.operations()]
 
     try:
         yield use
@@ -86,21 +86,21 @@ def using(five: Fleet, tmp_path: Path) -> Iterator[Callable[[str], Client]]:
             every=0.2,
         )
     finally:
-        for made in clients:
-            made.end()
+        for each_client in clients:
+            each_client.end()
     assert first_problem(history()) is None
     assert first_problem(corrupted(history())) is not None, "the checker must see a lost write"
 
 
 def writes_before(read: Operation, history: list[Operation]) -> list[Operation]:
-    """The writes to its key that were over when a read began; none for what is no read."""
+    """Return the writes to a read's key that had ended when the read began; none for an operation that is no read."""
     if read.kind is not Kind.READ:
         return []
     return [write for write in history if write.key == read.key and write.kind is Kind.WRITE and write.end < read.start]
 
 
 def corrupted(history: list[Operation]) -> list[Operation]:
-    """The same history, but the last read saw what had been overwritten before it began: a write was lost."""
+    """Return the same history, but its last read returns a value that was overwritten before: a write was lost."""
     reads = [operation for operation in history if writes_before(operation, history)]
     last = max(reads, key=lambda operation: operation.start)
     writes = writes_before(last, history)
@@ -109,24 +109,24 @@ def corrupted(history: list[Operation]) -> list[Operation]:
     return [replace(operation, value=stale) if operation is last else operation for operation in history]
 
 
-def plain_servers(fleet: Fleet, asked: str) -> list[str]:
-    return sorted(set(SERVERS) - wait_complete(fleet, asked))
+def plain_servers(fleet: Fleet, observer: str) -> list[str]:
+    return sorted(set(SERVERS) - wait_complete(fleet, observer))
 
 
 def becomes_plain(fleet: Fleet, server: str) -> None:
     wait_until(lambda: datastore(fleet, server)["here"] == "none", f"{server} is a datastore no more", every=0.2)
 
 
-def conductor(fleet: Fleet, asked: str) -> str:
-    return str(datastore(fleet, asked)["conductor"])
+def conductor(fleet: Fleet, observer: str) -> str:
+    return str(datastore(fleet, observer)["conductor"])
 
 
-def told(fleet: Fleet, server: str, event: str) -> list[dict[str, Any]]:
+def logged_events(fleet: Fleet, server: str, event: str) -> list[dict[str, Any]]:
     return [line for line in fleet.log(server) if line["event"] == event]
 
 
-def count_told(fleet: Fleet, event: str) -> int:
-    return sum(len(told(fleet, server, event)) for server in SERVERS)
+def count_logged(fleet: Fleet, event: str) -> int:
+    return sum(len(logged_events(fleet, server, event)) for server in SERVERS)
 
 
 def logged_at(line: dict[str, Any]) -> float:
@@ -167,7 +167,7 @@ def learner(fleet: Fleet, before: int) -> str:
     """Who was added as a learner since there were `before` of them."""
 
     def added() -> list[str]:
-        lines = [line for server in SERVERS for line in told(fleet, server, "datastore_learner_added")]
+        lines = [line for server in SERVERS for line in logged_events(fleet, server, "datastore_learner_added")]
         return [line["member"] for line in sorted(lines, key=logged_at)][before:]
 
     return wait_until(added, "somebody was made a learner", every=0.2)[0]
@@ -176,7 +176,7 @@ def learner(fleet: Fleet, before: int) -> str:
 def begin_a_takeover_that_hangs(fleet: Fleet) -> tuple[str, str, str]:
     """Kill a datastore server, and let nobody who takes over learn: whom, who learns, and who comes next."""
     plain, victim = plain_servers(fleet, "s1"), min(wait_complete(fleet, "s1"))
-    before = count_told(fleet, "datastore_learner_added")
+    before = count_logged(fleet, "datastore_learner_added")
     for server in plain:
         block_peers(fleet, server)
     fleet.kill(victim)
@@ -202,7 +202,7 @@ def test_a_learner_that_never_catches_up_is_given_up(five: Fleet) -> None:
     unblock_peers(five, second)
 
     def given_up() -> bool:
-        removals = [line for server in SERVERS for line in told(five, server, "datastore_member_removed")]
+        removals = [line for server in SERVERS for line in logged_events(five, server, "datastore_member_removed")]
         return any(line["member"] == first and "not caught up" in line["why"] for line in removals)
 
     assert not given_up()
@@ -230,7 +230,9 @@ def test_the_small_side_of_a_partition_neither_answers_nor_acts(five: Fleet, usi
         wait_until(
             lambda: datastore(five, lone)["quorum"] is False, "the small side knows that it has no quorum", every=0.2
         )
-        removals = [line for server in (lone, plain[0]) for line in told(five, server, "datastore_member_removed")]
+        removals = [
+            line for server in (lone, plain[0]) for line in logged_events(five, server, "datastore_member_removed")
+        ]
         assert [line for line in removals if logged_at(line) > cut_at] == []
     healing = time.monotonic()
     wires(five).heal()
@@ -242,15 +244,15 @@ def test_the_small_side_of_a_partition_neither_answers_nor_acts(five: Fleet, usi
     becomes_plain(five, lone)
 
 
-def freeze_conductor(fleet: Fleet, asked: str) -> tuple[str, list[int]]:
+def freeze_conductor(fleet: Fleet, observer: str) -> tuple[str, list[int]]:
     """Freeze the server that conducts, so that it has the lease in its sleep: which, and what to thaw."""
 
     def asleep_with_its_lease() -> list[tuple[str, list[int]]]:
-        server = conductor(fleet, asked)
+        server = conductor(fleet, observer)
         if not server:
             return []
         frozen = freeze(fleet, server)
-        if conductor(fleet, asked) == server:
+        if conductor(fleet, observer) == server:
             return [(server, frozen)]
         thaw(frozen)
         return []
@@ -266,7 +268,7 @@ def test_a_leader_that_slept_past_its_lease_does_not_act_when_it_wakes(
     sleeper, frozen = freeze_conductor(five, watcher)
     acts = ("datastore_member_removed", "datastore_learner_added")
     try:
-        before = {event: told(five, sleeper, event) for event in acts}
+        before = {event: logged_events(five, sleeper, event) for event in acts}
         asleep = time.monotonic()
         with takeover_soon(five, watcher):
             wait_complete(five, watcher, without=[sleeper])
@@ -278,7 +280,7 @@ def test_a_leader_that_slept_past_its_lease_does_not_act_when_it_wakes(
         thaw(frozen)
     five.wait_agree(ALIVE)
     becomes_plain(five, sleeper)
-    assert {event: told(five, sleeper, event) for event in acts} == before
+    assert {event: logged_events(five, sleeper, event) for event in acts} == before
     wait_complete(five, watcher, without=[sleeper])
 
 
@@ -288,14 +290,19 @@ def test_without_a_quorum_nothing_is_done_until_a_person_recovers_it_from_a_snap
     keeper, *others = sorted(wait_complete(five, "s1"))
     with client(five, keeper, tmp_path / "before.history") as writer:
         writer.wait_writes(5)
-    kept = writer.operations()
+    written = writer.operations()
     snapshot = json.loads(five.rackwright(keeper, "mesh", "datastore", "--snapshot", "--json"))["snapshot"]
-    removed, lost = count_told(five, "datastore_member_removed"), len(told(five, keeper, "datastore_quorum_lost"))
+    removed, lost = (
+        count_logged(five, "datastore_member_removed"),
+        len(logged_events(five, keeper, "datastore_quorum_lost")),
+    )
     configure_store(five, keeper, f"datastore.grace={GRACE}")
     periods = probes(five, keeper) + 2 * GRACE
     five.kill(*others)  # at once, so that nobody takes over from the one while the other still lives
     wait_until(
-        lambda: len(told(five, keeper, "datastore_quorum_lost")) > lost, "it is said that the quorum is lost", every=0.2
+        lambda: len(logged_events(five, keeper, "datastore_quorum_lost")) > lost,
+        "it is said that the quorum is lost",
+        every=0.2,
     )
     shown = five.rackwright(keeper, "mesh", "datastore")
     assert "quorum lost" in shown
@@ -304,7 +311,7 @@ def test_without_a_quorum_nothing_is_done_until_a_person_recovers_it_from_a_snap
     wait_until(
         lambda: probes(five, keeper) > periods, "the time after which a lost server is replaced is over", every=0.2
     )
-    assert count_told(five, "datastore_member_removed") == removed
+    assert count_logged(five, "datastore_member_removed") == removed
     five.rackwright(keeper, "mesh", "recover", "--from-snapshot", snapshot, "--yes")
     wait_complete(five, keeper, without=others)
     configure_store(five, keeper, "datastore.grace=")
@@ -313,7 +320,7 @@ def test_without_a_quorum_nothing_is_done_until_a_person_recovers_it_from_a_snap
         becomes_plain(five, server)
     with client(five, keeper, tmp_path / "after.history") as reader:
         wait_until(lambda: len(reader.operations()) > 20, "the datastore is used after the recovery", every=0.2)
-    assert first_problem([*kept, *reader.operations()]) is None, "what the snapshot holds is there"
+    assert first_problem([*written, *reader.operations()]) is None, "what the snapshot holds is there"
 
 
 def probes(fleet: Fleet, server: str) -> float:

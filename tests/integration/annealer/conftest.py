@@ -14,12 +14,12 @@ from rackwright.annealer.hooks import HookPace
 
 @pytest.fixture
 async def hooked(rack: Rack, tmp_path: Path) -> AsyncIterator[Hooked]:
-    made = Hooked(rack, tmp_path, HookPace(tries=3, back_off=0.02, lease=2 * PATIENCE, tick=1))
-    yield made
-    await made.workers.close()
+    hooked_rack = Hooked(rack, tmp_path, HookPace(tries=3, back_off=0.02, lease=2 * PATIENCE, tick=1))
+    yield hooked_rack
+    await hooked_rack.workers.close()
 
 
 @pytest.fixture
 async def site(started_url: str, tmp_path: Path) -> AsyncIterator[Site]:
-    async with running_site(tmp_path, started_url) as made:
-        yield made
+    async with running_site(tmp_path, started_url) as running:
+        yield running

@@ -7,13 +7,14 @@ import asyncssh
 import httpx
 from tests.support.ssh_node import ssh_node
 
-from rackwright.annealer.silent_machines import Watch
+from rackwright.annealer.silent_machines import MachineWatch
 from rackwright.api.app import create_app
 from rackwright.api.context import Server
 from rackwright.client.access import access_of_home
 from rackwright.client.transport import open_async_http
 from rackwright.domain.machines.install import LOCAL
-from rackwright.server.serve import Options, running
+from rackwright.server.composition import running_server
+from rackwright.server.settings import Options
 
 NODE = "db1.rack.example"
 HEARTBEAT = 10.0
@@ -25,7 +26,7 @@ class Person:
     def __init__(self, server: Server, api: httpx.AsyncClient) -> None:
         self.server = server
         self.api = api
-        self.watch = Watch(server.store, server.installs.reach, HEARTBEAT)
+        self.watch = MachineWatch(server.store, server.installs.reach, HEARTBEAT)
 
     async def call(self, method: str, path: str, body: Any = None, status: int = 0) -> Any:
         answer = await self.api.request(method, path, json=body)
@@ -53,12 +54,12 @@ class Person:
         )
         for alive in (True, False):
             await self.watch.ask(alive=alive)
-        await self.watch.look()
+        await self.watch.find_silent()
         return bool((await self.node(name))["alive"])
 
 
 async def test_an_added_machine_is_reached_watched_and_pinned_anew(migrated_url: str, tmp_path: Path) -> None:
-    async with running(Options(tmp_path, migrated_url, manual=True)) as server:
+    async with running_server(Options(tmp_path, migrated_url, manual=True)) as server:
         transport = httpx.ASGITransport(app=create_app(server))
         key = asyncssh.read_private_key(tmp_path / "ssh" / "id_ed25519")
         async with open_async_http(access_of_home("http://test", tmp_path), 60, transport=transport) as api:
@@ -119,5 +120,5 @@ async def test_an_added_machine_is_reached_watched_and_pinned_anew(migrated_url:
                 # One that somebody said is up, and that never answers, is not taken for up for ever.
                 silent = {"name": "gone.rack.example", "address": "127.0.0.1", "ssh_port": 1, "alive": True}
                 await person.call("POST", "/nodes", silent, status=201)
-                await person.watch.look()
+                await person.watch.find_silent()
                 assert not await person.wait(120, "gone.rack.example")

@@ -11,7 +11,7 @@ from tests.support.site import INSTALL, HandMachine, Site
 from rackwright.api.auth.limits import Bucket
 from rackwright.domain.machines.install import Stage
 from rackwright.domain.states import ERROR
-from rackwright.store.machines.keys import host_key
+from rackwright.store.machines.keys import format_host_key
 
 STRANGER = "198.51.100.7"
 KERNEL = bytes(range(256)) * 40
@@ -187,7 +187,7 @@ async def _pinned(site: Site, machine: HandMachine) -> str:
 
 async def test_the_key_a_machine_registers_with_is_its_pinned_host_key(site: Site) -> None:
     machine = await site.discovered(1)
-    assert await _pinned(site, machine) == host_key(_public(machine.key))
+    assert await _pinned(site, machine) == format_host_key(_public(machine.key))
 
 
 async def test_the_key_of_the_installed_system_is_pinned_with_the_success_report(site: Site) -> None:
@@ -196,7 +196,7 @@ async def test_the_key_of_the_installed_system_is_pinned_with_the_success_report
     machine.key = Ed25519PrivateKey.generate()
     body = {"ok": True, "key": _public(machine.key)}
     assert (await machine.ask("POST", "/api/v2/install/result", body, site.secrets[machine.name])).status_code == 204
-    assert await _pinned(site, machine) == host_key(_public(machine.key))
+    assert await _pinned(site, machine) == format_host_key(_public(machine.key))
     impostor = HandMachine(site, 1, Ed25519PrivateKey.generate())
     impostor.boots = 9
     assert (await impostor.register("local")).status_code == 409, "no other key is taken any more"

@@ -1,4 +1,4 @@
-"""Hooks in real worker processes, on a real PostgreSQL: who is called when, with what, and what the answer does."""
+"""Hooks in real worker processes, on a real PostgreSQL: which is called when, with what, and what its effects do."""
 
 import asyncio
 from typing import Any
@@ -18,15 +18,15 @@ from rackwright.store.graph import commits
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import delete_deployment, get_deployment
 from rackwright.store.graph.snapshots import discard, remove_role
-from rackwright.store.hooks.hook_calls import MOST_RECALLS
+from rackwright.store.hooks.hook_calls import MAX_RECALLS
 from rackwright.store.hooks.hook_queue import retry_call
 from rackwright.store.machines.nodes import (
     NewNode,
-    boot_node,
     create_node,
     delete_node,
     get_node,
     move_node,
+    record_boot,
     update_node,
 )
 from rackwright.store.networks import networks
@@ -205,7 +205,7 @@ async def test_updates_of_a_node_that_wait_become_one(hooked: Hooked) -> None:
     assert await rack.rows("SELECT count(*) FROM hook_calls WHERE handler = 'hooked-unbound'") == [(1,)]
     await hooked.deliver()
     node_id = await rack.node_id("n1")
-    await rack.do(lambda session: boot_node(session, node_id, "boot-1", "local"))
+    await rack.do(lambda session: record_boot(session, node_id, "boot-1", "local"))
     await hooked.deliver()
     first, second = [view for _, view in hooked.noted()]
     assert (first["bootenv"], first["alive"], first["deployment"]) == ("b", False, "web")
@@ -252,7 +252,7 @@ class Unbound(RoleHooks):
 """
 
 
-@pytest.mark.parametrize(("code", "most"), [(RESTLESS, 1 + MOST_RECALLS), (PING_PONG, 4 * (1 + MOST_RECALLS))])
+@pytest.mark.parametrize(("code", "most"), [(RESTLESS, 1 + MAX_RECALLS), (PING_PONG, 4 * (1 + MAX_RECALLS))])
 async def test_hooks_that_keep_changing_their_node_are_given_up(hooked: Hooked, code: str, most: int) -> None:
     rack = hooked.rack
     await hooked.load(ROLES, code)
@@ -261,7 +261,7 @@ async def test_hooks_that_keep_changing_their_node_are_given_up(hooked: Hooked, 
     hooked.notes.unlink(missing_ok=True)
     await _update(rack, N1, description="new")
     assert await hooked.deliver() == []
-    assert MOST_RECALLS < len(hooked.noted()) <= most
+    assert MAX_RECALLS < len(hooked.noted()) <= most
     given_up = await rack.do(failing_calls)
     assert given_up
     assert all(call.state == "failed" and "oscillates" in call.error for call in given_up)
@@ -280,10 +280,10 @@ async def test_a_hook_that_leaves_its_node_as_it_is_is_not_called_again(hooked: 
     await rack.node("n1")
     await hooked.deliver()
     hooked.notes.unlink(missing_ok=True)
-    for number in range(MOST_RECALLS + 3):
+    for number in range(MAX_RECALLS + 3):
         await _update(rack, N1, description=f"{number}")
         await hooked.deliver()
-    assert len(hooked.noted()) == MOST_RECALLS + 4
+    assert len(hooked.noted()) == MAX_RECALLS + 4
     assert await rack.do(failing_calls) == []
 
 
@@ -529,7 +529,7 @@ async def test_a_hook_can_refuse_a_commit_and_nothing_changes(hooked: Hooked) ->
     before = await rack.everything()
 
     async def commit(session: GraphSession) -> None:
-        await commits.commit(session, await get_deployment(session, "web", EVERYTHING))
+        await commits.commit_proposal(session, await get_deployment(session, "web", EVERYTHING))
 
     with refused(Rule.REFUSED, "hooked-parent", "on_commit"):
         await hooked.judge.change_graph(commit)
@@ -562,7 +562,7 @@ async def test_a_hook_is_asked_before_its_role_leaves_the_deployment_and_can_ref
     before = await rack.everything()
     assert hooked.noted() == [], "it does not go yet"
     with refused(Rule.REFUSED, "hooked-parent", "on_deployment_delete"):
-        await hooked.judge.change_graph(Rack._on("web", commits.commit))
+        await hooked.judge.change_graph(Rack._on("web", commits.commit_proposal))
     assert await rack.everything() == before
     [(_, deployment)] = hooked.noted()
     assert deployment["name"] == "web"
@@ -606,15 +606,15 @@ async def test_a_verdict_holds_only_for_what_the_hook_was_shown(hooked: Hooked) 
         """,
     )
     await _ready(rack, "n1")
-    asked = hooked.judge._ask
+    ask_hooks = hooked.judge._ask_hooks
 
     async def slowly(calls: Any) -> Any:
-        given = await asked(calls)
+        verdicts = await ask_hooks(calls)
         if len(hooked.noted()) == 1:
             await _update(rack, N1, bootenv="changed")
-        return given
+        return verdicts
 
-    hooked.judge._ask = slowly  # type: ignore[method-assign]  # the only place where something can come between
+    hooked.judge._ask_hooks = slowly  # type: ignore[method-assign]  # the only place where something can come between
     await _bind(hooked, "hooked-parent")
     assert hooked.noted_names() == ["", "changed"]
     assert await rack.state("n1", "hooked-parent") is PROPOSED

@@ -12,7 +12,7 @@ async def _deployed(site: Site) -> HandMachine:
 
 
 async def _lease_over(site: Site) -> None:
-    """Whoever was to do something to machines did not do it in time."""
+    """Let the lease of every action on machines end: it was not done in time."""
     await site.change(
         lambda session: session.run(
             "UPDATE install_attempts SET acting_until = now() - interval '1 second',"
@@ -52,14 +52,14 @@ async def test_a_machine_that_is_being_reset_gets_no_secret_until_that_is_done(s
     machine = await _deployed(site)
     await site.reach_stage(machine, Stage.PUBLISHING)
     await site.anneal()
-    asked: list[int] = []
+    statuses: list[int] = []
 
     async def reset() -> None:
-        asked.append((await machine.fetch_secret()).status_code)
+        statuses.append((await machine.fetch_secret()).status_code)
 
     site.bmc.on_reset = reset
     assert await site.look() == ["reboot"]
-    assert asked == [409]
+    assert statuses == [409]
     await site.reach_stage(machine, Stage.DONE)
 
 

@@ -11,20 +11,20 @@ from tests.support.rack import ADMIN, refused, unbroken
 from tests.support.site import DATABASE, DISCOVERED, INSTALL, INSTALLED, OS, HandMachine, Site
 from tests.support.waiting import until
 
-from rackwright.annealer.installs import Installs
+from rackwright.annealer.installs import InstallAdvancer
 from rackwright.domain.errors import Rule
 from rackwright.domain.graph.why import Cause
 from rackwright.domain.machines.install import ENDED, Stage
 from rackwright.domain.runs import Run
 from rackwright.domain.states import ACTIVE, ERROR, TODO, TRANSITION, Trigger
-from rackwright.server.serve import NO_NODE
+from rackwright.server.composition import NO_NODE
 from rackwright.store.db.locks import INSTALL_LOCK
 from rackwright.store.db.session import Session
-from rackwright.store.graph.noderoles import retry
+from rackwright.store.graph.noderoles import retry_noderole
 from rackwright.store.machines import install_attempts
 from rackwright.store.machines.nodes import delete_node, update_node
 from rackwright.store.runs import run_lifecycle
-from rackwright.store.runs.claims import Claimant, claim
+from rackwright.store.runs.claims import Claimant, claim_runs
 from rackwright.store.settings import write_setting
 
 OPEN_STAGES = [stage for stage in Stage if stage not in ENDED]
@@ -44,7 +44,7 @@ async def _run_id(site: Site, machine: HandMachine) -> int:
 
 
 async def _late(site: Site, machine: HandMachine) -> None:
-    """Its deadline passes."""
+    """Let the deadline of a machine's install pass."""
     run = await _run_id(site, machine)
     await site.change(
         lambda session: session.run(
@@ -55,7 +55,7 @@ async def _late(site: Site, machine: HandMachine) -> None:
 
 async def _reinstall(site: Site, machine: HandMachine) -> None:
     noderole = await site.rack.at(machine.short, INSTALL)
-    await site.change(lambda session: retry(session, noderole.id, Trigger.REINSTALL))
+    await site.change(lambda session: retry_noderole(session, noderole.id, Trigger.REINSTALL))
 
 
 # --- the whole way
@@ -281,7 +281,7 @@ async def test_past_its_deadline_an_install_fails_with_the_stage_it_reached(site
     machine = await _deployed(site)
     await site.reach_stage(machine, stage)
     await _late(site, machine)
-    await site.change(run_lifecycle.end_overdue)
+    await site.change(run_lifecycle.fail_overdue_runs)
     await site.look()
     assert await site.rack.state(machine.short, INSTALL) is ERROR
     assert f"as far as {stage}" in await site.error(machine)
@@ -415,7 +415,7 @@ async def test_neither_retry_nor_reinstall_touches_an_install_under_way(site: Si
     noderole = await site.rack.at(machine.short, INSTALL)
     for trigger in (Trigger.RETRY, Trigger.REINSTALL):
         with refused(Rule.NOT_RETRYABLE, INSTALL, machine.name):
-            await site.change(partial(retry, id=noderole.id, trigger=trigger))
+            await site.change(partial(retry_noderole, id=noderole.id, trigger=trigger))
     assert await site.stage(machine) is stage
 
 
@@ -425,7 +425,7 @@ async def test_a_finished_install_is_not_retried_but_a_person_may_reinstall(site
     await site.anneal()
     noderole = await site.rack.at(machine.short, INSTALL)
     with refused(Rule.DESTRUCTIVE, INSTALL):
-        await site.change(lambda session: retry(session, noderole.id))
+        await site.change(lambda session: retry_noderole(session, noderole.id))
     await _reinstall(site, machine)
     await site.step()
     await site.reach_stage(machine, Stage.DONE)
@@ -494,7 +494,7 @@ async def test_ten_installs_under_a_full_cap_of_ten_get_their_dhcp_run(site: Sit
     for name in others:
         node_id = await site.rack.node_id(name)
         await site.change(partial(update_node, name_or_id=node_id, changes={"alive": True}))
-    busy = await site.change(lambda session: claim(session, Claimant("another server", NO_NODE), 10))
+    busy = await site.change(lambda session: claim_runs(session, Claimant("another server", NO_NODE), 10))
     assert len(busy.started) >= 10, "the cap is full"
     await site.installs.advance()
     assert {await site.stage(machine) for machine in machines} == {Stage.PUBLISHING}
@@ -524,13 +524,13 @@ async def test_no_more_installs_run_at_once_than_max_installs(site: Site) -> Non
 async def test_two_servers_that_look_at_once_begin_no_more_than_max_installs(site: Site) -> None:
     machines = await site.deployed(1, 2, 3, 4)
     await site.change(lambda session: write_setting(session, "max_installs", 1))
-    other = Installs(site.server.store, site.installs.reach)
+    other = InstallAdvancer(site.server.store, site.installs.reach)
     first, *rest = machines
     await site.step(cap=1)
 
     async def between(session: Session) -> None:
         """One server has begun the first and not committed yet when the others become installs too."""
-        await install_attempts.advance(session, 1)
+        await install_attempts.advance_attempts(session, 1)
         looking = asyncio.create_task(other.advance())
         await site.step()
         await until(site.rack.somebody_waits_for_a_lock, "the other server waits for the one that counts")
@@ -585,7 +585,7 @@ async def test_a_worker_that_lost_its_run_opens_no_attempt(site: Site) -> None:
 
 
 async def _claimed(site: Site) -> list[Run]:
-    return (await site.change(lambda session: claim(session, Claimant("doomed server"), 10))).started
+    return (await site.change(lambda session: claim_runs(session, Claimant("doomed server"), 10))).started
 
 
 async def _dead(site: Site, run_id: int) -> None:
@@ -593,6 +593,6 @@ async def _dead(site: Site, run_id: int) -> None:
 
     async def work(session: Session) -> list[int]:
         await session.run("UPDATE runs SET lease_until = now() - interval '1 second' WHERE id = :id", id=run_id)
-        return await run_lifecycle.take_over(session)
+        return await run_lifecycle.take_over_lost_runs(session)
 
     await site.change(work)

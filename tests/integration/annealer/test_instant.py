@@ -9,12 +9,12 @@ from tests.support.rack import Rack, unbroken
 from rackwright.domain.runs import Outcome, Run
 from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, TODO, TRANSITION
 from rackwright.store.db.locks import CAP_LOCK
-from rackwright.store.graph.noderoles import retry
-from rackwright.store.graph.transitions import dirty
+from rackwright.store.graph.noderoles import retry_noderole
+from rackwright.store.graph.transitions import mark_dirty
 from rackwright.store.runs import instant_runs
-from rackwright.store.runs.claims import Claimant, Pass, claim
-from rackwright.store.runs.instant_runs import AtOnce
-from rackwright.store.runs.settling import Finished, settle
+from rackwright.store.runs.claims import Claimant, ClaimResult, claim_runs
+from rackwright.store.runs.instant_runs import InstantJigs
+from rackwright.store.runs.settling import FinishedRun, settle_runs
 
 CHAIN = """
 name: chain
@@ -39,10 +39,10 @@ class Line:
         self.runs.append(run)
         return self.outcome
 
-    async def one_pass(self, cap: int = 10) -> Pass:
-        at_once = AtOnce({"noop"}, self._run)
+    async def one_pass(self, cap: int = 10) -> ClaimResult:
+        at_once = InstantJigs({"noop"}, self._run)
         return await self.rack.store.change(
-            lambda session: claim(session, Claimant("tester"), cap, at_once=at_once), lock=CAP_LOCK
+            lambda session: claim_runs(session, Claimant("tester"), cap, instant=at_once), lock=CAP_LOCK
         )
 
     async def until_nothing_is_left(self, cap: int = 10) -> int:
@@ -120,8 +120,8 @@ async def test_what_waits_for_another_machine_follows(line: Line) -> None:
 
 
 async def test_one_transaction_does_not_grow_without_end(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instant_runs, "LINES", 3)
-    monkeypatch.setattr(instant_runs, "LENGTH", 2)
+    monkeypatch.setattr(instant_runs, "MAX_LINES", 3)
+    monkeypatch.setattr(instant_runs, "LINE_LENGTH", 2)
     for number in range(12):
         await line.rack.node(f"m{number}")
     while found := await line.rack.claim():
@@ -163,7 +163,9 @@ async def test_one_that_fails_goes_the_ordinary_way(line: Line) -> None:
     found = await line.one_pass()
     assert [run.role for run in found.started] == ["base"]
     assert await line.rack.state("n1", "base") is TRANSITION
-    await line.rack.do(lambda session: settle(session, [Finished(found.started[0].id, ok=False, error="broken")]))
+    await line.rack.do(
+        lambda session: settle_runs(session, [FinishedRun(found.started[0].id, ok=False, error="broken")])
+    )
     assert await line.rack.state("n1", "base") is ERROR
     await unbroken(line.rack)
 
@@ -188,7 +190,7 @@ async def test_the_same_inputs_as_last_time_need_no_run(line: Line) -> None:
     await line.one_pass()
     before = len(line.runs)
     noderole = await line.rack.at("n1", "top")
-    await line.rack.store.change(lambda session: dirty(session, [noderole.id]))
+    await line.rack.store.change(lambda session: mark_dirty(session, [noderole.id]))
     found = await line.one_pass()
     assert (found.unchanged, found.ended, len(line.runs)) == ([noderole.id], 0, before)
 
@@ -197,7 +199,7 @@ async def test_a_retried_one_runs_although_its_inputs_are_the_same(line: Line) -
     await line.rack.deploy("web", ("n1", "top"))
     await line.one_pass()
     noderole = await line.rack.at("n1", "top")
-    await line.rack.store.change(lambda session: retry(session, noderole.id))
+    await line.rack.store.change(lambda session: retry_noderole(session, noderole.id))
     assert (await line.one_pass()).ended == 1
     assert line.runs[-1].node_role_id == noderole.id
     await unbroken(line.rack)

@@ -17,19 +17,19 @@ from rackwright.store.machines.nodes import delete_node, update_node
 
 
 class Listener(base.Jig):
-    """A jig that remembers what it was told."""
+    """A jig that records the nodes it was told of."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, str, str | None]] = []
+        self.calls: list[tuple[str, str, str | None]] = []
 
     async def node_create(self, node: JigNode) -> None:
-        self.told.append(("create", node.name, node.address))
+        self.calls.append(("create", node.name, node.address))
 
     async def node_update(self, node: JigNode) -> None:
-        self.told.append(("update", node.name, node.address))
+        self.calls.append(("update", node.name, node.address))
 
     async def node_delete(self, node: JigNode) -> None:
-        self.told.append(("delete", node.name, node.address))
+        self.calls.append(("delete", node.name, node.address))
 
     async def run(self, run: Run, log: Log) -> Outcome:
         raise NotImplementedError
@@ -48,20 +48,20 @@ async def test_an_active_jig_hears_of_every_node_and_one_that_becomes_active_of_
     hooked = Hooked(rack, tmp_path, HookPace(), {"listener": listener, "idle": idle})
     await rack.do(lambda session: import_barclamps(session, [JIGS]))
     await hooked.deliver()
-    assert listener.told == [("create", ADMIN, None)]
+    assert listener.calls == [("create", ADMIN, None)]
     await rack.node("n1")
     await hooked.deliver()
     await rack.do(lambda session: update_node(session, N1, {"discovery": {"address": "10.0.0.1"}}))
     await rack.do(lambda session: update_node(session, N1, {"bootenv": "local"}))
     await hooked.deliver()
-    assert listener.told[1:] == [("create", N1, None), ("update", N1, "10.0.0.1")]
-    assert idle.told == []
+    assert listener.calls[1:] == [("create", N1, None), ("update", N1, "10.0.0.1")]
+    assert idle.calls == []
     assert await rack.do(lambda session: set_jig_active(session, "idle-one", True))
     await hooked.deliver()
-    assert sorted(idle.told) == [("create", ADMIN, None), ("create", N1, "10.0.0.1")]
+    assert sorted(idle.calls) == [("create", ADMIN, None), ("create", N1, "10.0.0.1")]
     await rack.do(lambda session: delete_node(session, N1))
     await hooked.deliver()
-    assert listener.told[-1] == idle.told[-1] == ("delete", N1, "10.0.0.1")
+    assert listener.calls[-1] == idle.calls[-1] == ("delete", N1, "10.0.0.1")
     assert not await rack.do(lambda session: set_jig_active(session, "idle-one", True))
     async with rack.store.read() as session:
         assert await failing_calls(session) == []

@@ -5,7 +5,7 @@ from typing import Any
 from tests.support.site import HandMachine, Site
 
 from rackwright.lab.lldp import in_base64, switch_frame
-from rackwright.server.serve import TOKEN_FILE
+from rackwright.server.first_admin import TOKEN_FILE
 
 HEARD = {"chassis": "02:00:77:00:00:00", "port": "Ethernet7", "name": "leaf-1"}
 

@@ -74,18 +74,18 @@ async def test_a_notification_wakes_it(rack: Rack) -> None:
 
 
 async def test_each_notification_is_passed_on_with_its_channel_and_payload(rack: Rack) -> None:
-    heard: list[tuple[str, str]] = []
+    notices: list[tuple[str, str]] = []
 
-    def hear(channel: str, payload: str) -> None:
-        heard.append((channel, payload))
+    def note(channel: str, payload: str) -> None:
+        notices.append((channel, payload))
 
-    loop = Loop(rack.store, (OTHER, CHANNEL), purpose="look", on_notice=hear)
+    loop = Loop(rack.store, (OTHER, CHANNEL), purpose="look", on_notice=note)
     async with running(loop, Looks(rack.store)):
         await listening(rack)
         await notify(rack, CHANNEL, "17")
         await notify(rack, OTHER)
-        await until(lambda: len(heard) == 2, "both were heard")
-    assert heard == [(CHANNEL, "17"), (OTHER, "")]
+        await until(lambda: len(notices) == 2, "both were heard")
+    assert notices == [(CHANNEL, "17"), (OTHER, "")]
 
 
 async def test_it_listens_and_looks_again_after_its_connection_broke(rack: Rack) -> None:

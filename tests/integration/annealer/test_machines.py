@@ -12,7 +12,7 @@ from rackwright.domain.graph.why import Cause
 from rackwright.domain.machines.install import Stage
 from rackwright.domain.states import ACTIVE, TODO
 from rackwright.store.machines import registration as machines
-from rackwright.store.machines.registration import accept, forget_waiting, miss_heartbeats
+from rackwright.store.machines.registration import accept_machine, delete_abandoned_machines, mark_silent_machines
 
 
 async def _new(site: Site, number: int = 1) -> HandMachine:
@@ -27,7 +27,7 @@ async def test_a_new_machine_waits_in_quarantine_until_somebody_accepts_it(site:
     await site.anneal()
     assert await site.rack.state(machine.short, DISCOVERED) is not ACTIVE
     assert (await site.why(machine, "ssh-access")).cause is Cause.NODE_UNAVAILABLE
-    await site.change(lambda session: accept(session, machine.name))
+    await site.change(lambda session: accept_machine(session, machine.name))
     await site.anneal()
     assert await site.rack.state(machine.short, DISCOVERED) is ACTIVE
 
@@ -113,10 +113,10 @@ async def test_an_inventory_that_is_too_large_is_refused(site: Site) -> None:
 
 async def test_a_silent_machine_is_not_alive_and_comes_back_with_its_next_heartbeat(site: Site) -> None:
     machine = await site.discovered(1)
-    await site.change(lambda session: miss_heartbeats(session, 10.0))
+    await site.change(lambda session: mark_silent_machines(session, 10.0))
     assert await site.alive(machine)
     await site.change(lambda session: session.run("UPDATE nodes SET seen_at = now() - interval '31 seconds'"))
-    await site.change(lambda session: miss_heartbeats(session, 10.0))
+    await site.change(lambda session: mark_silent_machines(session, 10.0))
     assert not await site.alive(machine)
     await machine.heartbeat()
     assert await site.alive(machine)
@@ -134,9 +134,9 @@ async def test_a_new_boot_makes_the_noderoles_of_a_machine_run_again(site: Site)
 async def test_machines_that_nobody_accepted_and_that_are_gone_are_forgotten(site: Site) -> None:
     machine = await _new(site)
     accepted = await site.discovered(2)
-    await site.change_graph(forget_waiting)
+    await site.change_graph(delete_abandoned_machines)
     await site.change(lambda session: session.run("UPDATE nodes SET seen_at = now() - interval '8 days'"))
-    await site.change_graph(forget_waiting)
+    await site.change_graph(delete_abandoned_machines)
     names = [name for (name,) in await site.rack.rows("SELECT name FROM nodes")]
     assert machine.name not in names
     assert accepted.name in names

@@ -17,7 +17,8 @@ from rackwright.annealer.hooks import HookPace
 from rackwright.api.app import create_app
 from rackwright.client.access import access_of_home
 from rackwright.client.transport import open_async_http
-from rackwright.server.serve import Options, running
+from rackwright.server.composition import running_server
+from rackwright.server.settings import Options
 
 CODE = """
 class Parent(RoleHooks):
@@ -39,8 +40,8 @@ ROLES = """
 
 @asynccontextmanager
 async def _api(url: str, home: Path, *, manual: bool) -> AsyncIterator[tuple[httpx.AsyncClient, Hooked]]:
-    async with running(Options(home, url, manual=manual)) as running_server:
-        server = all_reached(running_server)
+    async with running_server(Options(home, url, manual=manual)) as composed:
+        server = all_reached(composed)
         hooked = Hooked(Rack(server.store), home, HookPace())
         await hooked.load(ROLES, CODE)
         transport = httpx.ASGITransport(app=create_app(server))

@@ -5,7 +5,7 @@ from tests.support.site import HandMachine, Site
 
 from rackwright.domain.states import TODO
 from rackwright.hammers.base import Power
-from rackwright.store.graph.noderoles import retry
+from rackwright.store.graph.noderoles import retry_noderole
 from rackwright.store.machines.nodes import update_node
 
 SAVER = "test-powersave"
@@ -34,7 +34,7 @@ async def _sleep(site: Site, machine: HandMachine) -> object:
 
 async def _give_work(site: Site, machine: HandMachine) -> None:
     noderole = await site.rack.at(machine.short, SAVER)
-    await site.change(lambda session: retry(session, noderole.id))
+    await site.change(lambda session: retry_noderole(session, noderole.id))
 
 
 async def test_a_node_with_nothing_left_to_do_is_powered_down(site: Site) -> None:

@@ -21,7 +21,7 @@ from rackwright.barclamps.content import folder_digest
 from rackwright.barclamps.loader import load_folder
 from rackwright.domain.runs import Answer
 from rackwright.jigs.registry import jig_kinds, kinds_that_run_files, make_jigs
-from rackwright.server.jig_ports import Means
+from rackwright.server.jig_ports import ServerPorts
 from rackwright.store.barclamp_import import import_barclamps
 from rackwright.store.db.retention import forget
 from rackwright.store.runs.claims import Claimant
@@ -78,8 +78,8 @@ async def server(rack: Rack, node: str, home: Path) -> AsyncIterator[None]:
     """What of a server runs things, with a home of its own, on the host that is this admin node."""
     node_id = await rack.node_id(node)
     workers = RoleWorkers(start_time=PATIENCE)
-    means = Means(rack.store, home, node_id)
-    jigs = make_jigs(means.jig_ports(RoleTransitions(rack.store, workers, means.files), None, looks_up))
+    ports = ServerPorts(rack.store, home, node_id)
+    jigs = make_jigs(ports.jig_ports(RoleTransitions(rack.store, workers, ports.files), None, looks_up))
     annealer = Annealer(rack.store, jigs, Claimant(node, node_id, PATIENCE, kinds_that_run_files()), Pace(tick=0.5))
     task = asyncio.create_task(annealer.run())
     try:
@@ -87,7 +87,7 @@ async def server(rack: Rack, node: str, home: Path) -> AsyncIterator[None]:
     finally:
         annealer.stop()
         await task
-        await means.connections.close()
+        await ports.connections.close()
         await workers.close()
 
 
@@ -162,8 +162,8 @@ async def test_runs_of_a_barclamp_that_an_older_version_imported_end_in_error(
     await rack.anneal()
     await rack.deployment("web")
     await rack.deploy("web", ("n1", "web-server"), ("n1", "web-farm"), ("n1", "web-pages"))
-    means = Means(rack.store, tmp_path / "means", own_node=await rack.node_id("n1"))
-    jigs = make_jigs(means.jig_ports(RoleTransitions(rack.store, hooked.workers, means.files), None, looks_up))
+    ports = ServerPorts(rack.store, tmp_path / "means", own_node=await rack.node_id("n1"))
+    jigs = make_jigs(ports.jig_ports(RoleTransitions(rack.store, hooked.workers, ports.files), None, looks_up))
     seen = []
     while runs := await rack.claim():
         for run in runs:
@@ -203,9 +203,9 @@ async def test_content_goes_when_no_barclamp_and_no_run_under_way_has_it(rack: R
 
 
 async def test_the_kinds_that_a_barclamp_may_name_are_those_that_there_are(rack: Rack, tmp_path: Path) -> None:
-    means = Means(rack.store, tmp_path / "means", own_node=None)
+    ports = ServerPorts(rack.store, tmp_path / "means", own_node=None)
     async with httpx.AsyncClient() as lab:
-        jigs = make_jigs(means.jig_ports(RoleTransitions(rack.store, RoleWorkers(), means.files), lab, looks_up))
+        jigs = make_jigs(ports.jig_ports(RoleTransitions(rack.store, RoleWorkers(), ports.files), lab, looks_up))
     assert sorted(jigs) == sorted(jig_kinds())
 
 

@@ -36,7 +36,8 @@ from tests.support.waiting import PATIENCE
 from rackwright.annealer.installs import Reach
 from rackwright.api.app import create_app
 from rackwright.domain.machines.install import Stage
-from rackwright.server.serve import PASSWORD_FILE, TOKEN_FILE, listening
+from rackwright.server.first_admin import PASSWORD_FILE, TOKEN_FILE
+from rackwright.server.listener import listening
 from rackwright.store.db.session import Session
 from rackwright.store.runs.run_logs import append_logs
 
@@ -69,12 +70,12 @@ class Client:
     """Operations that did not take who asked for who it is."""
 
     def send(self, case: Case[Any], token: str | None = None, **headers: str) -> Any:
-        given = {"Authorization": f"Bearer {self.token if token is None else token}"} if token != "" else {}
-        answer = case.call(base_url=self.address, headers={**given, **headers}, timeout=PATIENCE)
+        authorization = {"Authorization": f"Bearer {self.token if token is None else token}"} if token != "" else {}
+        answer = case.call(base_url=self.address, headers={**authorization, **headers}, timeout=PATIENCE)
         try:
             case.validate_response(answer, checks=CHECKS)
         except FailureGroup as wrong:
-            self.wrong += [f"{case.operation.label}: {one} ({answer.status_code})" for one in wrong.exceptions]
+            self.wrong += [f"{case.operation.label}: {failure} ({answer.status_code})" for failure in wrong.exceptions]
         self.statuses[answer.status_code] += 1
         if answer.status_code == 401:
             self.strangers.add(case.operation.definition.raw["operationId"])
@@ -110,8 +111,8 @@ def test_every_operation_succeeds_once_and_every_answer_is_as_declared(
     started_url: str, tmp_path: Path, capsys: Any
 ) -> None:
     # Before there is a server in another thread: hundreds of modules are loaded here, and it loads some for itself too.
-    document = schemathesis.openapi.from_dict(_signed(create_app(None).openapi()))
-    operations = {one.definition.raw["operationId"]: one for one in _operations(document)}
+    document = schemathesis.openapi.from_dict(_with_signature(create_app(None).openapi()))
+    operations = {operation.definition.raw["operationId"]: operation for operation in _operations(document)}
     with running(tmp_path, started_url) as (portal, site, address):
         client = Client(address, (tmp_path / TOKEN_FILE).read_text().strip(), operations)
         _machines(client, portal, site, tmp_path)
@@ -125,14 +126,14 @@ def test_every_operation_succeeds_once_and_every_answer_is_as_declared(
         assert missing == set(), "never done with success"
         for operation in operations.values():
             _fuzz(client, operation)
-        told = f"{len(operations)} operations, each with success; {sum(client.statuses.values())} requests"
+        summary = f"{len(operations)} operations, each with success; {sum(client.statuses.values())} requests"
         with capsys.disabled():
-            sys.stdout.write(f"\n{told}: {dict(sorted(client.statuses.items()))}\n")
+            sys.stdout.write(f"\n{summary}: {dict(sorted(client.statuses.items()))}\n")
         assert client.wrong == []
         assert client.strangers <= NOT_BY_TOKEN
 
 
-def _signed(document: dict[str, Any]) -> dict[str, Any]:
+def _with_signature(document: dict[str, Any]) -> dict[str, Any]:
     """The document without what it says of tokens: every request has a good one here, and never one made up."""
     copy: dict[str, Any] = json.loads(json.dumps(document))
     for methods in copy["paths"].values():
@@ -142,9 +143,9 @@ def _signed(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _operations(document: OpenApiSchema) -> Iterator[APIOperation[Any, Any, Any, Any]]:
-    for found in document.get_all_operations():
-        assert isinstance(found, Ok), found
-        yield found.ok()
+    for result in document.get_all_operations():
+        assert isinstance(result, Ok), result
+        yield result.ok()
 
 
 # --- every operation once
@@ -152,22 +153,22 @@ def _operations(document: OpenApiSchema) -> Iterator[APIOperation[Any, Any, Any,
 
 def _machines(client: Client, portal: BlockingPortal, site: Site, home: Path) -> None:
     """From the first boot to an installed system, by the routes that machines use."""
-    one, other = portal.call(site.deployed, 1, 2)
-    for machine in (one, other):
+    first, second = portal.call(site.deployed, 1, 2)
+    for machine in (first, second):
         portal.call(site.reach_stage, machine, Stage.REBOOTING)
-    secret = client.do("getInstallSecret", token="", machine=one.mac)
-    client.do("getInstallSecretArchive", token="", machine=other.mac)
+    secret = client.do("getInstallSecret", token="", machine=first.mac)
+    client.do("getInstallSecretArchive", token="", machine=second.mac)
     client.do("getInstallConfig", token=secret)
     for name in client.operations:
         if name.startswith("getInstall") and name not in client.done:
             client.do(name, token=secret)
     client.do("reportInstallProgress", {"stage": "unpack", "percent": 10}, token=secret)
     client.do("reportInstallResult", {"ok": True}, token=secret)
-    portal.call(site.reach_stage, one, Stage.DONE)
+    portal.call(site.reach_stage, first, Stage.DONE)
     portal.call(site.anneal)
-    client.do("reinstallNode", node=one.name)
+    client.do("reinstallNode", node=first.name)
     client.do("getFirstBootScript", token="")
-    client.do("getBootScript", token="", machine=one.mac)
+    client.do("getBootScript", token="", machine=first.mac)
     with site.server.shelf.making("toy", {}) as folder:
         (folder / "kernel").write_bytes(b"not really")
     client.do("getImageFile", token="", image="toy", file="kernel")
@@ -190,11 +191,11 @@ def _people(client: Client, password: str) -> None:
     client.do("revokeRole", user="grace", deployment="web")
     for _ in range(2):
         login = client.do("login", {"name": "grace", "password": PASSWORD + "!"}, token="")
-    made = client.do("issueToken", {"name": "a script", "user": "grace", "scope": "admin"})
-    own = made["token"]
+    created = client.do("issueToken", {"name": "a script", "user": "grace", "scope": "admin"})
+    own = created["token"]
     client.do("changePassword", {"current": PASSWORD + "!", "password": PASSWORD}, token=own)
     client.do("listTokens")
-    client.do("revokeToken", id=made["id"])
+    client.do("revokeToken", id=created["id"])
     assert login
     _browser(client)
     client.do("deleteUser", user="grace")
@@ -208,7 +209,7 @@ def _browser(client: Client) -> None:
             body={"name": "grace", "password": PASSWORD}, media_type="application/json"
         )
         answer = client.send(case, "")
-        cookie = "; ".join(one.split(";")[0] for one in answer.headers["set-cookie"])
+        cookie = "; ".join(cookie_line.split(";")[0] for cookie_line in answer.headers["set-cookie"])
         headers = {"Cookie": cookie, "X-CSRF-Token": answer.json()["csrf"]}
         listed = client.do("listLogins", token="", headers=headers)["items"]
         if end == "logout":
@@ -282,7 +283,7 @@ def _intent(client: Client) -> None:
     for name in ("getNodeAttrib", "unsetNodeAttrib"):
         client.do(name, node=NODE, attrib=attribs[0]["name"])
     values: dict[str, Any] = {"string": "x", "integer": 1, "boolean": True, "object": {}, "array": []}
-    writable = next(one for one in attribs if one["schema"].get("type") in values)
+    writable = next(attrib for attrib in attribs if attrib["schema"].get("type") in values)
     client.do("setNodeAttrib", {"value": values[writable["schema"]["type"]]}, node=NODE, attrib=writable["name"])
     client.do("createGroup", {"category": "rack", "name": "r1"})
     client.do("listGroups")
@@ -405,7 +406,7 @@ def _fuzz(client: Client, operation: APIOperation[Any, Any, Any, Any]) -> None:
         def attempt(case: Case[Any]) -> None:
             nonlocal tried
             tried += 1
-            client.send(_tamed(case, name, real=tried % 2 == 0))
+            client.send(_tame(case, name, real=tried % 2 == 0))
 
         try:
             attempt()
@@ -413,7 +414,7 @@ def _fuzz(client: Client, operation: APIOperation[Any, Any, Any, Any]) -> None:
             assert mode is GenerationMode.NEGATIVE, name  # some operations take anything there is
 
 
-def _tamed(case: Case[Any], name: str, *, real: bool) -> Case[Any]:
+def _tame(case: Case[Any], name: str, *, real: bool) -> Case[Any]:
     """The request, unless it would end the test itself: its token, or its patience."""
     case.query.pop("fields", None)  # whoever asks for some properties does not get those that the schema requires
     case.query.pop("wait", None)

@@ -1,4 +1,4 @@
-"""What holds for every resource: pages, filters, fields, tags, patches, keys, and what bad input gets."""
+"""What holds for every resource: pages, filters, fields, ETags, patches, idempotency keys, and what bad input gets."""
 
 import asyncio
 import json
@@ -14,22 +14,22 @@ from rackwright.domain.people import UserRole
 NODE = "n1.rack.example"
 
 
-async def _nodes(api: Api, count: int) -> list[str]:
+async def _create_nodes(api: Api, count: int) -> list[str]:
     names = [f"m{number}.rack.example" for number in range(count)]
     for name in names:
         ok(await api.post("/nodes", json={"name": name, "alive": name < "m3"}), 201)
     return names
 
 
-async def _paged(api: Api, path: str) -> list[Any]:
-    found: list[Any] = []
+async def _read_pages(api: Api, path: str) -> list[Any]:
+    items: list[Any] = []
     cursor = ""
     while True:
         page = ok(await api.get(f"{path}{cursor}"))
         assert page.keys() == {"items", "next"}
-        found += page["items"]
+        items += page["items"]
         if page["next"] is None:
-            return found
+            return items
         cursor = f"&cursor={page['next']}"
 
 
@@ -38,42 +38,42 @@ async def _paged(api: Api, path: str) -> list[Any]:
 
 @pytest.mark.parametrize("sort", ["name", "-name", "id", "-id", "alive", "-alive", "state", "deployment", "bootenv"])
 async def test_pages_show_everything_once_in_the_order_asked_for(api: Api, sort: str) -> None:
-    await _nodes(api, 5)
-    whole = ok(await api.get(f"/nodes?sort={sort}&limit=1000"))["items"]
-    paged = await _paged(api, f"/nodes?sort={sort}&limit=2")
-    assert paged == whole
-    assert len({one["id"] for one in whole}) == len(whole) >= 7
+    await _create_nodes(api, 5)
+    everything = ok(await api.get(f"/nodes?sort={sort}&limit=1000"))["items"]
+    paged = await _read_pages(api, f"/nodes?sort={sort}&limit=2")
+    assert paged == everything
+    assert len({node["id"] for node in everything}) == len(everything) >= 7
     key = sort.removeprefix("-")
     if key not in ("state", "deployment", "bootenv"):
-        values = [(one[key], one["id"]) for one in whole]
+        values = [(node[key], node["id"]) for node in everything]
         assert values == sorted(values, reverse=sort.startswith("-"))
 
 
 async def test_what_comes_and_goes_while_paging_neither_repeats_nor_hides_others(api: Api) -> None:
-    names = await _nodes(api, 6)
+    names = await _create_nodes(api, 6)
     first = ok(await api.get("/nodes?sort=name&limit=3&name=m*"))
     ok(await api.delete(f"/nodes/{names[0]}"), 204)
     ok(await api.post("/nodes", json={"name": "m00.rack.example"}), 201)
-    rest = ok(await api.get(f"/nodes?sort=name&limit=10&name=m*&cursor={first['next']}"))
-    assert [one["name"] for one in rest["items"]] == names[3:]
+    second = ok(await api.get(f"/nodes?sort=name&limit=10&name=m*&cursor={first['next']}"))
+    assert [node["name"] for node in second["items"]] == names[3:]
 
 
 async def test_filters_narrow_a_list(api: Api) -> None:
-    names = await _nodes(api, 5)
+    names = await _create_nodes(api, 5)
     ok(await api.post("/deployments", json={"name": "web"}), 201)
     ok(await api.post(f"/nodes/{names[4]}/move", json={"deployment": "web"}))
 
-    async def listed(query: str) -> list[str]:
-        return [one["name"].partition(".")[0] for one in ok(await api.get(f"/nodes?{query}"))["items"]]
+    async def names_of(query: str) -> list[str]:
+        return [node["name"].partition(".")[0] for node in ok(await api.get(f"/nodes?{query}"))["items"]]
 
-    assert await listed("alive=true&name=m*") == ["m0", "m1", "m2"]
-    assert await listed(f"name={names[1]}&name={names[2]}") == ["m1", "m2"]
-    assert await listed("deployment=web&system=false") == ["m4"]
+    assert await names_of("alive=true&name=m*") == ["m0", "m1", "m2"]
+    assert await names_of(f"name={names[1]}&name={names[2]}") == ["m1", "m2"]
+    assert await names_of("deployment=web&system=false") == ["m4"]
     web = ok(await api.get("/deployments/web"))["id"]
-    assert await listed(f"deployment={web}&system=false") == ["m4"]
-    assert await listed("state=todo&name=m*&alive=true") == ["m0", "m1", "m2"]
-    assert await listed("state=error") == []
-    assert await listed("name=m_.*") == [], "only the star stands for anything"
+    assert await names_of(f"deployment={web}&system=false") == ["m4"]
+    assert await names_of("state=todo&name=m*&alive=true") == ["m0", "m1", "m2"]
+    assert await names_of("state=error") == []
+    assert await names_of("name=m_.*") == [], "only the star stands for anything"
 
 
 async def test_a_filter_that_does_not_exist_is_refused_not_ignored(api: Api) -> None:
@@ -94,9 +94,9 @@ async def test_a_cursor_that_was_not_given_out_is_refused(api: Api, cursor: str)
 
 
 async def test_fields_choose_properties(api: Api) -> None:
-    await _nodes(api, 1)
+    await _create_nodes(api, 1)
     listed = ok(await api.get("/nodes?fields=name,state"))
-    assert all(one.keys() == {"name", "state"} for one in listed["items"])
+    assert all(node.keys() == {"name", "state"} for node in listed["items"])
     assert ok(await api.get("/nodes/m0.rack.example?fields=id")).keys() == {"id"}
     assert "colour" in refused(await api.get("/nodes?fields=colour"), 422, "invalid")["detail"]
 
@@ -104,14 +104,14 @@ async def test_fields_choose_properties(api: Api) -> None:
 # --- tags
 
 
-async def _tagged(api: Api) -> tuple[dict[str, Any], str]:
+async def _node_with_etag(api: Api) -> tuple[dict[str, Any], str]:
     ok(await api.post("/nodes", json={"name": NODE}), 201)
     answer = await api.get(f"/nodes/{NODE}")
     return ok(answer), answer.headers["etag"]
 
 
 async def test_of_two_clients_that_saw_the_same_one_wins_and_the_other_is_told(site: Site, api: Api) -> None:
-    _, seen = await _tagged(api)
+    _, seen = await _node_with_etag(api)
     async with site.client() as other:
         answers = await asyncio.gather(
             *(
@@ -132,14 +132,14 @@ async def test_of_two_clients_that_saw_the_same_one_wins_and_the_other_is_told(s
 
 
 async def test_many_clients_that_read_and_write_with_if_match_lose_nothing(site: Site, api: Api) -> None:
-    await _tagged(api)
+    await _node_with_etag(api)
 
     async def add(number: int) -> None:
         async with site.client() as client:
             while True:
-                found = await client.get(f"/nodes/{NODE}")
-                quirks = [*ok(found)["quirks"], f"q{number}"]
-                headers = {"If-Match": found.headers["etag"]}
+                response = await client.get(f"/nodes/{NODE}")
+                quirks = [*ok(response)["quirks"], f"q{number}"]
+                headers = {"If-Match": response.headers["etag"]}
                 answer = await client.patch(f"/nodes/{NODE}", json={"quirks": quirks}, headers=headers)
                 if answer.status_code == 200:
                     return
@@ -150,7 +150,7 @@ async def test_many_clients_that_read_and_write_with_if_match_lose_nothing(site:
 
 
 async def test_the_tag_is_in_the_body_too_and_not_moved_by_what_machines_do(api: Api) -> None:
-    node, seen = await _tagged(api)
+    node, seen = await _node_with_etag(api)
     assert seen == f'"{node["etag"]}"'
     assert ok(await api.get(f"/nodes?name={NODE}"))["items"][0]["etag"] == node["etag"]
     ok(await api.patch(f"/nodes/{NODE}", json={"alive": True}))
@@ -175,19 +175,19 @@ async def test_the_tag_is_in_the_body_too_and_not_moved_by_what_machines_do(api:
 async def test_a_change_of_what_somebody_else_changed_is_a_412_that_did_nothing(
     api: Api, method: str, path: str, body: Any
 ) -> None:
-    await _tagged(api)
+    await _node_with_etag(api)
     ok(await api.post("/deployments", json={"name": "web"}), 201)
-    before = [ok(await api.get(place)) for place in (f"/nodes/{NODE}", "/deployments/web")]
+    before = [ok(await api.get(path)) for path in (f"/nodes/{NODE}", "/deployments/web")]
     answer = await api.request(method, path, json=body, headers={"If-Match": '"0123"'})
     refused(answer, 412, "stale")
-    assert [ok(await api.get(place)) for place in (f"/nodes/{NODE}", "/deployments/web")] == before
+    assert [ok(await api.get(path)) for path in (f"/nodes/{NODE}", "/deployments/web")] == before
 
 
 # --- patches
 
 
 async def test_a_merge_patch_replaces_what_it_names_and_takes_away_what_is_null(api: Api) -> None:
-    await _tagged(api)
+    await _node_with_etag(api)
     path, headers = f"/nodes/{NODE}", {"Content-Type": "application/merge-patch+json"}
     first = {"hint": {"a": {"b": 1, "c": 2}}, "uuid": "00000000-0000-0000-0000-000000000001"}
     ok(await api.patch(path, content=json.dumps(first), headers=headers))
@@ -203,7 +203,7 @@ async def _json_patch(api: Api, path: str, *operations: Any) -> Any:
 
 
 async def test_a_json_patch_is_done_in_order_whole_or_not_at_all(api: Api) -> None:
-    await _tagged(api)
+    await _node_with_etag(api)
     path = f"/nodes/{NODE}"
     add = {"op": "add", "path": "/hint/list", "value": [1, 2]}
     node = ok(await _json_patch(api, path, add, {"op": "remove", "path": "/hint/list/0"}))
@@ -232,14 +232,14 @@ async def test_a_json_patch_is_done_in_order_whole_or_not_at_all(api: Api) -> No
 async def test_a_json_patch_that_cannot_be_done_is_refused_with_its_place(
     api: Api, operations: Any, pointer: str
 ) -> None:
-    node, _ = await _tagged(api)
+    node, _ = await _node_with_etag(api)
     problem = refused(await _json_patch(api, f"/nodes/{NODE}", *operations), 422, "invalid")
     assert problem["pointer"] == pointer
     assert ok(await api.get(f"/nodes/{NODE}")) == node
 
 
 async def test_copies_of_copies_do_not_fill_the_memory(api: Api) -> None:
-    await _tagged(api)
+    await _node_with_etag(api)
     doubling = [{"op": "copy", "from": "/hint", "path": f"/hint/x{number}"} for number in range(60)]
     problem = refused(await _json_patch(api, f"/nodes/{NODE}", *doubling), 422, "invalid")
     assert "deep" in problem["detail"] or "larger" in problem["detail"]
@@ -251,11 +251,11 @@ async def test_copies_of_copies_do_not_fill_the_memory(api: Api) -> None:
 async def test_a_request_sent_twice_with_one_key_is_done_once(site: Site, api: Api) -> None:
     body, headers = {"name": NODE}, {"Idempotency-Key": "one"}
     first = await api.post("/nodes", json=body, headers=headers)
-    again = await api.post("/nodes", json=body, headers=headers)
-    assert ok(first, 201) == ok(again, 201)
-    assert again.headers["idempotency-replayed"] == "true"
-    assert again.headers["etag"] == first.headers["etag"]
-    assert again.headers["location"] == first.headers["location"]
+    repeated = await api.post("/nodes", json=body, headers=headers)
+    assert ok(first, 201) == ok(repeated, 201)
+    assert repeated.headers["idempotency-replayed"] == "true"
+    assert repeated.headers["etag"] == first.headers["etag"]
+    assert repeated.headers["location"] == first.headers["location"]
     refused(await api.post("/nodes", json=body), 409, "already-exists")
     problem = refused(
         await api.post("/nodes", json={"name": "n2.rack.example"}, headers=headers), 422, "idempotency-key-reused"
@@ -418,10 +418,10 @@ async def test_a_compressed_object_is_edited_by_the_same_tag(api: Api) -> None:
 async def test_the_short_path_of_the_seeds_answers_as_the_long_one_does(api: Api, site: Site) -> None:
     short = "http://server/v2"
     key = {"Idempotency-Key": "once"}
-    made = await api.post(f"{short}/nodes", json={"name": NODE}, headers=key)
-    again = await api.post("/nodes", json={"name": NODE}, headers=key)
-    assert (made.status_code, made.json()) == (again.status_code, again.json())
-    assert made.headers["location"].startswith("/api/v2/nodes/")
+    created = await api.post(f"{short}/nodes", json={"name": NODE}, headers=key)
+    repeated = await api.post("/nodes", json={"name": NODE}, headers=key)
+    assert (created.status_code, created.json()) == (repeated.status_code, repeated.json())
+    assert created.headers["location"].startswith("/api/v2/nodes/")
     assert ok(await api.get(f"{short}/nodes/{NODE}")) == ok(await api.get(f"/nodes/{NODE}"))
     assert (await api.get(f"{short}/nodes/a%2Fb")).status_code == (await api.get("/nodes/a%2Fb")).status_code
     async with site.client("") as stranger, site.client(await site.token_of(UserRole.VIEWER)) as viewer:

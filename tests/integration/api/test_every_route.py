@@ -1,4 +1,5 @@
-"""Every route of the application, found by walking it: who gets in and who does not. A new one is in here by itself."""
+"""Who gets in at every route and who does not. The routes are found by walking the application, so new ones are
+included."""
 
 import re
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ PUBLIC = {
     "GET /assets/{name}",
     "GET /{place:path}",
 }
-"""All that a stranger may ask. Whoever adds to it has thought about strangers."""
+"""All routes that a stranger may call. To add one, think about strangers first."""
 
 MACHINES = {
     "POST /api/v2/machine/heartbeat",
@@ -88,9 +89,9 @@ def walk(app: FastAPI) -> Iterator[tuple[str, str]]:
 
 ROUTES = sorted(set(walk(create_app(None))))
 GUARDED = [(method, path) for method, path in ROUTES if f"{method} {path}" not in PUBLIC]
-PEOPLES = [(method, path) for method, path in GUARDED if f"{method} {path}" not in MACHINES]
-READS = [(method, path) for method, path in PEOPLES if method == "GET"]
-CHANGES = [(method, path) for method, path in PEOPLES if method not in ("GET", "HEAD")]
+FOR_PEOPLE = [(method, path) for method, path in GUARDED if f"{method} {path}" not in MACHINES]
+READS = [(method, path) for method, path in FOR_PEOPLE if method == "GET"]
+CHANGES = [(method, path) for method, path in FOR_PEOPLE if method not in ("GET", "HEAD")]
 WRITES = [(method, path) for method, path in CHANGES if f"{method} {path}" not in PERSONAL]
 
 
@@ -106,18 +107,18 @@ def test_the_walk_finds_the_routes() -> None:
 
 
 async def _statuses(site: Site, routes: list[tuple[str, str]], token: str) -> dict[str, int]:
-    found = {}
+    statuses = {}
     async with site.client(token) as client:
         for method, path in routes:
             body: dict[str, str] | None = None if method in ("GET", "DELETE") else {}
-            found[f"{method} {path}"] = (await client.request(method, address(path), json=body)).status_code
-    return found
+            statuses[f"{method} {path}"] = (await client.request(method, address(path), json=body)).status_code
+    return statuses
 
 
 async def test_without_a_token_every_route_but_the_public_ones_is_a_401(site: Site) -> None:
     for token in ("", "rw_guessed"):
-        found = await _statuses(site, GUARDED, token)
-        let_in = {route: status for route, status in found.items() if status != 401}
+        statuses = await _statuses(site, GUARDED, token)
+        let_in = {route: status for route, status in statuses.items() if status != 401}
         if token:
             # An install's secret is looked up, and a guessed one is like one that is over.
             for route in ("GET /api/v2/install/config", "POST /api/v2/install/progress", "POST /api/v2/install/result"):
@@ -126,8 +127,8 @@ async def test_without_a_token_every_route_but_the_public_ones_is_a_401(site: Si
 
 
 async def test_strangers_get_an_answer_only_where_the_list_says(site: Site) -> None:
-    found = await _statuses(site, ROUTES, "")
-    assert {route for route, status in found.items() if status != 401} == PUBLIC
+    statuses = await _statuses(site, ROUTES, "")
+    assert {route for route, status in statuses.items() if status != 401} == PUBLIC
 
 
 async def test_a_viewer_may_read_everything_and_change_nothing(site: Site) -> None:
@@ -143,10 +144,10 @@ async def test_whoever_may_write_is_not_refused_for_who_he_is(site: Site, role: 
     token = await site.token_of(role, "somebody")
     # A pass by hand would do all the work there is, once for each role.
     routes = [route for route in WRITES if route != ("POST", "/api/v2/anneal/step")]
-    found = await _statuses(site, routes, token)
-    refused = {route for route, status in found.items() if status in (401, 403)}
+    statuses = await _statuses(site, routes, token)
+    refused = {route for route, status in statuses.items() if status in (401, 403)}
     assert refused <= (set() if role is UserRole.ADMIN else FOR_ADMINISTRATORS | FOR_ADMINISTRATORS_THERE)
-    assert all(status < 500 or status == 502 for status in found.values()), found
+    assert all(status < 500 or status == 502 for status in statuses.values()), statuses
 
 
 async def test_a_machine_is_refused_everything_that_is_not_its_own(site: Site) -> None:
@@ -156,16 +157,16 @@ async def test_a_machine_is_refused_everything_that_is_not_its_own(site: Site) -
             "UPDATE nodes SET token_hash = :hash WHERE id = (SELECT min(id) FROM nodes)", hash=token_hash(token)
         )
     )
-    found = await _statuses(site, PEOPLES, token)
-    assert {route: status for route, status in found.items() if status != 403} == {}
+    statuses = await _statuses(site, FOR_PEOPLE, token)
+    assert {route: status for route, status in statuses.items() if status != 403} == {}
     # Its own token is no install's secret: it is like one that is over.
     own = await _statuses(site, [("GET", "/api/v2/install/config")], token)
     assert own == {"GET /api/v2/install/config": 404}
 
 
 async def test_what_is_a_machines_is_not_a_persons(site: Site) -> None:
-    found = await _statuses(site, [tuple(route.split(" ")) for route in MACHINES], site.token)  # type: ignore[misc]
-    assert {route: status for route, status in found.items() if status not in (401, 404, 422)} == {}
+    statuses = await _statuses(site, [tuple(route.split(" ")) for route in MACHINES], site.token)  # type: ignore[misc]
+    assert {route: status for route, status in statuses.items() if status not in (401, 404, 422)} == {}
 
 
 NODE, DOMAIN = "n1.rack.example", "web.rack.example"
@@ -204,7 +205,7 @@ BODIES: dict[str, dict[str, object]] = {
 
 
 @dataclass(frozen=True)
-class Things:
+class Objects:
     """What is there to be changed, in deployment web."""
 
     node_roles: int
@@ -218,10 +219,10 @@ class Things:
         known = {"node": NODE, "deployment": "web", "group": "rack:r1", "jig": "noop", "user": "admin", "id": str(id)}
         known |= {"attrib": "test-node-hinted" if "/nodes/" in path else "test-parent-default", "address": "192.0.2.7"}
         known |= {"network": "one", "range": "r", "domain": DOMAIN}
-        return "http://server" + re.sub(r"\{([^}]*)\}", lambda found: known.get(found[1], "1"), path)
+        return "http://server" + re.sub(r"\{([^}]*)\}", lambda match: known.get(match[1], "1"), path)
 
 
-async def _things(site: Site) -> Things:
+async def _create_objects(site: Site) -> Objects:
     async with site.client() as admin:
         for name in ("web", "mail"):
             ok(await admin.post("/deployments", json={"name": name}), 201)
@@ -233,13 +234,13 @@ async def _things(site: Site) -> Things:
         ok(await admin.post("/networks/one/allocations", json={"node": NODE, "address": "192.0.2.8"}), 201)
         binding = {"node": NODE, "role": "test-child", "deployment": "web"}
         created = ok(await admin.post("/node_roles", json=binding), 201)["created"]
-        [bound] = [one["id"] for one in created if one["role"] == "test-parent"]
+        [bound] = [noderole["id"] for noderole in created if noderole["role"] == "test-parent"]
         ok(await admin.post("/deployments/web/commit", json={}))
         [first, *_] = ok(await admin.get("/deployment_roles?deployment=web"))["items"]
         [snapshot] = ok(await admin.get("/snapshots?deployment=web"))["items"]
         run = await _run_of(site, bound)
         ok(await admin.post("/deployments/web/propose"))
-    return Things(bound, first["id"], snapshot["id"], run, await _failed_hook(site))
+    return Objects(bound, first["id"], snapshot["id"], run, await _failed_hook(site))
 
 
 async def _run_of(site: Site, noderole: int) -> int:
@@ -269,40 +270,40 @@ async def _failed_hook(site: Site) -> int:
     return await site.rack.do(work)
 
 
-async def _as_operator_of(site: Site, deployment: str, things: Things) -> dict[str, int]:
+async def _as_operator_of(site: Site, deployment: str, objects: Objects) -> dict[str, int]:
     async with site.client() as admin:
         ok(await admin.put(f"/users/{deployment}-op/grants/{deployment}", json={"role": "operator"}))
     token = await site.token_named(f"{deployment}-op")
-    found = {}
+    statuses = {}
     async with site.client(token) as client:
         for method, path in WRITES:
             route = f"{method} {path}"
             if deployment == "web" and method == "DELETE":
                 continue  # what is deleted could not be asked for again
             body = BODIES.get(route.replace("/api/v2", ""), None if method == "DELETE" else {})
-            found[route] = (await client.request(method, things.address(path), json=body)).status_code
-    return found
+            statuses[route] = (await client.request(method, objects.address(path), json=body)).status_code
+    return statuses
 
 
 async def test_the_operator_of_another_subtree_is_refused(site: Site) -> None:
-    things = await _things(site)
+    objects = await _create_objects(site)
     await site.token_of(UserRole.VIEWER, "mail-op")
     before = await site.rack.everything()
-    found = await _as_operator_of(site, "mail", things)
-    assert found.keys() == {f"{method} {path}" for method, path in WRITES}
-    assert {route: status for route, status in found.items() if status != 403} == {}
+    statuses = await _as_operator_of(site, "mail", objects)
+    assert statuses.keys() == {f"{method} {path}" for method, path in WRITES}
+    assert {route: status for route, status in statuses.items() if status != 403} == {}
     unchanged = {table: rows for table, rows in (await site.rack.everything()).items() if table != "events"}
     assert unchanged == {table: rows for table, rows in before.items() if table != "events"}
 
 
 async def test_the_operator_of_the_subtree_itself_is_not_refused_there(site: Site) -> None:
-    things = await _things(site)
+    objects = await _create_objects(site)
     await site.token_of(UserRole.VIEWER, "web-op")
-    found = await _as_operator_of(site, "web", things)
-    refused = {route for route, status in found.items() if status in (401, 403)}
-    assert refused == FOR_THE_WHOLE | (FOR_ADMINISTRATORS & found.keys())
-    assert found["POST /api/v2/runs/{id}/cancel"] == 200
-    assert found["POST /api/v2/hook_calls/{id}/retry"] == 204
+    statuses = await _as_operator_of(site, "web", objects)
+    refused = {route for route, status in statuses.items() if status in (401, 403)}
+    assert refused == FOR_THE_WHOLE | (FOR_ADMINISTRATORS & statuses.keys())
+    assert statuses["POST /api/v2/runs/{id}/cancel"] == 200
+    assert statuses["POST /api/v2/hook_calls/{id}/retry"] == 204
 
 
 FOR_THE_WHOLE = {
@@ -335,40 +336,42 @@ MARKS = ('"web"', NODE, DOMAIN, '"r1"', "192.0.2.8")
 
 
 async def _as_reader_of(
-    site: Site, deployment: str, things: Things, routes: list[tuple[str, str]]
+    site: Site, deployment: str, objects: Objects, routes: list[tuple[str, str]]
 ) -> dict[str, tuple[int, str]]:
     """Status and text of each, for somebody who may see nothing but that deployment."""
     await site.token_of(UserRole.NONE, f"{deployment}-reader")
     async with site.client() as admin:
         ok(await admin.put(f"/users/{deployment}-reader/grants/{deployment}", json={"role": "viewer"}))
-    found = {}
+    answers = {}
     async with site.client(await site.token_named(f"{deployment}-reader")) as client:
         for method, path in routes:
-            answer = await client.request(method, things.address(path))
-            found[f"{method} {path}"] = (answer.status_code, answer.text)
-    return found
+            answer = await client.request(method, objects.address(path))
+            answers[f"{method} {path}"] = (answer.status_code, answer.text)
+    return answers
 
 
 async def test_the_reader_of_another_subtree_is_shown_nothing_of_it(site: Site) -> None:
-    found = await _as_reader_of(site, "mail", await _things(site), READS)
-    refused = {route for route, (status, _) in found.items() if status == 403}
-    assert refused == (FOR_ADMINISTRATORS & found.keys()) | {"GET /metrics"}
-    placed = {route for route in found.keys() - refused if PLACED.search(route)}
+    answers = await _as_reader_of(site, "mail", await _create_objects(site), READS)
+    refused = {route for route, (status, _) in answers.items() if status == 403}
+    assert refused == (FOR_ADMINISTRATORS & answers.keys()) | {"GET /metrics"}
+    placed = {route for route in answers.keys() - refused if PLACED.search(route)}
     assert len(placed) > 20
-    assert {route: found[route] for route in placed if found[route][0] != 404} == {}
-    rest = found.keys() - refused - placed - ABOUT_THE_API
-    assert len(rest) > 15
-    assert {route: status for route, (status, _) in found.items() if route in rest and status not in (200, 404)} == {}
-    told = {route: text for route, (status, text) in found.items() if route in rest and status == 200}
-    assert {route: text for route, text in told.items() if any(mark in text for mark in MARKS)} == {}
+    assert {route: answers[route] for route in placed if answers[route][0] != 404} == {}
+    lists = answers.keys() - refused - placed - ABOUT_THE_API
+    assert len(lists) > 15
+    assert {
+        route: status for route, (status, _) in answers.items() if route in lists and status not in (200, 404)
+    } == {}
+    texts = {route: text for route, (status, text) in answers.items() if route in lists and status == 200}
+    assert {route: text for route, text in texts.items() if any(mark in text for mark in MARKS)} == {}
 
 
 async def test_the_reader_of_the_subtree_itself_is_shown_what_is_in_it(site: Site) -> None:
     ending = [(method, path) for method, path in READS if not path.endswith("/tail")]  # it ends with the run
-    found = await _as_reader_of(site, "web", await _things(site), ending)
-    refused = {route for route, (status, _) in found.items() if status == 403}
-    assert refused == (FOR_ADMINISTRATORS & found.keys()) | {"GET /metrics"}
-    placed = {route: status for route, (status, _) in found.items() if route not in refused and PLACED.search(route)}
+    answers = await _as_reader_of(site, "web", await _create_objects(site), ending)
+    refused = {route for route, (status, _) in answers.items() if status == 403}
+    assert refused == (FOR_ADMINISTRATORS & answers.keys()) | {"GET /metrics"}
+    placed = {route: status for route, (status, _) in answers.items() if route not in refused and PLACED.search(route)}
     assert {route for route, status in placed.items() if status != 200} <= {
         "GET /api/v2/nodes/{node}/power",  # the machine has no controller
     }
@@ -383,6 +386,6 @@ async def test_the_reader_of_the_subtree_itself_is_shown_what_is_in_it(site: Sit
         "groups",
         "domains",
     ):
-        assert '"items":[]' not in found[f"GET /api/v2/{path}"][1], path
+        assert '"items":[]' not in answers[f"GET /api/v2/{path}"][1], path
     for path in ("networks/{network}/allocations", "graph", "inventory", "why", "events"):
-        assert any(mark in found[f"GET /api/v2/{path}"][1] for mark in MARKS), path
+        assert any(mark in answers[f"GET /api/v2/{path}"][1] for mark in MARKS), path

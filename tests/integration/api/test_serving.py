@@ -18,9 +18,9 @@ from tests.support.servers import DIES_WITH_US, RACKWRIGHT
 from tests.support.sockets import accepted_socket_of
 from tests.support.waiting import PATIENCE, until, wait_until
 
-from rackwright.server.serve import listening
+from rackwright.server.listener import listening
 from rackwright.server.settings import Options
-from rackwright.server.tls import certificate_of, keep_fresh, self_made
+from rackwright.server.tls import choose_certificate, ensure_self_signed, keep_certificate_fresh
 
 
 def free_port() -> int:
@@ -48,20 +48,20 @@ def server(home: Path, *options: str, **variables: str) -> Iterator[subprocess.P
             process.wait(PATIENCE)
 
 
-def said(home: Path) -> str:
+def logged(home: Path) -> str:
     return (home / "server.log").read_text()
 
 
 def test_https_with_a_self_made_certificate_that_can_be_trusted_by_its_file(tmp_path: Path, migrated_url: str) -> None:
     home, port = tmp_path / "home", free_port()
     with server(home, "--tls", "--manual", "--port", str(port), RACKWRIGHT_DATABASE_URL=migrated_url):
-        wait_until(lambda: "Rackwright on" in said(home), "the server is up")
-        assert f"https://127.0.0.1:{port}" in said(home)
+        wait_until(lambda: "Rackwright on" in logged(home), "the server is up")
+        assert f"https://127.0.0.1:{port}" in logged(home)
         context = ssl.create_default_context(cafile=str(home / "tls" / "certificate.pem"))
         client = httpx.Client(base_url=f"https://localhost:{port}", verify=context, trust_env=False, timeout=PATIENCE)
         wait_until(lambda: _answers(client), "it answers")
         password = (home / "admin-password").read_text().strip()
-        assert f"Log in as admin with {password}" in said(home)
+        assert f"Log in as admin with {password}" in logged(home)
         login = client.post("/api/v2/sessions", json={"name": "admin", "password": password})
         assert "; Secure" in login.headers["set-cookie"]
         assert client.get("/api/v2/me").json()["name"] == "admin"
@@ -82,8 +82,8 @@ def _answers(client: httpx.Client) -> bool:
 def test_plain_http_on_all_addresses_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with server(tmp_path / "home", "--host", "0.0.0.0") as process:
         assert process.wait(PATIENCE) == 1
-    assert "in the clear on 0.0.0.0" in said(tmp_path / "home")
-    assert "Traceback" not in said(tmp_path / "home")
+    assert "in the clear on 0.0.0.0" in logged(tmp_path / "home")
+    assert "Traceback" not in logged(tmp_path / "home")
     assert not (tmp_path / "home" / "postgres").exists()
 
 
@@ -93,8 +93,8 @@ def test_a_mistake_in_the_settings_file_is_one_sentence(tmp_path: Path) -> None:
     (home / "rackwright.toml").write_text("prot = 1\n")
     with server(home) as process:
         assert process.wait(PATIENCE) == 1
-    assert "did you mean 'port'?" in said(home)
-    assert "Traceback" not in said(home)
+    assert "did you mean 'port'?" in logged(home)
+    assert "Traceback" not in logged(home)
 
 
 def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
@@ -103,57 +103,57 @@ def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
         taken.listen()
         with server(tmp_path / "home", "--port", str(taken.getsockname()[1])) as process:
             assert process.wait(PATIENCE) == 1
-    assert "Cannot listen on 127.0.0.1" in said(tmp_path / "home")
-    assert "Traceback" not in said(tmp_path / "home")
+    assert "Cannot listen on 127.0.0.1" in logged(tmp_path / "home")
+    assert "Traceback" not in logged(tmp_path / "home")
 
 
 def test_the_server_ends_with_its_embedded_database_and_says_why(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with server(home, "--port", "0", "--tick", "1") as process:
-        wait_until(lambda: "Rackwright on" in said(home), "the server is up")
+        wait_until(lambda: "Rackwright on" in logged(home), "the server is up")
         postmaster = postmaster_of(home)
         os.kill(keeper_of(home), signal.SIGKILL)
         assert process.wait(PATIENCE) == 1
-    assert "The embedded PostgreSQL in" in said(home)
-    assert "start the server again" in said(home)
-    assert "Traceback" not in said(home)
+    assert "The embedded PostgreSQL in" in logged(home)
+    assert "start the server again" in logged(home)
+    assert "Traceback" not in logged(home)
     wait_until(lambda: not is_alive(postmaster), "the database ends with its keeper")
 
 
 async def test_a_renewed_certificate_is_taken_up_without_a_restart(tmp_path: Path) -> None:
     options = Options(tmp_path, tls=True)
-    certificate = certificate_of(options, "rack.example")
+    certificate = choose_certificate(options, "rack.example")
     assert certificate is not None
     context = certificate.context()
 
-    async def seen(address: str) -> bytes:
+    async def certificate_shown_at(address: str) -> bytes:
         _, writer = await asyncio.open_connection(
             "127.0.0.1", int(address.rpartition(":")[2]), ssl=ssl._create_unverified_context()
         )
-        found: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        shown: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         writer.transport.abort()
-        return found
+        return shown
 
     async with listening(FastAPI(), tls=context) as address:
-        first = await seen(address)
-        assert await seen(address) == first
-        fresh = asyncio.create_task(keep_fresh(context, options, "rack.example", every=0.02))
+        first = await certificate_shown_at(address)
+        assert await certificate_shown_at(address) == first
+        fresh = asyncio.create_task(keep_certificate_fresh(context, options, "rack.example", every=0.02))
         try:
             certificate.certificate.unlink()
 
             async def is_renewed() -> bool:
-                return await seen(address) != first
+                return await certificate_shown_at(address) != first
 
             await until(is_renewed, "the new certificate is shown")
         finally:
             fresh.cancel()
-        assert self_made(tmp_path, ["rack.example"]).certificate.exists()
+        assert ensure_self_signed(tmp_path, ["rack.example"]).certificate.exists()
 
 
 @pytest.mark.parametrize("tls", [False, True])
 async def test_answers_do_not_wait_for_the_clients_acknowledgement(tmp_path: Path, tls: bool) -> None:
     """With Nagle's algorithm on, each answer of two parts waits until the client's delayed ACK: 40 ms."""
-    certificate = certificate_of(Options(tmp_path, tls=tls), "rack.example")
+    certificate = choose_certificate(Options(tmp_path, tls=tls), "rack.example")
     context = None if certificate is None else certificate.context()
     async with listening(FastAPI(), tls=context) as address:
         trusting = ssl._create_unverified_context() if tls else None

@@ -28,9 +28,9 @@ async def test_from_a_node_to_everything_active(api: Api) -> None:
 async def test_why_leads_to_what_a_person_can_do(api: Api) -> None:
     await ok(await api.post("/nodes", json={"name": "n1.rack.example", "alive": False}))
     listed = (await ok(await api.get("/node_roles?node=n1.rack.example"))).json()["items"]
-    managed = next(one for one in listed if one["role"] == "crowbar-managed-node")
+    managed = next(item for item in listed if item["role"] == "crowbar-managed-node")
     chain = (await ok(await api.get(f"/node_roles/{managed['id']}/why"))).json()
-    assert [one["cause"] for one in chain] == ["parent", "node"]
+    assert [item["cause"] for item in chain] == ["parent", "node"]
     assert "rackwright node power n1.rack.example on" in chain[-1]["remedy"]
 
 

@@ -1,4 +1,4 @@
-"""A site to attack: a server on a real database, and machines that say what they are told to say."""
+"""A site to attack: a server on a real database, with machines that send whatever a test has them send."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,5 +9,5 @@ from tests.support.site import Site, running_site
 
 @pytest.fixture
 async def site(started_url: str, tmp_path: Path) -> AsyncIterator[Site]:
-    async with running_site(tmp_path, started_url) as made:
-        yield made
+    async with running_site(tmp_path, started_url) as running:
+        yield running

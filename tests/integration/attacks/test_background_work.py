@@ -8,21 +8,24 @@ import pytest
 from tests.support.reach import all_reached
 from tests.support.waiting import PATIENCE, until
 
-from rackwright.annealer.silent_machines import Watch
+from rackwright.annealer.silent_machines import MachineWatch
 from rackwright.api.app import create_app
-from rackwright.server.serve import TOKEN_FILE, Options, listening, running
+from rackwright.server.composition import running_server
+from rackwright.server.first_admin import TOKEN_FILE
+from rackwright.server.listener import listening
+from rackwright.server.settings import Options
 
 
 @pytest.fixture
 async def address(migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
     """A server whose watch breaks at every look, as one that a hostile machine found a way to break."""
 
-    async def break_at_once(self: Watch) -> None:
+    async def break_at_once(self: MachineWatch) -> None:
         raise KeyError("boot_id")
 
-    monkeypatch.setattr(Watch, "run", break_at_once)
+    monkeypatch.setattr(MachineWatch, "run", break_at_once)
     options = Options(tmp_path, database_url=migrated_url)
-    async with running(options) as server, listening(create_app(all_reached(server))) as at:
+    async with running_server(options) as server, listening(create_app(all_reached(server))) as at:
         yield at
 
 

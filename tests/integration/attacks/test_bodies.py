@@ -113,13 +113,13 @@ def test_a_patch_makes_no_seal_and_reaches_into_none(site: Front) -> None:
         {"op": "add", "path": "/hint/$sealed", "value": "1:AAAA"},
         {"op": "copy", "path": "/hint/free", "from": "/hint/bmc/password/$sealed"},
     ]
-    place = "/api/v2/nodes/n1.rack.example"
+    path = "/api/v2/nodes/n1.rack.example"
     with site.client(token=True) as administrator:
         node = {"name": "n1.rack.example", "macs": ["52:54:00:00:00:01"]}
         assert administrator.post("/api/v2/nodes", json=node).status_code == 201
         for operation in operations:
             kind = {"Content-Type": "application/json-patch+json"}
-            answer = administrator.patch(place, content=json.dumps([operation]), headers=kind)
+            answer = administrator.patch(path, content=json.dumps([operation]), headers=kind)
             assert answer.status_code == 422, f"{operation}: {answer.text}"
             assert "sealed" in answer.json()["detail"]
-        assert administrator.get(place).json()["hint"] == {}
+        assert administrator.get(path).json()["hint"] == {}

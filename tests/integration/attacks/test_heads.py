@@ -12,7 +12,7 @@ import httpx
 import pytest
 from tests.support.front import Front, front
 
-from rackwright.api.auth.cookies import own_cookie_only
+from rackwright.api.auth.cookies import keep_session_cookie
 
 MINUTE = 60.0
 LITTLE = 2.0
@@ -51,7 +51,7 @@ SESSION = b"rackwright_session=AbC-_9"
 
 
 @pytest.mark.parametrize(
-    ("given", "seen"),
+    ("cookie_header", "seen"),
     [
         (SESSION, SESSION),
         (b"a=b; rackwright_session=AbC-_9 ;c=d", SESSION),
@@ -62,7 +62,7 @@ SESSION = b"rackwright_session=AbC-_9"
         (b"a=b", None),
     ],
 )
-def test_of_all_cookies_only_a_session_reaches_the_application(given: bytes, seen: bytes | None) -> None:
+def test_of_all_cookies_only_a_session_reaches_the_application(cookie_header: bytes, seen: bytes | None) -> None:
     host = (b"host", b"rack.example")
     expected = [host] if seen is None else [host, (b"cookie", seen)]
-    assert own_cookie_only([(b"cookie", given), host]) == expected
+    assert keep_session_cookie([(b"cookie", cookie_header), host]) == expected

@@ -23,7 +23,7 @@ from rackwright.hammers.redfish import RedfishHammer
 
 ROOT = "/redfish/v1"
 SYSTEM = f"{ROOT}/Systems/1"
-Asked = list[str]
+RequestHeads = list[str]
 Answer = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
 
 DESCRIBED: dict[str, JsonObject] = {
@@ -41,14 +41,14 @@ DESCRIBED: dict[str, JsonObject] = {
 
 
 @asynccontextmanager
-async def controller(answer: Answer) -> AsyncIterator[tuple[str, Asked]]:
+async def controller(answer: Answer) -> AsyncIterator[tuple[str, RequestHeads]]:
     """Something that listens where a controller should: its address, and what it was asked."""
-    asked: Asked = []
+    heads: RequestHeads = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
-            asked.append(head)
+            heads.append(head)
             await answer(head.split()[1], writer)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # the server hung up, as it should
@@ -57,7 +57,7 @@ async def controller(answer: Answer) -> AsyncIterator[tuple[str, Asked]]:
 
     async with await asyncio.start_server(serve, "127.0.0.1") as server:
         host, port = server.sockets[0].getsockname()
-        yield f"{host}:{port}", asked
+        yield f"{host}:{port}", heads
 
 
 def node_at(address: str, number: int = 1) -> HammerNode:
@@ -82,9 +82,9 @@ def describing(**other: object) -> Answer:
 
 
 async def test_a_controller_that_behaves_is_asked() -> None:
-    async with controller(describing()) as (address, asked):
+    async with controller(describing()) as (address, heads):
         assert await RedfishHammer().status(node_at(address)) is Power.OFF
-    assert "authorization: basic" in asked[-1].lower()
+    assert "authorization: basic" in heads[-1].lower()
 
 
 # --- time
@@ -143,11 +143,11 @@ async def test_a_controller_of_very_many_systems_is_not_asked_for_each(monkeypat
     monkeypatch.setattr(redfish, "DEADLINE", 1.0)
     crowd = {"Name": "all", "Members": [{"@odata.id": f"{ROOT}/Systems/{number}"} for number in range(20_000)]}
     hammer = RedfishHammer()
-    async with controller(describing(Systems=crowd)) as (address, asked):
+    async with controller(describing(Systems=crowd)) as (address, heads):
         with pytest.raises(HammerFailed):
             await hammer.status(node_at(address))
         await asyncio.to_thread(hammer._threads.shutdown)
-        assert len(asked) < 5000
+        assert len(heads) < 5000
 
 
 def test_a_thread_does_not_wait_for_an_event_loop_that_has_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,7 @@ async def test_a_long_complaint_is_told_in_short() -> None:
 
 
 async def test_the_server_is_sent_nowhere_else_by_a_redirect() -> None:
-    async with controller(describing()) as (other, asked):
+    async with controller(describing()) as (other, heads):
 
         async def redirect(path: str, writer: asyncio.StreamWriter) -> None:
             await send(writer, "307 Temporary Redirect", b"", f"Location: http://{other}{path}")
@@ -204,11 +204,11 @@ async def test_the_server_is_sent_nowhere_else_by_a_redirect() -> None:
         async with controller(redirect) as (address, _):
             with pytest.raises(HammerFailed, match="elsewhere"):
                 await RedfishHammer().status(node_at(address))
-    assert asked == []
+    assert heads == []
 
 
 async def test_the_server_is_sent_nowhere_else_by_a_link_or_an_action() -> None:
-    async with controller(describing()) as (other, asked):
+    async with controller(describing()) as (other, heads):
         member = {"Name": "all", "Members": [{"@odata.id": f"http://{other}{SYSTEM}"}]}
         async with controller(describing(Systems=member)) as (address, _):
             with pytest.raises(HammerFailed, match="elsewhere"):
@@ -217,7 +217,7 @@ async def test_the_server_is_sent_nowhere_else_by_a_link_or_an_action() -> None:
         async with controller(describing(**{"1": {**DESCRIBED[SYSTEM], "Actions": target}})) as (address, _):
             with pytest.raises(HammerFailed, match="elsewhere"):
                 await RedfishHammer().on(node_at(address))
-    assert asked == []
+    assert heads == []
 
 
 async def test_a_redirect_within_the_controller_is_followed() -> None:

@@ -16,8 +16,8 @@ from rackwright.annealer import reachability, silent_machines
 from rackwright.annealer.annealer import Annealer, Pace
 from rackwright.annealer.installs import Reach
 from rackwright.annealer.logs import RunLogs
-from rackwright.annealer.silent_machines import Watch
-from rackwright.annealer.step import outcome_of
+from rackwright.annealer.silent_machines import MachineWatch
+from rackwright.annealer.step import execute_run
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.machines.install import LOCAL
 from rackwright.domain.runs import Answer, Outcome, Run
@@ -26,8 +26,8 @@ from rackwright.hammers.base import HammerNode, Seen
 from rackwright.jigs.base import Jig
 from rackwright.reach.run_log import Log
 from rackwright.store.machines.nodes import update_node
-from rackwright.store.runs.claims import claim
-from rackwright.store.runs.settling import Finished
+from rackwright.store.runs.claims import claim_runs
+from rackwright.store.runs.settling import FinishedRun
 
 MADE_UP: JsonObject = {SEAL: "1:AAAA", FINGERPRINT: "00"}
 
@@ -68,13 +68,13 @@ class Probe:
 
 async def ask_all(site: Site, probe: Probe) -> None:
     reach = Reach(hammer=lambda _: site.bmc, probe=lambda _: probe)
-    await Watch(site.server.store, reach, heartbeat=10).ask(alive=True)
+    await MachineWatch(site.server.store, reach, heartbeat=10).ask(alive=True)
 
 
 async def test_a_made_up_seal_in_what_a_machine_found_out_keeps_nobody_else_from_being_asked(site: Site) -> None:
     hostile, neighbour = [await installed(site, number) for number in (1, 2)]
-    found: JsonObject = {"bmc": {"kind": "redfish", "password": MADE_UP}}
-    await site.change(lambda session: update_node(session, hostile.name, {"discovery": found}))
+    discovery: JsonObject = {"bmc": {"kind": "redfish", "password": MADE_UP}}
+    await site.change(lambda session: update_node(session, hostile.name, {"discovery": discovery}))
     await ask_all(site, Probe([hostile, neighbour], {}))
     assert await minutes_silent(site, neighbour) < 30
 
@@ -109,7 +109,7 @@ class NeverAnswering(Probe):
 async def watch_until_asked(site: Site, probe: Probe, machine: HandMachine) -> None:
     """Have the watch work as in a server, until it has asked the machine."""
     reach = Reach(hammer=lambda _: site.bmc, probe=lambda _: probe)
-    task = asyncio.create_task(Watch(site.server.store, reach, heartbeat=0.05).run())
+    task = asyncio.create_task(MachineWatch(site.server.store, reach, heartbeat=0.05).run())
 
     async def asked() -> bool:
         return await minutes_silent(site, machine) < 30
@@ -124,7 +124,7 @@ async def watch_until_asked(site: Site, probe: Probe, machine: HandMachine) -> N
 async def test_silent_machines_that_are_waited_for_keep_no_living_one_from_being_asked(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silent_machines, "ASKED_AT_ONCE", 1)
+    monkeypatch.setattr(silent_machines, "MAX_CONCURRENT_PROBES", 1)
     silent, neighbour = [await installed(site, number) for number in (1, 2)]
     await site.change(lambda session: update_node(session, silent.name, {"alive": False}))
     await watch_until_asked(site, NeverAnswering([silent, neighbour], {silent.name: None}), neighbour)
@@ -134,8 +134,8 @@ async def test_silent_machines_that_are_waited_for_keep_no_living_one_from_being
 async def test_a_living_machine_that_never_answers_is_waited_for_only_so_long(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silent_machines, "ASKED_AT_ONCE", 1)
-    monkeypatch.setattr(reachability, "SECONDS_TO_ANSWER", 0.2)
+    monkeypatch.setattr(silent_machines, "MAX_CONCURRENT_PROBES", 1)
+    monkeypatch.setattr(reachability, "PROBE_SECONDS", 0.2)
     hostile, neighbour = [await installed(site, number) for number in (1, 2)]
     await watch_until_asked(site, NeverAnswering([hostile, neighbour], {hostile.name: None}), neighbour)
     assert await site.alive(neighbour)
@@ -165,7 +165,7 @@ async def test_a_script_that_writes_what_cannot_be_stored_has_failed_and_its_nod
     site: Site, wall: JsonObject
 ) -> None:
     jig = Returning(Outcome.success(wall))
-    outcome = await outcome_of(site.server.store, {"returning": jig}, RUN, lambda text: None)
+    outcome = await execute_run(site.server.store, {"returning": jig}, RUN, lambda text: None)
     assert outcome.answer is Answer.FAILED
     assert outcome.wall == {}
     assert "refused" in outcome.error
@@ -175,7 +175,7 @@ async def test_a_made_up_seal_in_a_runs_input_is_not_opened_and_stops_nothing(si
     """It lies where no attrib is declared secret, so it is data like any other."""
     jig = Returning(Outcome.success())
     run = replace(RUN, input={"somewhere": {"else": MADE_UP}})
-    outcome = await outcome_of(site.server.store, {"returning": jig}, run, lambda text: None)
+    outcome = await execute_run(site.server.store, {"returning": jig}, run, lambda text: None)
     assert outcome.answer is Answer.SUCCEEDED
     assert jig.inputs == [{"somewhere": {"else": MADE_UP}}]
 
@@ -183,7 +183,7 @@ async def test_a_made_up_seal_in_a_runs_input_is_not_opened_and_stops_nothing(si
 async def test_a_made_up_seal_where_a_secret_belongs_fails_that_run_alone(site: Site) -> None:
     jig = Returning(Outcome.success())
     run = replace(RUN, input={"bmc": {"password": MADE_UP}})
-    outcome = await outcome_of(site.server.store, {"returning": jig}, run, lambda text: None)
+    outcome = await execute_run(site.server.store, {"returning": jig}, run, lambda text: None)
     assert outcome.answer is Answer.FAILED
     assert "secret" in outcome.error
     assert jig.inputs == []
@@ -193,12 +193,12 @@ async def test_a_result_that_the_database_refuses_fails_its_own_run_and_no_other
     hostile, neighbour = [await site.discovered(number) for number in (1, 2)]
     await site.rack.deployment("web")
     await site.rack.deploy("web", *((machine.name, "test-parent") for machine in (hostile, neighbour)))
-    claimed = await site.change(lambda session: claim(session, site.server.claimant, 10))
+    claimed = await site.change(lambda session: claim_runs(session, site.server.claimant, 10))
     runs = {run.node: run.id for run in claimed.started if run.role == "test-parent"}
     annealer = Annealer(site.server.store, site.server.jigs, site.server.claimant, Pace(back_off=0.01))
     annealer._finished = [
-        Finished(runs[hostile.name], ok=False, error="no text: \0"),
-        Finished(runs[neighbour.name], wall={"found": "something"}),
+        FinishedRun(runs[hostile.name], ok=False, error="no text: \0"),
+        FinishedRun(runs[neighbour.name], wall={"found": "something"}),
     ]
     task = asyncio.create_task(annealer.run())
 

@@ -27,20 +27,20 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to anothe
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """Alice's folder."""
-    made = tmp_path / "alice"
-    made.mkdir()
-    os.chown(made, ALICE, ALICE)
-    return made
+    folder = tmp_path / "alice"
+    folder.mkdir()
+    os.chown(folder, ALICE, ALICE)
+    return folder
 
 
 @pytest.fixture
 def system(tmp_path: Path) -> Path:
     """A folder of root's, with a file in it."""
-    made = tmp_path / "system"
-    made.mkdir()
-    (made / "shadow").write_text("secret")
-    (made / "shadow").chmod(0o600)
-    return made
+    folder = tmp_path / "system"
+    folder.mkdir()
+    (folder / "shadow").write_text("secret")
+    (folder / "shadow").chmod(0o600)
+    return folder
 
 
 def link(path: Path, target: Path, user: int = ALICE) -> Path:
@@ -50,8 +50,8 @@ def link(path: Path, target: Path, user: int = ALICE) -> Path:
 
 
 def untouched(system: Path) -> bool:
-    found = (system / "shadow").stat()
-    same = (system / "shadow").read_text() == "secret" and (found.st_uid, found.st_mode & 0o777) == (0, 0o600)
+    status = (system / "shadow").stat()
+    same = (system / "shadow").read_text() == "secret" and (status.st_uid, status.st_mode & 0o777) == (0, 0o600)
     return same and os.listdir(system) == ["shadow"] and system.stat().st_uid == 0
 
 
@@ -121,11 +121,11 @@ def test_a_link_that_leads_in_circles_is_refused(home: Path) -> None:
 
 def apply(module: Any, function: str, arguments: dict[str, Any], root: Path) -> None:
     """A state as the engine has it, with the defaults of what is not given."""
-    found = next(known for known in module.FUNCTIONS if known.name == function)
-    given = {argument.name: argument.default for argument in found.arguments} | arguments
+    definition = next(candidate for candidate in module.FUNCTIONS if candidate.name == function)
+    values = {argument.name: argument.default for argument in definition.arguments} | arguments
     context = Context(False, root, {}, {}, threading.RLock(), lambda line: None)
-    check = found.check(given, context)
-    found.apply(given, check, context)
+    check = definition.check(values, context)
+    definition.apply(values, check, context)
 
 
 def test_a_repository_does_not_get_files_of_the_server_that_packs_it(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.support.front import Front, front
 from tests.support.waiting import PATIENCE
 
-from rackwright.server.serve import PASSWORD_FILE
+from rackwright.server.first_admin import PASSWORD_FILE
 
 ENEMY = "127.0.0.66"
 MANY = 40

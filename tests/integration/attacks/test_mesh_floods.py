@@ -24,8 +24,8 @@ from rackwright.lab.mesh_fleet import Fleet
 from rackwright.mesh.address import Address, parse_address
 from rackwright.mesh.datastore.datastore_gossip import Hint, Part
 from rackwright.mesh.datastore.local_datastore import MAX_ENDPOINTS
-from rackwright.mesh.health.health_checks import Result, Status, pack_results
-from rackwright.mesh.health.software import MAX_HELD, SoftwareWatch
+from rackwright.mesh.health.health_checks import CheckReport, Status, pack_reports
+from rackwright.mesh.health.software import MAX_RECORDS, SoftwareTracker
 from rackwright.mesh.identity.server_identity import IdentityFiles, make_signing_request, new_key
 from rackwright.mesh.joining import join
 from rackwright.mesh.membership.member import Entry, State
@@ -45,8 +45,8 @@ JUNK = b"GET /nothing HTTP/1.1\r\n\r\n"
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with cluster(tmp_path_factory.mktemp("pair"), PAIR) as made:
-        yield made
+    with cluster(tmp_path_factory.mktemp("pair"), PAIR) as fleet:
+        yield fleet
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -87,19 +87,19 @@ def most_memory(fleet: Fleet, server: str = "s1") -> int:
 # Strangers
 
 
-def secured(place: Address, source: str = "") -> ssl.SSLSocket:
+def secured(address: Address, source: str = "") -> ssl.SSLSocket:
     """A connection of a stranger with TLS."""
-    wire = socket.create_connection(place, PATIENCE, (source, 0) if source else None)
-    return nameless().wrap_socket(wire, server_hostname=place.host)
+    wire = socket.create_connection(address, PATIENCE, (source, 0) if source else None)
+    return nameless().wrap_socket(wire, server_hostname=address.host)
 
 
 def test_strangers_that_never_hang_up_hold_no_more_than_their_share(pair: Fleet) -> None:
     """TLS waits half a minute for the other side to agree that a connection is over."""
-    place, before = address(pair), descriptors(pair)
+    server, before = address(pair), descriptors(pair)
     with contextlib.ExitStack() as stack:
         for _ in range(20 * DEFAULTS.strangers_from_one):
             with contextlib.suppress(OSError):
-                wire = stack.enter_context(secured(place))
+                wire = stack.enter_context(secured(server))
                 wire.sendall(JUNK)
                 wire.recv(1)
         assert descriptors(pair) - before <= 2 * DEFAULTS.strangers_from_one
@@ -107,24 +107,24 @@ def test_strangers_that_never_hang_up_hold_no_more_than_their_share(pair: Fleet)
 
 async def test_strangers_at_many_addresses_do_not_shut_members_out(pair: Fleet, mallory: Path) -> None:
     """They hold every place that there is for strangers, and say nothing."""
-    place = address(pair)
-    (await as_member(mallory, place)).close()
+    server = address(pair)
+    (await as_member(mallory, server)).close()
     with contextlib.ExitStack() as stack:
         for number in range(2 * DEFAULTS.strangers):
             source = f"127.0.9.{1 + number // DEFAULTS.strangers_from_one}"
-            stack.enter_context(socket.create_connection(place, PATIENCE, (source, 0)))
-        stream = await as_member(mallory, place)
+            stack.enter_context(socket.create_connection(server, PATIENCE, (source, 0)))
+        stream = await as_member(mallory, server)
         stream.close()
 
 
 async def test_strangers_do_not_keep_a_member_from_renewing_its_certificate(pair: Fleet, mallory: Path) -> None:
     """Not for a minute, or by asking every minute they could wait for its certificate to expire."""
-    place = address(pair)
+    server = address(pair)
     limited = 0
     for number in range(1000):
         with (
             contextlib.suppress(OSError),
-            await asyncio.to_thread(secured, place, f"127.0.8.{1 + number // 50}") as wire,
+            await asyncio.to_thread(secured, server, f"127.0.8.{1 + number // 50}") as wire,
         ):
             wire.sendall(b"GET /mesh/v1/join HTTP/1.1\r\n\r\n")
             limited += b" 429 " in wire.recv(100)
@@ -132,7 +132,7 @@ async def test_strangers_do_not_keep_a_member_from_renewing_its_certificate(pair
             break
     assert limited > 2, "strangers have used up what there is"
     wish = {"csr": make_signing_request("mallory", new_key()).decode()}
-    answer = await http.call(place, Contexts(IdentityFiles(mallory)).client, "POST", http.RENEW, wish, "s1")
+    answer = await http.call(server, Contexts(IdentityFiles(mallory)).client, "POST", http.RENEW, wish, "s1")
     assert answer.status == 200, answer.content
 
 
@@ -157,8 +157,8 @@ async def test_a_member_that_asks_and_never_reads_is_cut_off(pair: Fleet, mallor
 
 
 def made_up(number: int, hint: bytes) -> MemberRecord:
-    place = f"127.1.{number // 200 % 200}.{1 + number % 200}:1"
-    return MemberRecord(f"made-up-{number}", place, 1, 1, metadata=pack_sections({Section.DATASTORE: hint}))
+    address = f"127.1.{number // 200 % 200}.{1 + number % 200}:1"
+    return MemberRecord(f"made-up-{number}", address, 1, 1, metadata=pack_sections({Section.DATASTORE: hint}))
 
 
 async def test_made_up_members_cost_neither_time_nor_the_datastore(pair: Fleet, mallory: Path) -> None:
@@ -179,30 +179,32 @@ async def test_made_up_members_cost_neither_time_nor_the_datastore(pair: Fleet, 
 
     await until(lambda: known() > 15_000, "they are in the table", every=0.5)
     assert processor_seconds(pair) - began < 60
-    told = pair.ask("s1", "datastore")
-    assert told["era"] == 1
-    assert len(told["endpoints"]) <= MAX_ENDPOINTS
-    kept = pair.home("s1") / "peers.json"
-    wait_until(lambda: pair.address("s2") in json.loads(kept.read_text()), "who is proved is sought first", every=0.5)
+    datastore = pair.ask("s1", "datastore")
+    assert datastore["era"] == 1
+    assert len(datastore["endpoints"]) <= MAX_ENDPOINTS
+    peers_file = pair.home("s1") / "peers.json"
+    wait_until(
+        lambda: pair.address("s2") in json.loads(peers_file.read_text()), "who is proved is sought first", every=0.5
+    )
     assert pair.states("s1")["s2"] == "alive"
     stream.close()
 
 
 def test_names_that_take_long_to_find_hold_nothing_else_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = threading.Event()
+    release = threading.Event()
 
-    def slow(*asked: object, **more: object) -> list[object]:
-        found.wait(PATIENCE)
+    def slow(*lookups: object, **more: object) -> list[object]:
+        release.wait(PATIENCE)
         raise socket.gaierror
 
     async def trial() -> None:
         lookup = Lookup()
-        asked = [asyncio.create_task(lookup.ips_of(Address(f"slow-{n}.example", 1))) for n in range(20 * THREADS)]
+        lookups = [asyncio.create_task(lookup.ips_of(Address(f"slow-{n}.example", 1))) for n in range(20 * THREADS)]
         await asyncio.sleep(0)
         async with asyncio.timeout(PATIENCE / 2):
             assert await asyncio.to_thread(lambda: "done") == "done"
-        found.set()
-        await asyncio.gather(*asked, return_exceptions=True)
+        release.set()
+        await asyncio.gather(*lookups, return_exceptions=True)
         lookup.close()
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
@@ -210,14 +212,14 @@ def test_names_that_take_long_to_find_hold_nothing_else_up(monkeypatch: pytest.M
 
 
 def test_what_is_remembered_of_the_software_of_members_has_an_end() -> None:
-    watch = SoftwareWatch()
-    health = pack_results([Result("web", Status.FAILING, "it is down")])
-    for number in range(MAX_HELD + 10):
+    watch = SoftwareTracker()
+    health = pack_reports([CheckReport("web", Status.FAILING, "it is down")])
+    for number in range(MAX_RECORDS + 10):
         watch.changes(MemberRecord(f"m{number}", "127.0.0.1:1", metadata=pack_sections({Section.HEALTH: health})))
-    assert len(watch._held) == MAX_HELD
-    for number in range(MAX_HELD + 10):
+    assert len(watch._last_records) == MAX_RECORDS
+    for number in range(MAX_RECORDS + 10):
         watch.changes(MemberRecord(f"m{number}", "127.0.0.1:1"))
-    assert not watch._held
+    assert not watch._last_records
 
 
 def test_the_member_that_went_first_is_found_without_a_look_at_all_the_others() -> None:
@@ -238,8 +240,8 @@ async def test_a_name_of_several_addresses_is_reached_at_the_one_that_answers(
     pair: Fleet, mallory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = address(pair)
-    found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, where.port)) for host in ("127.255.0.1", where.host)]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *asked, **more: found)
+    entries = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, where.port)) for host in ("127.255.0.1", where.host)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *arguments, **more: entries)
     lookup = Lookup()
     _, writer = await lookup.connect(
         Address("several.example", where.port), Contexts(IdentityFiles(mallory)).client, "s1", 1024

@@ -34,7 +34,15 @@ from rackwright.mesh.runs import run_model
 from rackwright.mesh.runs.event_batches import pack as pack_events
 from rackwright.mesh.runs.repositories import ORDERS, SEEN
 from rackwright.mesh.runs.run_end import FENCES
-from rackwright.mesh.runs.run_model import Task, TaskState, gate_prefix, pointers, run_events, state_key, task_key
+from rackwright.mesh.runs.run_model import (
+    Task,
+    TaskState,
+    gate_prefix,
+    run_events,
+    state_key,
+    task_key,
+    task_pointer_prefix,
+)
 from rackwright.mesh.transport.link import Kind
 
 PAIR = ["s1", "s2"]
@@ -80,8 +88,8 @@ class Unharmed:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with cluster(tmp_path_factory.mktemp("pair"), PAIR) as made:
-        yield made
+    with cluster(tmp_path_factory.mktemp("pair"), PAIR) as fleet:
+        yield fleet
 
 
 @pytest.fixture(scope="module")
@@ -136,13 +144,13 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory, key: Path) -> Iterator[Fleet]:
-    with network(SERVERS) as net, cluster(tmp_path_factory.mktemp("three"), SERVERS, net, UNHURRIED_STORE) as made:
-        wait_complete(made, "s1")
-        made.rackwright("s1", "mesh", "trust", "add", "ops", f"{key}.pub")
+    with network(SERVERS) as net, cluster(tmp_path_factory.mktemp("three"), SERVERS, net, UNHURRIED_STORE) as fleet:
+        wait_complete(fleet, "s1")
+        fleet.rackwright("s1", "mesh", "trust", "add", "ops", f"{key}.pub")
         for server in SERVERS:
-            (made.home(server) / "run-key").write_bytes(key.read_bytes())
-            (made.home(server) / "run-key").chmod(0o600)
-        yield made
+            (fleet.home(server) / "run-key").write_bytes(key.read_bytes())
+            (fleet.home(server) / "run-key").chmod(0o600)
+        yield fleet
 
 
 @pytest.fixture
@@ -292,9 +300,9 @@ def test_nobody_is_waved_through_a_gate_in_another_servers_name(
     text += "    - require:\n      - cmd: both\n"
     run = OperatorsRun(three, key, tree_of(tmp_path, text), "--on", "s1,s2")
     name, gate = run.name(), run_model.gate_name("cmd.run", "both", 0)
-    place = f"{gate_prefix(name, gate)}done/s2"
+    statement = f"{gate_prefix(name, gate)}done/s2"
     before = refusals(three, "s1", "bad_statement")
-    rogue(sign={place: b64(b"s2")})
+    rogue(sign={statement: b64(b"s2")})
     # Twice: by the state that waits there, and by who shows the run.
     wait_for_refusals(three, "s1", "bad_statement", before + 2)
     assert not (world / "after-s1").exists()
@@ -312,15 +320,15 @@ ENDLESS = WRONG.replace(b"1e999", b"9" * 400).replace(b"{}", b"9" * 400)
 JUNK = [b"", b"\xff\xfe", DEEP, b"[]", b"{}", WRONG, ENDLESS, b"\x01junk", b"\x02junk\n", b"9" * 100_000]
 
 
-def places_read() -> list[str]:
+def keys_read() -> list[str]:
     """Every place of the datastore that an agent reads, and some beside them."""
     single = ["/rackwright/config", f"{run_model.TRUST}/signers", "/rackwright/repositories-watcher"]
     below = [ORDERS, SEEN, FENCES, SEALS, run_model.FACTS, run_model.OPEN, run_model.CLUSTER_EVENTS]
     for run in ("junk", ODD):
         single += [f"{run_model.RUNS}{run}/about", f"{run_model.RUNS}{run}/request", f"{run_model.RUNS}{run}/tree/0000"]
-        single += [f"{run_events(run)}{rest}" for rest in ("state/s1/1", "odd", "gate/g/done/s1", f"task/{ODD}")]
+        single += [f"{run_events(run)}{suffix}" for suffix in ("state/s1/1", "odd", "gate/g/done/s1", f"task/{ODD}")]
         single += [f"{prefix}{run}" for prefix in below]
-        single += [key for server in PAIR for key in (task_key(run, server), f"{pointers(server)}{run}")]
+        single += [key for server in PAIR for key in (task_key(run, server), f"{task_pointer_prefix(server)}{run}")]
     return [*single, f"{run_model.MODULES}/junk.py", f"{run_model.MODULES}/junk.py.manifest"]
 
 
@@ -330,7 +338,7 @@ def test_junk_everywhere_in_the_datastore_ends_no_part_of_any_agent_and_runs_go_
     with Unharmed(three):
         for junk in JUNK:
             before = {server: refusals(three, server, "unreadable") for server in PAIR}
-            rogue(keys=dict.fromkeys(places_read(), b64(junk)))
+            rogue(keys=dict.fromkeys(keys_read(), b64(junk)))
             for server, count in before.items():
                 wait_for_refusals(three, server, "unreadable", count + 1)
         assert "junk" not in three.rackwright("s1", "mesh", "runs", "--json")

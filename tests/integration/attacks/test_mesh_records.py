@@ -17,10 +17,10 @@ from rackwright.mesh.datastore.datastore_settings import DatastoreConfig
 from rackwright.mesh.datastore.etcd_client import Change, Etcd, text64
 from rackwright.mesh.datastore.lock import Lock
 from rackwright.mesh.errors import Unreadable
-from rackwright.mesh.runs.believed_records import RunBelief
-from rackwright.mesh.runs.event_batches import read_cursor, told
-from rackwright.mesh.runs.run_model import OPEN, RUNS, Task, gate_prefix, pointers, run_events, task_key
-from rackwright.mesh.runs.run_store import RunStore, read_about
+from rackwright.mesh.runs.event_batches import event_lines, read_cursor
+from rackwright.mesh.runs.record_verifier import RecordVerifier
+from rackwright.mesh.runs.run_model import OPEN, RUNS, Task, gate_prefix, run_events, task_key, task_pointer_prefix
+from rackwright.mesh.runs.run_store import RunStore, parse_about
 
 LONG = "x" * 1_200_000
 """etcd keeps a key of this length, and refuses a question that names it twice: as one about all keys below it does."""
@@ -31,10 +31,10 @@ CENTURY = 100 * 365 * 86_400
 
 @pytest.fixture
 async def etcd(etcd_url: str) -> AsyncIterator[Etcd]:
-    made = PatientEtcd(lambda: [etcd_url], None)
-    await made.get("/ready")
-    yield made
-    await made.close()
+    client = PatientEtcd(lambda: [etcd_url], None)
+    await client.get("/ready")
+    yield client
+    await client.close()
 
 
 async def put(etcd: Etcd, key: str, value: bytes = b"{}") -> None:
@@ -46,19 +46,21 @@ def about(created: object = 1) -> bytes:
     return json.dumps({"targets": ["s1"], "states": {"s1": 1}, "created": created}).encode()
 
 
-async def test_a_run_with_an_endless_name_does_not_hide_the_others(etcd: Etcd, belief: RunBelief) -> None:
+async def test_a_run_with_an_endless_name_does_not_hide_the_others(etcd: Etcd, verifier: RecordVerifier) -> None:
     """Whoever looks after all runs, one after another, would come no further than to this one."""
-    store = RunStore(etcd, belief)
+    store = RunStore(etcd, verifier)
     for name in (LONG, "zz-honest"):
         await put(etcd, f"{OPEN}{name}")
         await put(etcd, f"{RUNS}{name}/about", about())
-        await put(etcd, f"{pointers('s1')}{name}")
+        await put(etcd, f"{task_pointer_prefix('s1')}{name}")
     await put(etcd, task_key("zz-honest", "s1"), Task("zz-honest", "s1").dump())
     await put(etcd, task_key("zz-honest", LONG))
-    assert await store.open_runs() == ["zz-honest"]
-    assert [run["run"] for run in await store.runs()] == ["zz-honest"]
-    assert [task.target for task in await store.tasks("zz-honest")] == ["s1"]
-    assert [item.key for item in (await etcd.page(pointers("s1"))).items] == [f"{pointers('s1')}zz-honest"]
+    assert await store.list_open_runs() == ["zz-honest"]
+    assert [run["run"] for run in await store.list_runs()] == ["zz-honest"]
+    assert [task.target for task in await store.read_tasks("zz-honest")] == ["s1"]
+    assert [item.key for item in (await etcd.page(task_pointer_prefix("s1"))).items] == [
+        f"{task_pointer_prefix('s1')}zz-honest"
+    ]
 
 
 async def test_a_watch_passes_over_an_endless_name(etcd: Etcd) -> None:
@@ -71,12 +73,14 @@ async def test_a_watch_passes_over_an_endless_name(etcd: Etcd) -> None:
             return
 
 
-async def test_a_tree_of_states_with_keys_that_are_no_text_is_read_to_its_end(etcd: Etcd, belief: RunBelief) -> None:
+async def test_a_tree_of_states_with_keys_that_are_no_text_is_read_to_its_end(
+    etcd: Etcd, verifier: RecordVerifier
+) -> None:
     """Its digest then says that it is not what was signed; the agent must come so far."""
     keys = ["0000", f"0000{ODD}", f"0000{ODD}{ODD}", "0001"]
     for key in keys:
         await etcd.put(f"{RUNS}odd/tree/{key}", b"part ")
-    assert await RunStore(etcd, belief).tree("odd") == b"part " * len(keys)
+    assert await RunStore(etcd, verifier).read_tree("odd") == b"part " * len(keys)
 
 
 async def test_a_cursor_after_a_key_with_the_cursors_own_sign_can_be_gone_on_from(etcd: Etcd) -> None:
@@ -85,7 +89,7 @@ async def test_a_cursor_after_a_key_with_the_cursors_own_sign_can_be_gone_on_fro
     await etcd.put(key, b"")
     item = await etcd.get(key)
     assert item is not None
-    (only,) = told(Change(item, deleted=False))
+    (only,) = event_lines(Change(item, deleted=False))
     cursor = read_cursor(only.cursor)
     assert (cursor.revision, cursor.key, cursor.count) == (item.modified, key, 0)
     assert run_events("r") in only.cursor
@@ -118,13 +122,13 @@ ENDLESS = "9" * 400
 async def test_settings_that_nobody_can_calculate_with_are_not_used(etcd: Etcd, value: str) -> None:
     text = ", ".join(f'"{key}": {value}' for key in cluster_config.setting_names())
     await etcd.put(cluster_config.KEY, f"{{{text}}}".encode())
-    found = cluster_config.apply_overrides(DatastoreConfig(), await cluster_config.read_settings(etcd))
-    assert found == DatastoreConfig()
+    config = cluster_config.apply_overrides(DatastoreConfig(), await cluster_config.read_settings(etcd))
+    assert config == DatastoreConfig()
 
 
 def test_a_number_without_an_end_is_refused_wherever_the_datastore_is_read() -> None:
     with pytest.raises(Unreadable):
-        read_about(about().replace(b'"created": 1', f'"created": {ENDLESS}'.encode()))
+        parse_about(about().replace(b'"created": 1', f'"created": {ENDLESS}'.encode()))
     with pytest.raises(Unreadable):
         read_object(f'{{"seconds": [{{"x": {ENDLESS}}}]}}', "a task")
     assert read_object('{"n": -12}', "a task") == {"n": -12}
@@ -133,4 +137,4 @@ def test_a_number_without_an_end_is_refused_wherever_the_datastore_is_read() -> 
 def test_counts_of_states_that_are_none_are_refused() -> None:
     """They are shown to whoever asks for the run."""
     with pytest.raises(Unreadable):
-        read_about(about().replace(b'{"s1": 1}', b'{"s1": []}'))
+        parse_about(about().replace(b'{"s1": 1}', b'{"s1": []}'))

@@ -30,8 +30,8 @@ HERE = "127.0.0.1"
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with cluster(tmp_path_factory.mktemp("alone"), ["s1"]) as made:
-        yield made
+    with cluster(tmp_path_factory.mktemp("alone"), ["s1"]) as fleet:
+        yield fleet
 
 
 def addresses_of(folder: Path) -> list[str]:
@@ -43,8 +43,8 @@ def addresses_of(folder: Path) -> list[str]:
 def enter(fleet: Fleet, folder: Path, name: str, advertise: str = "", address: str = "") -> None:
     """Join with a token that was made for `address`, asking for a certificate of `advertise`."""
     token = join.read_token(fleet.ask("s1", "token", name=name, address=address)["token"])
-    asked = Address(advertise, 7946) if advertise else None
-    asyncio.run(join.join(folder, join.JoinOptions(token.name, token.address, token.ca, None, asked, token)))
+    advertised = Address(advertise, 7946) if advertise else None
+    asyncio.run(join.join(folder, join.JoinOptions(token.name, token.address, token.ca, None, advertised, token)))
 
 
 def test_a_token_gives_the_address_that_its_user_was_seen_at(alone: Fleet, tmp_path: Path) -> None:

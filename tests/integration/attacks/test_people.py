@@ -17,7 +17,7 @@ from rackwright.api import event_feed
 from rackwright.api.http.time_limits import SameFaultOncePerMinute
 from rackwright.api.routes import runs
 from rackwright.store.db.session import Session
-from rackwright.store.graph.deployments import DEEPEST
+from rackwright.store.graph.deployments import MAX_DEPTH
 
 MINE = "n1.red.example"
 
@@ -59,16 +59,16 @@ async def start_run(home: House) -> int:
     return number
 
 
-@pytest.mark.parametrize("way", ["token", "grant"])
+@pytest.mark.parametrize("taken_away", ["token", "grant"])
 async def test_who_may_no_longer_see_a_run_no_longer_reads_its_log(
-    home: House, red: httpx.AsyncClient, way: str, monkeypatch: pytest.MonkeyPatch
+    home: House, red: httpx.AsyncClient, taken_away: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "RECHECK", 0.5)
+    monkeypatch.setattr(runs, "RECHECK_SECONDS", 0.5)
     run = await start_run(home)
     reading = asyncio.create_task(red.get(f"/runs/{run}/log/tail", timeout=PATIENCE))
     await asyncio.wait({reading}, timeout=1)
     assert not reading.done()
-    if way == "token":
+    if taken_away == "token":
         await ok(red.delete(f"/tokens/{(await ok(red.get('/me')))['token_id']}"))
     else:
         await ok(home.admin.delete("/users/red-operator/grants/red"))
@@ -82,8 +82,8 @@ async def test_a_request_sent_twice_is_answered_twice_until_its_sender_may_less(
     body = {"name": "n2.red.example", "deployment": "red"}
     key = {"Idempotency-Key": "once"}
     first = await red.post("/nodes", json=body, headers=key)
-    again = await red.post("/nodes", json=body, headers=key)
-    assert (first.status_code, again.status_code, again.json()) == (201, 201, first.json())
+    repeated = await red.post("/nodes", json=body, headers=key)
+    assert (first.status_code, repeated.status_code, repeated.json()) == (201, 201, first.json())
     await ok(home.admin.post("/deployments", json={"name": "red-below", "parent": "red"}))
     narrow = home.client(await home.token("red-operator", deployment="red-below"))
     refused(await narrow.post("/nodes", json=body, headers=key), 403, "forbidden")
@@ -95,7 +95,7 @@ async def test_a_request_sent_twice_is_answered_twice_until_its_sender_may_less(
 async def test_answers_that_stay_open_are_counted_whatever_they_wait_for(
     home: House, red: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_feed, "STREAMS", 1)
+    monkeypatch.setattr(event_feed, "MOST_STREAMS", 1)
     run = await start_run(home)
     waiting = asyncio.create_task(red.get("/events", params={"since": "now", "wait": 60}, timeout=PATIENCE))
     await asyncio.wait({waiting}, timeout=1)
@@ -131,8 +131,8 @@ async def test_a_token_for_a_deployment_does_not_tell_which_ones_there_are(home:
 async def test_who_gives_roles_in_one_deployment_is_told_of_no_others(home: House) -> None:
     chief = await home.someone("red-chief", "none", red="admin")
     await home.user("grace", "none", blue="operator")
-    shown = await ok(chief.put("/users/grace/grants/red", json={"role": "viewer"}))
-    assert shown["grants"] == {"red": "viewer"}
+    user = await ok(chief.put("/users/grace/grants/red", json={"role": "viewer"}))
+    assert user["grants"] == {"red": "viewer"}
     assert (await ok(chief.delete("/users/grace/grants/red")))["grants"] == {}
     assert (await ok(home.admin.get("/users/grace")))["grants"] == {"blue": "operator"}
 
@@ -144,7 +144,7 @@ async def test_deployments_below_each_other_do_not_make_the_tree_unreadable(
     home: House, red: httpx.AsyncClient
 ) -> None:
     parent = "red"
-    for number in range(DEEPEST - 2):  # system and red are two
+    for number in range(MAX_DEPTH - 2):  # system and red are two
         parent = (await ok(red.post("/deployments", json={"name": f"red-{number}", "parent": parent})))["name"]
     refused(await red.post("/deployments", json={"name": "too-deep", "parent": parent}), 422, "invalid")
     await ok(home.admin.get("/deployments/system/tree"))
@@ -162,10 +162,10 @@ async def test_wishes_for_a_node_do_not_add_up_without_end(red: httpx.AsyncClien
 
 async def test_what_is_wanted_of_a_role_does_not_add_up_without_end(red: httpx.AsyncClient) -> None:
     role = await ok(red.post("/deployment_roles", json={"deployment": "red", "role": "test-child"}))
-    place = f"/deployment_roles/{role['id']}"
+    path = f"/deployment_roles/{role['id']}"
     for number in range(2):
-        await ok(red.patch(place, json={"data": {f"more-{number}": "x" * 100_000}}))
-    refused(await red.patch(place, json={"data": {"more-2": "x" * 100_000}}), 422, "invalid")
+        await ok(red.patch(path, json={"data": {f"more-{number}": "x" * 100_000}}))
+    refused(await red.patch(path, json={"data": {"more-2": "x" * 100_000}}), 422, "invalid")
 
 
 # --- what is on record
@@ -196,7 +196,7 @@ def test_a_request_that_breaks_something_fills_no_log_when_it_is_repeated() -> N
             return logging.LogRecord("x", logging.ERROR, "", 0, "broke", None, (ValueError, error, error.__traceback__))
         raise AssertionError
 
-    first, again, later = broken("a"), broken("b"), broken("c")
-    first.created, again.created, later.created = 1000.0, 1001.0, 1061.0
-    assert [quiet.filter(record) for record in (first, again, later)] == [True, False, True]
+    first, second, later = broken("a"), broken("b"), broken("c")
+    first.created, second.created, later.created = 1000.0, 1001.0, 1061.0
+    assert [quiet.filter(record) for record in (first, second, later)] == [True, False, True]
     assert quiet.filter(logging.LogRecord("x", logging.ERROR, "", 0, "something else", None, None))

@@ -18,14 +18,14 @@ from tests.support.site import INSTALLED, HandMachine, Site, running_site
 
 from rackwright.domain.machines.install import Stage
 from rackwright.domain.states import TRANSITION
-from rackwright.server.serve import TOKEN_FILE
+from rackwright.server.first_admin import TOKEN_FILE
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.machines import registration
 from rackwright.store.machines.boot import set_bootenv
-from rackwright.store.machines.keys import fingerprint
+from rackwright.store.machines.keys import key_fingerprint
 from rackwright.store.machines.nodes import confirm_identity, get_node, update_node
-from rackwright.store.machines.registration import forget_waiting, to_ask
+from rackwright.store.machines.registration import delete_abandoned_machines, select_machines_to_ask
 from rackwright.store.people.tokens import NewToken, create_token
 
 TENANTS = "shop"
@@ -69,7 +69,7 @@ async def test_no_node_that_was_ever_accepted_is_deleted_by_a_clock(site: Site) 
     for node in (accepted.name, added):
         await site.change(lambda session, node=node: update_node(session, node, {"available": False}))  # type: ignore[misc]
     await _days_pass(site)
-    await site.change_graph(forget_waiting)
+    await site.change_graph(delete_abandoned_machines)
     names = await _names(site)
     assert {accepted.name, "added.rack.example"} <= names
     assert stranger.name not in names
@@ -87,7 +87,7 @@ async def test_a_machine_that_waits_and_cannot_be_deleted_keeps_no_other_from_it
         )
     )
     await _days_pass(site)
-    await site.change_graph(forget_waiting)
+    await site.change_graph(delete_abandoned_machines)
     names = await _names(site)
     assert stuck.name in names
     assert other.name not in names
@@ -101,7 +101,7 @@ async def test_a_node_that_was_set_aside_and_runs_is_still_asked(site: Site) -> 
     await site.change(lambda session: update_node(session, id, {"available": False}))
     await site.change(lambda session: session.run("UPDATE nodes SET seen_at = now() - interval '5 minutes'"))
     async with site.server.store.read() as session:
-        assert await to_ask(session, alive=True) == [id]
+        assert await select_machines_to_ask(session, alive=True) == [id]
 
 
 # --- room
@@ -164,9 +164,9 @@ async def test_a_tenant_who_adds_a_foreign_mac_does_not_get_the_machine(
     answer = await machine.register()
     assert (answer.status_code, answer.json()["type"]) == (409, "urn:rackwright:problem:key-offered")
 
-    shown = (await tenant.ask("GET", "/nodes/mine.shop.example")).json()
-    key = fingerprint(public_key(machine.key))
-    assert (shown["offered_key"], shown["offered_from"], shown["discovery"]) == (key, machine.address, {})
+    node = (await tenant.ask("GET", "/nodes/mine.shop.example")).json()
+    key = key_fingerprint(public_key(machine.key))
+    assert (node["offered_key"], node["offered_from"], node["discovery"]) == (key, machine.address, {})
     assert (await tenant.ask("POST", "/nodes/mine.shop.example/accept")).status_code == 403
     assert (await tenant.ask("POST", "/nodes/mine.shop.example/accept", {"key": key})).status_code == 403
 
@@ -237,9 +237,9 @@ async def test_a_machine_that_lost_its_key_is_let_in_by_the_key_on_its_console(
     machine.key = Ed25519PrivateKey.generate()  # its power was cut: sledgehammer makes a new one at each boot
     machine.new_boot()
     assert (await machine.register()).status_code == 409
-    wrong = fingerprint(public_key(Ed25519PrivateKey.generate()))
+    wrong = key_fingerprint(public_key(Ed25519PrivateKey.generate()))
     refused = await administrator.ask("POST", f"/nodes/{machine.name}/accept", {"key": wrong})
     assert refused.status_code == 409
-    key = fingerprint(public_key(machine.key))
+    key = key_fingerprint(public_key(machine.key))
     assert (await administrator.ask("POST", f"/nodes/{machine.name}/accept", {"key": key})).status_code == 200
     assert (await machine.register()).status_code == 201

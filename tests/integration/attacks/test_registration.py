@@ -20,7 +20,8 @@ from tests.support.waiting import PATIENCE
 
 from rackwright.api.auth.limits import Bucket
 from rackwright.domain.machines.install import Stage
-from rackwright.server.serve import TOKEN_FILE, listening
+from rackwright.server.first_admin import TOKEN_FILE
+from rackwright.server.listener import listening
 from rackwright.store.machines import challenges
 
 MACHINES = [
@@ -71,8 +72,8 @@ async def test_a_registration_that_was_overheard_cannot_be_sent_again(site: Site
     headers = signed(machine.key, body)
     assert (await machine.send(body, headers)).status_code == 201
     token = machine.token
-    again = await machine.send(body, headers, source="192.0.2.66")
-    assert (again.status_code, "token" in again.json()) == (409, False)
+    repeated = await machine.send(body, headers, source="192.0.2.66")
+    assert (repeated.status_code, "token" in repeated.json()) == (409, False)
     machine.token = token
     assert (await machine.heartbeat()).status_code == 204, "its own token still holds"
 
@@ -198,8 +199,8 @@ async def test_a_key_is_offered_only_from_the_nodes_own_address(site: Site) -> N
     impostor.new_boot()
     for source, offered in (("192.0.2.66", None), ("192.0.2.40", public_key(impostor.key))):
         assert (await impostor.register(source=source)).status_code == 409
-        found = await site.rack.rows("SELECT offered_key FROM nodes WHERE name = :name", name=machine.name)
-        assert found == [(offered,)]
+        rows = await site.rack.rows("SELECT offered_key FROM nodes WHERE name = :name", name=machine.name)
+        assert rows == [(offered,)]
 
 
 async def _give_address(site: Site, machine: HandMachine, address: str) -> None:

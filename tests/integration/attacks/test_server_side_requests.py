@@ -14,13 +14,16 @@ from fastapi import FastAPI, Request, Response
 from tests.support.site import HandMachine, Site, running_site
 from tests.support.waiting import PATIENCE
 
-from rackwright.annealer.installs import hammer_node
+from rackwright.annealer.installs import read_hammer_node
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.networks.call_targets import simulated_address
 from rackwright.hammers.base import HammerFailed, HammerNode
 from rackwright.hammers.simulated import SimulatedHammer
 from rackwright.hammers.ssh import SshHammer
-from rackwright.server.serve import TOKEN_FILE, Options, listening, running
+from rackwright.server.composition import running_server
+from rackwright.server.first_admin import TOKEN_FILE
+from rackwright.server.listener import listening
+from rackwright.server.settings import Options
 from rackwright.store.machines.nodes import update_node
 
 
@@ -33,20 +36,20 @@ async def site(started_url: str, tmp_path: Path) -> AsyncIterator[Site]:
 @asynccontextmanager
 async def _listener(answer: bytes = b"{}") -> AsyncIterator[tuple[str, list[str]]]:
     """Somebody's own HTTP server: its address, and what it was asked."""
-    app, asked = FastAPI(openapi_url=None), list[str]()
+    app, requested_paths = FastAPI(openapi_url=None), list[str]()
 
     @app.api_route("/{path:path}", methods=["GET", "POST"])
     async def take(request: Request, path: str) -> Response:
-        asked.append(f"{request.method} /{path}")
+        requested_paths.append(f"{request.method} /{path}")
         return Response(answer, media_type="application/json")
 
     async with listening(app) as address:
-        yield address, asked
+        yield address, requested_paths
 
 
 @pytest.mark.parametrize("kind", ["simulated", "redfish", "ipmi", "qemu", "made-up"])
 async def test_what_a_machine_says_of_its_controller_is_not_connected_to(site: Site, kind: str) -> None:
-    async with _listener() as (address, asked):
+    async with _listener() as (address, requested_paths):
         machine = HandMachine(site, 1)
         machine.new_boot()
         bmc = {
@@ -57,14 +60,14 @@ async def test_what_a_machine_says_of_its_controller_is_not_connected_to(site: S
         assert (await machine.register(inventory={"bmc": bmc})).status_code == 201
         id = await site.rack.node_id(machine.name)
         async with site.server.store.read() as session:
-            node = await hammer_node(session, id)
+            node = await read_hammer_node(session, id)
         reach = site.server.installs.reach
         assert isinstance(reach.hammer(node), SshHammer)
         assert isinstance(reach.probe(node), SshHammer)
         token = (site.options.home / TOKEN_FILE).read_text().strip()
-        shown = await site.ask("GET", f"/api/v2/nodes/{machine.name}", None, token, "192.0.2.250")
-        assert shown.json()["discovery"]["bmc"] == bmc, "an administrator sees what the machine says"
-    assert asked == []
+        answer = await site.ask("GET", f"/api/v2/nodes/{machine.name}", None, token, "192.0.2.250")
+        assert answer.json()["discovery"]["bmc"] == bmc, "an administrator sees what the machine says"
+    assert requested_paths == []
 
 
 async def test_a_machine_does_not_move_the_controller_that_people_set(site: Site) -> None:
@@ -75,7 +78,7 @@ async def test_a_machine_does_not_move_the_controller_that_people_set(site: Site
     machine.new_boot()
     await machine.register(inventory={"bmc": {"address": "192.0.2.66", "plain": True}})
     async with site.server.store.read() as session:
-        node = await hammer_node(session, id)
+        node = await read_hammer_node(session, id)
     assert node.settings["bmc"] == {"kind": "redfish", "username": "ops", "password": "hidden"}
     with pytest.raises(HammerFailed, match="has no BMC address"):
         await site.server.installs.reach.hammer(node).status(node)
@@ -87,7 +90,7 @@ async def test_a_lab_has_the_hammer_and_the_jig_of_simulated_machines_and_no_oth
     assert "lab" not in site.server.jigs
     home = tmp_path / "lab"
     home.mkdir()
-    async with running(Options(home, migrated_url, lab=True, manual=True)) as server:
+    async with running_server(Options(home, migrated_url, lab=True, manual=True)) as server:
         assert "lab" in server.jigs
         node = HammerNode(1, "n1.example", {}, {"kind": "simulated", "address": "http://127.0.0.1:9/machines/1"})
         assert isinstance(server.installs.reach.hammer(node), SimulatedHammer)

@@ -26,9 +26,9 @@ from tests.support.loris import HALF_A_BODY, HALF_A_HEAD, connected, is_closed, 
 from tests.support.waiting import PATIENCE, until, wait_until
 
 from rackwright.api.http.connections import ConnectionLimits
-from rackwright.server.serve import listening
+from rackwright.server.listener import listening
 from rackwright.server.settings import Options
-from rackwright.server.tls import certificate_of
+from rackwright.server.tls import choose_certificate
 
 SHORT = 0.5
 LARGE = 20 * 1024 * 1024
@@ -130,8 +130,8 @@ async def passed(seconds: float) -> None:
 @asynccontextmanager
 async def raw(address: str, sent: bytes) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """A connection that has said this, and reads no more than it must."""
-    place = urlsplit(address)
-    reader, writer = await asyncio.open_connection(place.hostname, place.port, limit=1024)
+    url = urlsplit(address)
+    reader, writer = await asyncio.open_connection(url.hostname, url.port, limit=1024)
     writer.write(sent)
     try:
         yield reader, writer
@@ -148,7 +148,7 @@ async def asking(address: str, path: str) -> AsyncIterator[asyncio.StreamReader]
 
 
 async def test_unfinished_handshakes_are_counted_and_given_up(tmp_path: Path) -> None:
-    certificate = certificate_of(Options(tmp_path, tls=True), "rack.example")
+    certificate = choose_certificate(Options(tmp_path, tls=True), "rack.example")
     assert certificate is not None
     trusted = ssl.create_default_context(cafile=str(certificate.certificate))
     limits = ConnectionLimits(connections=5, request_seconds=SHORT)
@@ -176,13 +176,13 @@ async def test_a_body_that_goes_on_coming_may_take_its_time() -> None:
 async def test_a_connection_that_was_used_may_be_idle_but_not_begin_and_stop() -> None:
     """Clients keep connections for their next request; half of one is no reason to keep it."""
     limits = ConnectionLimits(request_seconds=SHORT)
-    asked = b"POST /echo HTTP/1.1\r\nHost: here\r\nContent-Length: 3\r\n\r\nabc"
-    async with listening(small_application(), limits=limits) as address, raw(address, asked) as (reader, writer):
+    request = b"POST /echo HTTP/1.1\r\nHost: here\r\nContent-Length: 3\r\n\r\nabc"
+    async with listening(small_application(), limits=limits) as address, raw(address, request) as (reader, writer):
         async with asyncio.timeout(PATIENCE):
             for _ in range(2):
                 assert b"200 OK" in await reader.readuntil(b"\r\n\r\n3")
                 await passed(3 * SHORT)
-                writer.write(asked)
+                writer.write(request)
             await reader.readuntil(b"\r\n\r\n3")
             writer.write(HALF_A_HEAD)
             with contextlib.suppress(ConnectionError):
@@ -234,13 +234,13 @@ async def test_an_answer_that_nobody_takes_is_given_up(path: str) -> None:
 async def test_who_is_being_answered_keeps_its_place_and_the_one_too_many_is_turned_away() -> None:
     limits = ConnectionLimits(connections=3, per_source=3)
     async with listening(small_application(), limits=limits) as address, AsyncExitStack() as stack:
-        asked = b"GET /ticks HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
+        request = b"GET /ticks HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
         readers = []
         for _ in range(3):
-            reader, _writer = await stack.enter_async_context(raw(address, asked))
+            reader, _writer = await stack.enter_async_context(raw(address, request))
             await reader.readuntil(b"tick\n")
             readers.append(reader)
-        async with raw(address, asked) as (refused, _), asyncio.timeout(PATIENCE):
+        async with raw(address, request) as (refused, _), asyncio.timeout(PATIENCE):
             with contextlib.suppress(ConnectionError):
                 assert await refused.read() == b""
             for reader in readers:

@@ -20,9 +20,10 @@ from tests.support.waiting import PATIENCE, until, wait_until
 
 from rackwright.api.context import Server
 from rackwright.domain.states import NodeRoleState
-from rackwright.server import serve
-from rackwright.server.serve import PASSWORD_FILE, TOKEN_FILE, Options, running
-from rackwright.server.settings import SettingsInvalid, load_settings
+from rackwright.server import first_admin
+from rackwright.server.composition import running_server
+from rackwright.server.first_admin import PASSWORD_FILE, TOKEN_FILE
+from rackwright.server.settings import Options, SettingsInvalid, load_settings
 from rackwright.store.db.database import open_database
 from rackwright.store.db.session import Session
 from rackwright.store.db.vault import KEY_FILE
@@ -70,9 +71,9 @@ def test_a_signal_while_it_starts_ends_it_and_its_embedded_database(tmp_path: Pa
     )
     wait_until(lambda: (home / "postgres").exists(), "it has begun to make its database")
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, said
-    assert "Traceback" not in said
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors
     wait_until(lambda: not list(home.rglob("postmaster.pid")), "the database has ended")
 
 
@@ -80,7 +81,7 @@ def test_a_signal_while_it_starts_ends_it_and_its_embedded_database(tmp_path: Pa
 
 
 def started(home: Path, url: str) -> AbstractAsyncContextManager[Server]:
-    return running(Options(home, url, manual=True))
+    return running_server(Options(home, url, manual=True))
 
 
 async def test_a_second_home_makes_no_new_keys_for_a_database_that_has_some(tmp_path: Path, started_url: str) -> None:
@@ -141,14 +142,14 @@ class Killed(BaseException):
 async def test_killed_before_the_password_was_written_it_makes_user_and_password_anew(
     tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = serve.keep_secret
+    write = first_admin.write_secret
 
     def killed(path: Path, secret: str) -> None:
         if path.name == PASSWORD_FILE:
             raise Killed
         write(path, secret)
 
-    monkeypatch.setattr(serve, "keep_secret", killed)
+    monkeypatch.setattr(first_admin, "write_secret", killed)
     with pytest.raises(Killed):
         await started(tmp_path, migrated_url).__aenter__()
     monkeypatch.undo()

@@ -20,7 +20,7 @@ from rackwright.api.routes.machines.machines import INVENTORY_LIMIT
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.machines.install import Stage
 from rackwright.store.db.session import Session
-from rackwright.store.hooks.hook_views import brief_before, forget_last_state, shown_view
+from rackwright.store.hooks.hook_views import brief_before, forget_last_state, read_shown_view
 from rackwright.store.machines.nodes import delete_node
 
 MOST_CALL = 8 * 1024
@@ -36,15 +36,15 @@ async def site(started_url: str, tmp_path: Path) -> AsyncIterator[Site]:
 
 
 async def _discovery(site: Site, machine: HandMachine) -> dict[str, object]:
-    [(found,)] = await site.rack.rows("SELECT discovery FROM nodes WHERE name = :name", name=machine.name)
-    assert isinstance(found, dict)
-    return found
+    [(discovery,)] = await site.rack.rows("SELECT discovery FROM nodes WHERE name = :name", name=machine.name)
+    assert isinstance(discovery, dict)
+    return discovery
 
 
 async def _events_of(site: Site, node_id: int) -> int:
-    [(found,)] = await site.rack.rows("SELECT count(*) FROM events WHERE node_id = :id", id=node_id)
-    assert isinstance(found, int)
-    return found
+    [(count,)] = await site.rack.rows("SELECT count(*) FROM events WHERE node_id = :id", id=node_id)
+    assert isinstance(count, int)
+    return count
 
 
 async def _register(machine: HandMachine, bootenv: str, **inventory: object) -> None:
@@ -147,10 +147,10 @@ async def test_who_is_told_by_a_small_call_is_shown_all_of_the_node(site: Site) 
     assert isinstance(call, int)
     assert isinstance(stored, dict)
     async with site.server.store.read() as session:
-        shown = await shown_view(session, call, "node", id, stored)
-    assert shown is not None
-    assert shown["discovery"] == {"address": machine.address, "blob": "2" * LARGE}
-    assert shown["before"] == {
+        view = await read_shown_view(session, call, "node", id, stored)
+    assert view is not None
+    assert view["discovery"] == {"address": machine.address, "blob": "2" * LARGE}
+    assert view["before"] == {
         "boot_id": "d525400000001-boot-1",
         "discovery": {"blob": None},
     }
@@ -164,7 +164,7 @@ async def test_the_last_state_of_a_node_that_goes_is_stored_once_and_forgotten_w
     [(largest,)] = await site.rack.rows("SELECT max(octet_length(view::text)) FROM hook_calls")
     assert isinstance(largest, int)
     assert largest < MOST_CALL
-    assert [one.error for one in await site.server.hooks.deliver_all() if one.error] == []
+    assert [call.error for call in await site.server.hooks.deliver_all() if call.error] == []
     assert await site.rack.rows("SELECT count(*) FROM hook_views") == [(0,)]
 
 
@@ -211,9 +211,9 @@ def test_of_what_changed_the_old_values_are_kept_as_far_as_they_are_small() -> N
     }
     values: JsonObject = {f"key-{number}": "x" * 200 for number in range(1000)}
     many: JsonObject = {"discovery": {**values, "address": "192.0.2.1"}}
-    kept = brief_before(many, {"discovery": {}})
-    assert len(json.dumps(kept)) < MOST_CALL
-    assert kept["discovery"]["address"] == "192.0.2.1"  # type: ignore[call-overload,index]
+    before = brief_before(many, {"discovery": {}})
+    assert len(json.dumps(before)) < MOST_CALL
+    assert before["discovery"]["address"] == "192.0.2.1"  # type: ignore[call-overload,index]
 
 
 # --- what an installer says

@@ -1,8 +1,8 @@
 """One tenant against another: an operator of one deployment cannot have the server log in to, or hand out secrets of,
-machines that are not his.
+machines of another deployment.
 
 The server is root wherever it believes a node to be. So what an operator says of an address is believed only with the
-machine's host key, never for an address that another node has, and how a BMC is reached is not his to say at all.
+machine's host key, never for an address that another node has, and how a BMC is reached is not for operators to say.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -15,13 +15,13 @@ import pytest
 from tests.support.netns import network
 from tests.support.people import House, house, ok, refused
 
-from rackwright.annealer.installs import hammer_node
+from rackwright.annealer.installs import read_hammer_node
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.networks.dns import DnsState, Type
 from rackwright.reach.ssh_connections import Target, Unreachable
-from rackwright.server.jig_ports import Means
+from rackwright.server.jig_ports import ServerPorts
 from rackwright.store.machines.nodes import update_node
-from rackwright.store.networks.dns_names import name_state
+from rackwright.store.networks.dns_names import read_dns_state
 
 VICTIM, VICTIM_ADDRESS = "db1.blue.example", "192.0.2.10"
 MINE = "n1.red.example"
@@ -51,7 +51,7 @@ async def add_mine(client: httpx.AsyncClient, **hint: str) -> int:
 
 
 async def target_of(home: House, tmp_path: Path, node_id: int, launcher: Sequence[str] = ()) -> Target:
-    return await Means(home.store, tmp_path / "means", own_node=None, launcher=launcher).target(node_id)
+    return await ServerPorts(home.store, tmp_path / "means", own_node=None, launcher=launcher).target(node_id)
 
 
 TRUST = {"trust_on_first_use": True}
@@ -166,9 +166,9 @@ BMC = {"kind": "redfish", "address": "192.0.2.20", "username": "ops", "password"
 async def bmc_of(home: House, node_id: int) -> dict[str, Any]:
     """As a hammer gets it."""
     async with home.store.read() as session:
-        found = (await hammer_node(session, node_id)).settings["bmc"]
-    assert isinstance(found, dict)
-    return found
+        bmc = (await read_hammer_node(session, node_id)).settings["bmc"]
+    assert isinstance(bmc, dict)
+    return bmc
 
 
 async def test_an_operator_cannot_repoint_a_bmc_to_get_its_password(home: House, red: httpx.AsyncClient) -> None:
@@ -211,7 +211,7 @@ async def test_a_changed_target_drops_the_password_that_was_for_another(
 
 
 async def names_served(home: House) -> set[str]:
-    state: DnsState = await home.store.change(name_state)
+    state: DnsState = await home.store.change(read_dns_state)
     return {record.name for zone in state.zones.values() for record in zone if record.type is not Type.PTR}
 
 
@@ -246,5 +246,5 @@ async def test_a_node_that_moves_to_another_tenant_takes_no_name_along(home: Hou
 async def test_no_zone_is_ever_a_whole_top_level_domain(home: House) -> None:
     refused(await home.admin.post("/domains", json={"name": "com"}), 422)
     await ok(home.admin.post("/nodes", json={"name": "evil.com", "alive": True}))
-    state: DnsState = await home.store.change(name_state)
+    state: DnsState = await home.store.change(read_dns_state)
     assert "com" not in state.zones

@@ -175,14 +175,14 @@ def test_a_mistake_is_one_sentence_that_names_it(cli: Cli, command: str, code: E
 
 
 def _with_tables() -> set[str]:
-    """All commands that show a table."""
-    found = set()
+    """Return all commands that show a table."""
+    commands = set()
     for noun in NOUNS:
         app = load(noun)
         for command in [] if is_function(app) else app.registered_commands:
             if getattr(command.callback, "columns", ()):
-                found.add(f"{noun} {command.name or command.callback.__name__}")
-    return found
+                commands.add(f"{noun} {command.name or command.callback.__name__}")
+    return commands
 
 
 TABLES = [command for command, _ in READ if " ".join(command.split()[:2]) in _with_tables()]
@@ -199,7 +199,7 @@ LONG = "compute-0123-of-the-second-row.rack-17.frankfurt.datacenter.example"
 
 @pytest.fixture(scope="module")
 def long_names(cli: Cli) -> None:
-    """Things with names as long as people give them."""
+    """Deployments, nodes, groups and the like with names as long as people give them."""
     deployment = "the-shop-and-all-of-its-databases-in-frankfurt"
     cli.ok("deployment", "create", deployment, "--description", "The shop " * 20)
     cli.ok("node", "create", LONG, "--alive")
@@ -265,9 +265,9 @@ def test_a_node_lives_from_create_to_delete(cli: Cli) -> None:
 
 
 def test_a_value_is_taken_from_a_file_or_from_standard_input(cli: Cli, tmp_path: Path) -> None:
-    held = tmp_path / "description"
-    held.write_text("from a file\n")
-    assert cli.json("node", "update", NODE, "--set", f"description=@{held}")["description"] == "from a file"
+    file = tmp_path / "description"
+    file.write_text("from a file\n")
+    assert cli.json("node", "update", NODE, "--set", f"description=@{file}")["description"] == "from a file"
     assert cli.json("node", "update", NODE, "--set", "description=@-", stdin="typed\n")["description"] == "typed"
     assert cli.json("node", "update", NODE, "--set", 'description="@home"')["description"] == "@home"
 
@@ -316,15 +316,15 @@ def test_a_node_is_shown_with_where_its_cables_lead(cli: Cli) -> None:
 
 
 def test_two_at_once_on_one_node_do_not_overwrite_each_other(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = calls.if_unchanged
+    read = calls.read_if_match
 
-    def someone_is_quicker(patience: calls.Patience, path: str) -> calls.Steps[dict[str, str]]:
-        headers = yield from read(patience, path)
-        monkeypatch.setattr(calls, "if_unchanged", read)
+    def someone_is_quicker(retry: calls.RetryPolicy, path: str) -> calls.Steps[dict[str, str]]:
+        headers = yield from read(retry, path)
+        monkeypatch.setattr(calls, "read_if_match", read)
         cli.ok("node", "update", "n2.rack.example", "--set", "description=quicker")
         return headers
 
-    monkeypatch.setattr(calls, "if_unchanged", someone_is_quicker)
+    monkeypatch.setattr(calls, "read_if_match", someone_is_quicker)
     ended = cli("node", "update", "n2.rack.example", "--set", "description=slower")
     assert ended.code == Exit.CONFLICT
     assert cli.json("node", "show", "n2.rack.example")["description"] == "quicker"
@@ -343,10 +343,10 @@ def test_a_dry_run_for_several_nodes_tells_the_reason_of_each_that_refuses(cli: 
     assert "nowhere" in ended.err.splitlines()[2]
     ended = cli("deployment", "bind", "tried", "no-such-role", *nodes, "--dry-run")
     assert (ended.code, len(ended.err.splitlines())) == (Exit.NOT_FOUND, 1)
-    # Together: what the first brings, the second finds.
+    # All at once: what is bound for the first node is there for the second.
     created = cli.json("deployment", "bind", "tried", "test-child", *nodes, "--dry-run")
-    assert [one["role"] for one in created].count("test-parent") == 1
-    assert len([one for one in created if one["role"] == "test-child"]) == 3
+    roles = [noderole["role"] for noderole in created]
+    assert (roles.count("test-parent"), roles.count("test-child")) == (1, 3)
 
 
 def test_a_deployment_goes_from_proposal_to_commit_and_back(cli: Cli) -> None:
@@ -385,7 +385,8 @@ def test_a_role_is_given_data_before_it_is_bound_and_taken_out_again(cli: Cli) -
     asked = cli("deployment", "role", "remove", "roles", "test-child")
     assert (asked.code, "--yes" in asked.err) == (Exit.USAGE, True)
     assert "n7.rack.example" in cli.ok("deployment", "role", "remove", "roles", "test-child", "--yes").out
-    leaving = {one["role"] for one in cli.json("deployment", "role", "list", "roles") if one["leaving"]}
+    roles = cli.json("deployment", "role", "list", "roles")
+    leaving = {role["role"] for role in roles if role["leaving"]}
     assert leaving == {"test-child"}
     assert "- role test-child leaves the deployment" in cli.ok("deployment", "plan", "roles").out
     wrong = cli("deployment", "role", "remove", "roles", "test-service", "--yes")
@@ -427,10 +428,10 @@ def test_who_logs_in_is_known_until_they_log_out(cli: Cli) -> None:
 
 
 def test_a_token_works_until_it_is_revoked(cli: Cli) -> None:
-    made = cli.json("token", "create", "for a test", "--scope", "read")
-    assert made["token"].startswith("rw_")
+    token = cli.json("token", "create", "for a test", "--scope", "read")
+    assert token["token"].startswith("rw_")
     assert "for a test" in cli.ok("token", "list").out
-    cli.ok("token", "delete", str(made["id"]), "--yes")
+    cli.ok("token", "delete", str(token["id"]), "--yes")
     assert "for a test" not in cli.ok("token", "list").out
 
 
@@ -480,7 +481,7 @@ def test_a_step_says_of_each_hook_whether_it_is_done_or_failed(cli: Cli, tmp_pat
     cli.ok("barclamp", "import", str(tmp_path))
     cli.ok("anneal", "step")
     cli.ok("node", "create", "n9.rack.example", "--alive")
-    told = {line["what"]: line for line in cli.json("anneal", "step")}
-    assert told["calm.on_node_create"]["outcome"] == "done"
-    assert told["wild.on_node_create"]["outcome"] == "failed"
-    assert "not today" in told["wild.on_node_create"]["because"]
+    lines = {line["what"]: line for line in cli.json("anneal", "step")}
+    assert lines["calm.on_node_create"]["outcome"] == "done"
+    assert lines["wild.on_node_create"]["outcome"] == "failed"
+    assert "not today" in lines["wild.on_node_create"]["because"]

@@ -43,16 +43,17 @@ def test_a_new_barclamp_converges_on_the_demos_machines_as_it_was_written(tmp_pa
     (tmp_path / "demo").mkdir()
     with _start(tmp_path / "demo", "--machines", "1") as demo:
         assert demo.stdout is not None
-        told = []
+        lines = []
         for line in demo.stdout:
-            told.append(line)
+            lines.append(line)
             if "Everything is ACTIVE" in line:
                 break
-        said = re.search(r"export RACKWRIGHT_URL=(\S+) RACKWRIGHT_HOME=(\S+)", "".join(told))
-        assert said is not None, "".join(told)
-        there = os.environ | {"RACKWRIGHT_URL": said[1], "RACKWRIGHT_HOME": said[2]}
+        exports = re.search(r"export RACKWRIGHT_URL=(\S+) RACKWRIGHT_HOME=(\S+)", "".join(lines))
+        assert exports is not None, "".join(lines)
+        environment = os.environ | {"RACKWRIGHT_URL": exports[1], "RACKWRIGHT_HOME": exports[2]}
         try:
-            [machine] = [one["name"] for one in _json(there, "node", "list") if not one["admin"] and not one["system"]]
+            nodes = _json(environment, "node", "list")
+            [machine] = [node["name"] for node in nodes if not node["admin"] and not node["system"]]
             for words in (
                 ("barclamp", "new", str(tmp_path / "greeter"), "--jig", "lab"),
                 ("barclamp", "check", str(tmp_path / "greeter")),
@@ -62,8 +63,9 @@ def test_a_new_barclamp_converges_on_the_demos_machines_as_it_was_written(tmp_pa
                 ("deployment", "commit", "demo", "--yes"),
                 ("anneal", "watch", "--deployment", "demo"),
             ):
-                _run(there, *words)
-            states = {one["role"]: one["state"] for one in _json(there, "noderole", "list", "-f", f"node={machine}")}
+                _run(environment, *words)
+            noderoles = _json(environment, "noderole", "list", "-f", f"node={machine}")
+            states = {noderole["role"]: noderole["state"] for noderole in noderoles}
             assert (states["greeter-base"], states["greeter-server"]) == ("active", "active")
         finally:
             demo.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""What is live on a terminal, seen through tmux as a person sees it; and barclamps from nothing to ACTIVE."""
+"""Live views on a terminal, seen through tmux as a person sees them; and barclamps from nothing to ACTIVE."""
 
 import os
 import shlex
@@ -33,7 +33,7 @@ class Terminal:
         subprocess.run([*self._tmux, "send-keys", *keys], check=True)
 
     def wait_for(self, *texts: str) -> str:
-        """The first screen that shows all of the texts."""
+        """Return the first screen that shows all of the texts."""
 
         def shown() -> str | None:
             screen = self.screen()
@@ -115,11 +115,11 @@ def test_import_says_which_deployments_are_behind_and_the_plan_shows_why(cli: Cl
     cli.ok("deployment", "create", "stacked")
     cli.ok("node", "bind", "n9.rack.example", "above", "stacked")
     cli.ok("deployment", "commit", "stacked", "--yes")
-    told = cli.ok("barclamp", "import", write(", requires: [below]")).err
-    assert "Deployment stacked is behind" in told
+    warning = cli.ok("barclamp", "import", write(", requires: [below]")).err
+    assert "Deployment stacked is behind" in warning
     assert cli.json("deployment", "show", "stacked")["behind"] is True
     for command in ("rackwright deployment propose stacked", "rackwright deployment plan stacked"):
-        assert command in told
+        assert command in warning
         shown = cli.ok(*command.split()[1:]).out
     assert "+ below on n9.rack.example" in shown
     assert "& above on n9.rack.example  (stands now on below on n9.rack.example)" in shown

@@ -11,7 +11,7 @@ from rackwright.hammers.qemu import DISK, NETWORK_CARD, QemuHammer, qmp
 from rackwright.hammers.redfish import RedfishHammer
 from rackwright.lab.bmc import Login, create_bmc
 from rackwright.lab.virtual import Hardware, VirtualMachine
-from rackwright.server.serve import listening
+from rackwright.server.listener import listening
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ async def test_the_boot_device_is_for_one_boot_only(trial: Trial) -> None:
     hammer, machine = RedfishHammer(), trial.machine
     machine.boot_first = DISK
     await hammer.boot_device(trial.node, BootDevice.NETWORK)
-    assert machine.once == NETWORK_CARD
+    assert machine.boot_once == NETWORK_CARD
     await hammer.on(trial.node)
-    assert machine.once is None
+    assert machine.boot_once is None
     assert await _boots_first(machine) == DISK, "from the next restart on"
 
 

@@ -9,7 +9,7 @@ from tests.support.script_trial import trial
 from tests.support.ssh_node import ssh_node
 from tests.support.waiting import until
 
-from rackwright.annealer.logs import LARGEST_SHARE, RunLog, RunLogs
+from rackwright.annealer.logs import MAX_SHARE_BYTES, RunLog, RunLogs
 from rackwright.domain.runs import Answer
 from rackwright.reach.ssh_connections import WINDOW
 from rackwright.store.runs.run_logs import LOG_LIMIT, read_log
@@ -64,7 +64,7 @@ async def test_a_chatty_node_waits_and_another_one_does_not(rack: Rack, tmp_path
                     assert (await quiet.run(log=word)).answer is Answer.SUCCEEDED
                 assert any("head -c" in command for command, _ in chatty_node.processes()), "the node waits"
                 assert not flooding.done()
-                assert flood.size <= LARGEST_SHARE + WINDOW
+                assert flood.size <= MAX_SHARE_BYTES + WINDOW
                 writing = asyncio.create_task(logs.flush_for_ever(0.01))
                 assert (await flooding).answer is Answer.SUCCEEDED
                 writing.cancel()

@@ -6,7 +6,7 @@ import asyncssh
 from tests.support.rack import Rack
 from tests.support.script_trial import trial
 
-from rackwright.annealer.step import MASKED_IN_WALL, finished, outcome_of
+from rackwright.annealer.step import MASKED_IN_WALL, execute_run, finished_run
 from rackwright.domain.runs import Answer
 from rackwright.domain.sealed import MASK, is_sealed
 from rackwright.reach.parcel import NodeFolders
@@ -15,7 +15,7 @@ from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import get_deployment
 from rackwright.store.graph.snapshots import set_binding_data
-from rackwright.store.runs.settling import settle
+from rackwright.store.runs.settling import settle_runs
 
 BARCLAMP = """
 name: safe
@@ -72,10 +72,10 @@ async def test_what_a_script_says_of_its_secrets_is_masked(rack: Rack, tmp_path:
     async with trial(tmp_path / "scripts", key, Target("", local=True, folders=folders)) as made:
         log: list[str] = []
         made.scripts(keeper=SCRIPT)
-        ended = await outcome_of(rack.store, {"script": made.jig}, run, log.append)
+        ended = await execute_run(rack.store, {"script": made.jig}, run, log.append)
         made.scripts(keeper=f"{SCRIPT}\nexit 3")
         again = run.__class__(**{**vars(run), "id": run.id + 1})
-        failed = await outcome_of(rack.store, {"script": made.jig}, again, log.append)
+        failed = await execute_run(rack.store, {"script": made.jig}, again, log.append)
     shown = "".join(log)
     assert ended.answer is Answer.SUCCEEDED, ended.error
     assert f"plainly {MASK}\n" in shown
@@ -85,7 +85,7 @@ async def test_what_a_script_says_of_its_secrets_is_masked(rack: Rack, tmp_path:
     assert f"it ends: {MASK}" in failed.error
     for text in (shown, failed.error):
         assert not [part for part in ("sesam", "e, and", "b3BlbiBz", "9wZW4gc2", "VzYW1l") if part in text]
-    await rack.do(lambda session: settle(session, [finished(run, ended)]))
+    await rack.do(lambda session: settle_runs(session, [finished_run(run, ended)]))
     [(wall,)] = await rack.rows("SELECT wall FROM node_roles WHERE id = :id", id=run.node_role_id)
     assert isinstance(wall, dict)
     assert is_sealed(wall["keeper"]["password"])

@@ -206,7 +206,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory, postgres_server: str, starte
     url = make_url(postgres_server).set(database="mesh_nodes").render_as_string(hide_password=False)
     try:
         with network(SERVERS) as net, fleet(folder / "mesh", SERVERS, net, UNHURRIED_STORE) as mesh:
-            mesh.found()
+            mesh.create_cluster()
             mesh.configure(CHECKED, checks=(CHECK | {"command": ["test", "!", "-e", str(folder / "broken")]},))
             mesh.start_all()
             wait_complete(mesh, "s1")

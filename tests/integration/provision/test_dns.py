@@ -23,7 +23,8 @@ from rackwright.domain.networks.dns import Record, Type
 from rackwright.provision.daemon import DaemonFailed
 from rackwright.provision.dns_update import DnsClient, TsigKey
 from rackwright.provision.knot import Knot
-from rackwright.server.serve import Options, running
+from rackwright.server.composition import running_server
+from rackwright.server.settings import Options
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
@@ -72,7 +73,7 @@ async def _serve_domain(session: Session) -> None:
 async def naming(home: Path, url: str) -> AsyncIterator[Names]:
     address = f"127.{random.randrange(1, 255)}.{random.randrange(1, 255)}.{random.randrange(1, 255)}"
     options = Options(home, database_url=url, tick=0.5, dns_address=address, dns_port=PORT)
-    async with running(options) as server:
+    async with running_server(options) as server:
         names = Names(None, server, options)  # type: ignore[arg-type]  # it needs no wires
         await names.change(lambda session: create_network(session, ADMIN_NETWORK))
         await names.change(_serve_domain)
@@ -151,7 +152,7 @@ async def test_a_server_that_starts_again_has_its_names_again(migrated_url: str,
         await names.node(N1)
         await names.caught_up()
         options = names.options
-    async with running(options) as server:
+    async with running_server(options) as server:
         again = Names(None, server, options)  # type: ignore[arg-type]  # it needs no wires
 
         async def answers() -> bool:

@@ -1,4 +1,4 @@
-"""Places for the store's tests."""
+"""Fixtures with folders for the tests of the store."""
 
 import tempfile
 from collections.abc import Iterator

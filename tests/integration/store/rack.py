@@ -16,8 +16,8 @@ from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import DeploymentRecord, create_deployment, get_deployment
 from rackwright.store.graph.noderoles import NodeRoleRecord, select_noderoles
 from rackwright.store.machines.nodes import NewNode, create_node
-from rackwright.store.runs.claims import Claimant, claim
-from rackwright.store.runs.settling import Finished, settle
+from rackwright.store.runs.claims import Claimant, claim_runs
+from rackwright.store.runs.settling import FinishedRun, settle_runs
 from rackwright.store.store import Store
 
 T = TypeVar("T")
@@ -68,22 +68,22 @@ class Rack:
         """Commit the proposal, with these bindings added to it."""
         if bindings:
             await self.bind(*bindings, into=into)
-        await self.edit(into, commits.commit)
+        await self.edit(into, commits.commit_proposal)
 
     async def unbind(self, *names: str, from_: str = "d") -> None:
         await self.edit(from_, snapshots.propose)
         await self.edit(from_, snapshots.unbind, [(await self.find(name)).id for name in names])
-        await self.edit(from_, commits.commit)
+        await self.edit(from_, commits.commit_proposal)
 
     async def start(self) -> set[str]:
         """Claim all that can run."""
-        work = await self.do(claim, Claimant("test"), 100)
+        work = await self.do(claim_runs, Claimant("test"), 100)
         started = {f"{run.role}@{run.node.removesuffix('.example')}": run.id for run in work.started}
         self.runs |= started
         return set(started)
 
     async def end(self, name: str, ok: bool = True, **wall: Any) -> None:
-        await self.do(settle, [Finished(self.runs[name], ok, wall=wall)])
+        await self.do(settle_runs, [FinishedRun(self.runs[name], ok, wall=wall)])
 
     async def work(self) -> list[str]:
         """Let all run and succeed until nothing is left; gives what ran, in order."""

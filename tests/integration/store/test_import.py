@@ -1,4 +1,4 @@
-"""Importing barclamps: all or nothing; the same again changes nothing; what left the file leaves, unless bound."""
+"""Importing barclamps: all or nothing; to repeat it changes nothing; what is no longer declared goes, unless bound."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,10 +35,10 @@ roles:
 
 
 async def names(rack: Rack, table: str) -> set[object]:
-    found = await rack.rows(
+    rows = await rack.rows(
         f"SELECT t.name FROM {table} t JOIN barclamps b ON b.id = t.barclamp_id WHERE b.name = 'mine'"
     )
-    return {row[0] for row in found}
+    return {row[0] for row in rows}
 
 
 async def bound(rack: Rack, role: str) -> None:

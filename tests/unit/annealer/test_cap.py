@@ -1,4 +1,4 @@
-"""The cap that finds itself, on a simulated system that bears only so many at once."""
+"""The automatic cap, on a simulated system that bears only so many runs at once."""
 
 import heapq
 import random
@@ -11,9 +11,9 @@ from rackwright.annealer.run_cap import AutoCap
 SECONDS = 40.0
 
 
-class Crowd:
-    """Beyond what it bears, each takes longer the more there are, so that all together do less. It is slower in some
-    seconds than in others, by itself."""
+class LoadedSystem:
+    """A simulated system. Beyond the number of runs that it bears, each takes longer the more there are, so that all
+    together do less. It is slower in some seconds than in others, by itself."""
 
     def __init__(self, bears: int, seed: int, uneven: float) -> None:
         self.bears = bears
@@ -30,8 +30,8 @@ class Crowd:
 
     def fill(self, limit: int) -> None:
         while len(self._ends) < limit:
-            crowd = (len(self._ends) + 1) / self.bears
-            takes = 0.05 * max(1.0, crowd * crowd) + self._chance.expovariate(1 / 0.006)
+            load = (len(self._ends) + 1) / self.bears
+            takes = 0.05 * max(1.0, load * load) + self._chance.expovariate(1 / 0.006)
             heapq.heappush(self._ends, self.now + takes * self._slowness())
 
     def next_end(self) -> None:
@@ -39,17 +39,17 @@ class Crowd:
 
 
 def rate(bears: int, seed: int, fixed: int | None = None, uneven: float = 0.0, later: int | None = None) -> float:
-    """Runs a second in the last two fifths of the time. `later`: what it bears from the middle on."""
-    crowd = Crowd(bears, seed, uneven)
-    auto = AutoCap(clock=lambda: crowd.now)
+    """Return the runs a second in the last two fifths of the time. `later`: the number it bears from the middle on."""
+    system = LoadedSystem(bears, seed, uneven)
+    auto = AutoCap(clock=lambda: system.now)
     ended = 0
-    while crowd.now < SECONDS:
-        if later and crowd.now > SECONDS * 0.4:
-            crowd.bears = later
-        crowd.fill(fixed or auto.limit)
-        crowd.next_end()
+    while system.now < SECONDS:
+        if later and system.now > SECONDS * 0.4:
+            system.bears = later
+        system.fill(fixed or auto.limit)
+        system.next_end()
         auto.observe(1, 0)
-        ended += crowd.now > SECONDS * 0.6
+        ended += system.now > SECONDS * 0.6
     return ended / (SECONDS * 0.4)
 
 

@@ -1,4 +1,4 @@
-"""Logs of runs in memory: bounded for each run and for all, full at a run's share, and cut where it is said."""
+"""Logs of runs in memory: bounded for each run and for all, full at a run's share, and cut with a note."""
 
 import asyncio
 from typing import Any
@@ -7,12 +7,19 @@ import psycopg
 import pytest
 
 from rackwright.annealer import logs as module
-from rackwright.annealer.logs import ALLOWANCE, LARGEST_SHARE, LAST_KEPT, OVERDRAFT, SMALLEST_SHARE, RunLogs
+from rackwright.annealer.logs import (
+    ALLOWANCE_BYTES,
+    MAX_SHARE_BYTES,
+    MIN_SHARE_BYTES,
+    OVERDRAFT_SHARES,
+    TAIL_BYTES,
+    RunLogs,
+)
 from rackwright.store.runs.run_logs import LOG_LIMIT
 
 
-class Written:
-    """Takes the place of the store, so that what is written and when it cannot be is seen."""
+class RecordingStore:
+    """A store that records the texts that are written to it, and can be away."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.texts: dict[int, str] = {}
@@ -31,13 +38,13 @@ class Written:
 
 
 @pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> Written:
-    return Written(monkeypatch)
+def written(monkeypatch: pytest.MonkeyPatch) -> RecordingStore:
+    return RecordingStore(monkeypatch)
 
 
-async def test_a_run_is_full_at_its_share_and_another_one_is_not(written: Written) -> None:
+async def test_a_run_is_full_at_its_share_and_another_one_is_not(written: RecordingStore) -> None:
     with written.logs.writer(1) as chatty, written.logs.writer(2) as quiet:
-        chatty("x" * LARGEST_SHARE)
+        chatty("x" * MAX_SHARE_BYTES)
         quiet("y\n")
         assert chatty.full
         assert not quiet.full
@@ -47,38 +54,38 @@ async def test_a_run_is_full_at_its_share_and_another_one_is_not(written: Writte
         await written.logs.flush()
         await waiting
         assert not chatty.full
-    assert written.texts == {1: "x" * LARGEST_SHARE, 2: "y\n"}
+    assert written.texts == {1: "x" * MAX_SHARE_BYTES, 2: "y\n"}
 
 
-async def test_the_shares_of_all_runs_are_no_more_than_the_allowance(written: Written) -> None:
+async def test_the_shares_of_all_runs_are_no_more_than_the_allowance(written: RecordingStore) -> None:
     writers = [written.logs.writer(number) for number in range(64)]
     for writer in writers:
         writer.__enter__()
-    assert SMALLEST_SHARE <= written.logs.share <= ALLOWANCE // 64
+    assert MIN_SHARE_BYTES <= written.logs.share <= ALLOWANCE_BYTES // 64
     for writer in writers:
         writer.__exit__(None, None, None)
     await written.logs.flush()
-    assert written.logs.share == LARGEST_SHARE
+    assert written.logs.share == MAX_SHARE_BYTES
 
 
-async def test_nothing_is_lost_while_the_database_is_away_and_nobody_talks_on(written: Written) -> None:
+async def test_nothing_is_lost_while_the_database_is_away_and_nobody_talks_on(written: RecordingStore) -> None:
     with written.logs.writer(1) as log:
         written.away = True
-        log("a" * LARGEST_SHARE)
+        log("a" * MAX_SHARE_BYTES)
         await written.logs.flush()
         assert log.full
         written.away = False
         await written.logs.flush()
         log("b")
     await written.logs.flush()
-    assert written.texts[1] == "a" * LARGEST_SHARE + "b"
+    assert written.texts[1] == "a" * MAX_SHARE_BYTES + "b"
     assert written.logs._open == {}
 
 
-async def test_what_a_run_says_on_while_it_is_full_is_left_out_and_told_in_its_place(written: Written) -> None:
+async def test_what_a_run_says_on_while_it_is_full_is_left_out_and_told_in_its_place(written: RecordingStore) -> None:
     with written.logs.writer(1) as log:
-        for _ in range(2 * OVERDRAFT):
-            log("a" * LARGEST_SHARE)
+        for _ in range(2 * OVERDRAFT_SHARES):
+            log("a" * MAX_SHARE_BYTES)
         await written.logs.flush()
         log("b\n")
     await written.logs.flush()
@@ -86,11 +93,11 @@ async def test_what_a_run_says_on_while_it_is_full_is_left_out_and_told_in_its_p
     assert set(kept) == {"a"}
     assert mark
     assert rest == "3.5 MiB of output are left out here.]\nb\n"
-    assert len(kept) + 7 * 2**19 == 2 * OVERDRAFT * LARGEST_SHARE
+    assert len(kept) + 7 * 2**19 == 2 * OVERDRAFT_SHARES * MAX_SHARE_BYTES
 
 
 @pytest.mark.parametrize("letter", ["x", "é"])
-async def test_a_log_that_is_too_long_is_cut_once_and_has_its_end(written: Written, letter: str) -> None:
+async def test_a_log_that_is_too_long_is_cut_once_and_has_its_end(written: RecordingStore, letter: str) -> None:
     """However long: 30 MiB of short lines in blocks, written down in between."""
     block = f"{letter * 7}\n" * 2**13
     size = len(block.encode())
@@ -104,7 +111,7 @@ async def test_a_log_that_is_too_long_is_cut_once_and_has_its_end(written: Writt
         log("the last line\n")
     await written.logs.flush()
     text = written.texts[1]
-    assert LOG_LIMIT - 2 * LAST_KEPT < len(text.encode()) <= LOG_LIMIT
+    assert LOG_LIMIT - 2 * TAIL_BYTES < len(text.encode()) <= LOG_LIMIT
     assert text.endswith(f"{letter * 7}\nthe last line\n")
     assert text.count("[") == 2
     head, _, rest = text.partition("\n[The log is cut here, after 9.9 MiB; its end follows when the run is over.]\n")
@@ -113,7 +120,7 @@ async def test_a_log_that_is_too_long_is_cut_once_and_has_its_end(written: Writt
     assert len(head.encode()) + 20 * 2**20 + len(tail.encode()) == pytest.approx(count * size + 14, rel=0.01)
 
 
-async def test_one_text_that_is_longer_than_a_log_is_kept_as_far_as_it_goes(written: Written) -> None:
+async def test_one_text_that_is_longer_than_a_log_is_kept_as_far_as_it_goes(written: RecordingStore) -> None:
     with written.logs.writer(1) as log:
         log("".join(f"{number:09d}\n" for number in range(2 * LOG_LIMIT // 10)))
     await written.logs.flush()

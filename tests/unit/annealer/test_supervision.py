@@ -1,4 +1,4 @@
-"""Background work that breaks is started again, and is said to be broken for as long as it is."""
+"""Background work that breaks is started again, and is shown as broken until it has run for a while."""
 
 import asyncio
 

@@ -36,7 +36,7 @@ DESTROYING = frozenset(
         "stop",
     ]
 )
-"""Verbs by which something goes that somebody may miss."""
+"""Verbs that destroy something that somebody may miss."""
 HARMLESS = {
     "deployment rollback": "opens a proposal, which can be discarded; nothing changes before a commit, which asks",
     "deployment recall": "opens a proposal and holds the work; a discard ends the hold",
@@ -44,7 +44,7 @@ HARMLESS = {
     "mesh demo down": "servers that were made to be tried",
 }
 ARGUMENTS = {"node power": ["1", "off"], "mesh recover": ["--from-snapshot"], "attrib unset": ["node/1", "1"]}
-"""What makes a command one that destroys, where one of each argument would not do."""
+"""Arguments with which a command destroys something, if one word for each argument is not enough."""
 
 
 def _commands(group: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -56,12 +56,12 @@ def _commands(group: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _destroying() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    commands: dict[str, Any] = {}
     for noun in NOUNS:
         app: Any = load(noun)
         if not is_function(app) and hasattr(group := typer.main.get_command(app), "commands"):
-            found |= dict(_commands(group, noun))
-    return {name: command for name, command in found.items() if name.split()[-1] in DESTROYING}
+            commands |= dict(_commands(group, noun))
+    return {name: command for name, command in commands.items() if name.split()[-1] in DESTROYING}
 
 
 def test_what_is_called_harmless_is_there() -> None:

@@ -1,4 +1,4 @@
-"""Calls of the API, without a server: what is sent, when it is sent again, and what comes of the answers."""
+"""Calls of the API, without a server: what is sent, when it is sent again, and the results of answers."""
 
 import json
 from collections.abc import Iterable
@@ -7,29 +7,29 @@ from typing import Any
 import pytest
 
 from rackwright.client import calls
-from rackwright.client.calls import ONCE, Answer, Call, Got, Patience, Pause, Steps
+from rackwright.client.calls import ONCE, Answer, Call, Pause, Result, RetryPolicy, Steps
 from rackwright.client.errors import ApiProblem, NoAnswer
 
-THREE = Patience(attempts=3, pause=0.3)
+THREE = RetryPolicy(attempts=3, pause=0.3)
 LOST = NoAnswer("http://server", "the line is cut")
 
 
 class Script:
-    """Answers calls in the order it is given, and notes what was asked and how long was waited."""
+    """Gives answers in their order, and records the calls and pauses."""
 
     def __init__(self, *answers: Answer | NoAnswer) -> None:
         self._answers = list(answers)
         self.calls: list[Call] = []
         self.pauses: list[float] = []
 
-    def run(self, steps: Steps[Got]) -> Got:
+    def run(self, steps: Steps[Result]) -> Result:
         try:
             step = next(steps)
             while True:
                 step = steps.send(self._carry_out(step))
         except StopIteration as end:
-            found: Got = end.value
-            return found
+            result: Result = end.value
+            return result
 
     def _carry_out(self, step: Call | Pause) -> Answer | NoAnswer | None:
         if isinstance(step, Pause):
@@ -69,13 +69,13 @@ def test_being_told_to_come_later_is_an_answer_unless_patience_says_otherwise() 
     busy = answer({"detail": "busy"}, 503)
     with pytest.raises(ApiProblem, match="busy"):
         Script(busy).run(calls.get(THREE, "/nodes", {}))
-    patient = Patience(attempts=None, later=frozenset({503}))
+    patient = RetryPolicy(attempts=None, retry_statuses=frozenset({503}))
     assert Script(*[busy] * 9, answer([])).run(calls.get(patient, "/nodes", {})) == []
 
 
 def test_pauses_grow_up_to_the_longest() -> None:
     script = Script(*[LOST] * 5, answer())
-    script.run(calls.get(Patience(attempts=None, pause=0.4, longest=1.0), "/nodes", {}))
+    script.run(calls.get(RetryPolicy(attempts=None, pause=0.4, longest_pause=1.0), "/nodes", {}))
     assert script.pauses == [0.4, 0.8, 1.0, 1.0, 1.0]
 
 
@@ -103,11 +103,11 @@ def test_a_change_holds_only_if_the_object_is_as_it_was_read() -> None:
     assert change.content == b'{"alive": true}'
 
 
-@pytest.mark.parametrize("tagged", [True, False])
-def test_what_cannot_be_read_by_itself_is_put_as_it_is(tagged: bool) -> None:
-    script = Script(*[answer({"etag": "7"})] * tagged, answer())
-    script.run(calls.put(ONCE, "/nodes/n1/bmc", {}, tagged))
-    assert ("If-Match" in script.calls[-1].headers) == tagged
+@pytest.mark.parametrize("check_unchanged", [True, False])
+def test_what_cannot_be_read_by_itself_is_put_as_it_is(check_unchanged: bool) -> None:
+    script = Script(*[answer({"etag": "7"})] * check_unchanged, answer())
+    script.run(calls.put(ONCE, "/nodes/n1/bmc", {}, check_unchanged))
+    assert ("If-Match" in script.calls[-1].headers) == check_unchanged
 
 
 def test_names_stay_names_in_a_path() -> None:
@@ -139,8 +139,8 @@ def test_a_wrong_password_is_tried_once() -> None:
     assert len(script.calls) == 1
 
 
-@pytest.mark.parametrize(("found", "ready"), [(answer(), True), (answer(status=503), False), (LOST, False)])
-def test_a_server_is_ready_when_it_says_so(found: Answer | NoAnswer, ready: bool) -> None:
-    script = Script(found)
+@pytest.mark.parametrize(("reply", "ready"), [(answer(), True), (answer(status=503), False), (LOST, False)])
+def test_a_server_is_ready_when_it_says_so(reply: Answer | NoAnswer, ready: bool) -> None:
+    script = Script(reply)
     assert script.run(calls.is_ready()) is ready
     assert script.calls[0].path == "/readyz"

@@ -1,4 +1,4 @@
-"""How the clients connect: what address and certificates they take, and how long they keep a connection."""
+"""How the clients connect: which addresses and certificates they take, and how long they keep a connection."""
 
 import asyncio
 import subprocess
@@ -15,29 +15,29 @@ from rackwright.client.access import Access, access_of_home
 from rackwright.client.awaited import AsyncApiClient
 from rackwright.client.blocking import ApiClient
 from rackwright.client.errors import BadAddress, NoAnswer
-from rackwright.server import serve
+from rackwright.server import first_admin, listener
 
 NOBODY = "http://127.0.0.1:1"
 
 
 def test_client_and_server_mean_the_same() -> None:
     assert access.PREFIX == app.PREFIX
-    assert access.TOKEN_FILE == serve.TOKEN_FILE
-    assert transport.KEPT_SECONDS < serve.KEEP_ALIVE_SECONDS
+    assert access.TOKEN_FILE == first_admin.TOKEN_FILE
+    assert transport.KEEP_ALIVE_SECONDS < listener.KEEP_ALIVE_SECONDS
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("http://[::1", "is no URL of a server"),
         ("ftp://server", "begins with neither http:// nor https://"),
         ("server:8090", "begins with neither http:// nor https://"),
     ],
 )
-def test_what_is_no_url_of_a_server_is_refused_before_anything_is_asked(url: str, said: str) -> None:
-    with pytest.raises(BadAddress, match=said):
+def test_what_is_no_url_of_a_server_is_refused_before_anything_is_asked(url: str, message: str) -> None:
+    with pytest.raises(BadAddress, match=message):
         ApiClient(Access(url))
-    with pytest.raises(BadAddress, match=said):
+    with pytest.raises(BadAddress, match=message):
         AsyncApiClient(Access(url))
 
 
@@ -61,11 +61,11 @@ async def test_both_clients_read_lists_and_send_the_token_of_the_home(tmp_path: 
         tokens.append(request.headers["Authorization"])
         return {"items": [{"name": "n1"}], "next": None}
 
-    async with serve.listening(served) as address:
-        found = access_of_home(address, tmp_path)
-        async with AsyncApiClient(found, PATIENCE) as awaited:
+    async with listener.listening(served) as address:
+        home_access = access_of_home(address, tmp_path)
+        async with AsyncApiClient(home_access, PATIENCE) as awaited:
             assert await awaited.pages("/nodes") == [{"name": "n1"}]
-        with ApiClient(found, PATIENCE) as blocking:
+        with ApiClient(home_access, PATIENCE) as blocking:
             assert await asyncio.to_thread(blocking.pages, "/nodes") == [{"name": "n1"}]
     assert tokens == ["Bearer t0ken"] * 2
 

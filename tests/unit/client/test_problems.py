@@ -1,4 +1,4 @@
-"""What is said of an answer that is no success: the server's own words, and where they apply."""
+"""The error text for an answer that is no success: the server's own words, and the field they are about."""
 
 import json
 from typing import Any

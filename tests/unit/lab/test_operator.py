@@ -1,4 +1,4 @@
-"""The person in front of a lab: patient with a server that is busy or away, and never twice of one mind."""
+"""The operator of a lab: patient with a server that is busy or away, and never makes a change twice."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -12,7 +12,7 @@ from rackwright.client.access import PREFIX, Access
 from rackwright.client.awaited import AsyncApiClient
 from rackwright.client.errors import ApiProblem
 from rackwright.lab.operator import patient
-from rackwright.server.serve import listening
+from rackwright.server.listener import listening
 
 Answer = Callable[[int], Response]
 
@@ -33,7 +33,7 @@ class House:
 @asynccontextmanager
 async def _person(address: str, tell: Callable[[str], None] = lambda _: None) -> AsyncIterator[AsyncApiClient]:
     patience = patient(tell, pause=0.01)
-    async with AsyncApiClient(Access(address), timeout=PATIENCE, patience=patience) as api:
+    async with AsyncApiClient(Access(address), timeout=PATIENCE, retry=patience) as api:
         yield api
 
 
@@ -59,23 +59,23 @@ async def test_two_changes_have_two_keys() -> None:
 
 
 async def test_a_connection_that_breaks_before_the_answer_is_tried_again() -> None:
-    asked = 0
+    requests = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal asked
-        asked += 1
+        nonlocal requests
+        requests += 1
         await reader.readuntil(b"\r\n\r\n")
-        if asked > 2:
+        if requests > 2:
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
             await writer.drain()
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    told: list[str] = []
-    async with server, _person("http://{}:{}".format(*server.sockets[0].getsockname()), told.append) as person:
+    progress: list[str] = []
+    async with server, _person("http://{}:{}".format(*server.sockets[0].getsockname()), progress.append) as person:
         assert await person.get("/thing") == {}
-    assert asked == 3
-    assert [line.partition(" (")[0] for line in told] == ["GET /thing got no answer yet"] * 2
+    assert requests == 3
+    assert [line.partition(" (")[0] for line in progress] == ["GET /thing got no answer yet"] * 2
 
 
 async def test_a_refusal_is_an_answer_and_is_told() -> None:

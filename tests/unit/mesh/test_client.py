@@ -13,7 +13,7 @@ import pytest
 
 from rackwright.mesh import client as mesh_client
 from rackwright.mesh.agent.control_server import ControlServer
-from rackwright.mesh.client import AgentFailed, MeshClient, NoAgent, Request, Targets, new_request
+from rackwright.mesh.client import AgentFailed, MeshClient, NoAgent, RunRequest, Targets, new_request
 from rackwright.mesh.errors import NoDatastore, Rejected
 
 Answers = AsyncIterator[dict[str, Any]]
@@ -53,7 +53,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mesh_client, "RETRY_SECONDS", 0.0)
 
 
-def request() -> Request:
+def request() -> RunRequest:
     return new_request("cluster", b"tree", Targets(("s1",)), scope="here", token=3)
 
 
@@ -70,7 +70,7 @@ def event(number: int) -> dict[str, Any]:
     return {"event": {"number": number}, "cursor": f"c{number}"}
 
 
-async def events(client: MeshClient, run_request: Request, key: Path, count: int) -> list[int]:
+async def events(client: MeshClient, run_request: RunRequest, key: Path, count: int) -> list[int]:
     numbers: list[int] = []
     async with asyncio.timeout(30), aclosing(client.run(run_request, b"tree", key)) as run_events:
         async for run_event in run_events:

@@ -26,9 +26,9 @@ def test_a_flag_wins_over_the_environment_that_over_the_file_and_that_over_the_d
     monkeypatch.setenv("RACKWRIGHT_HOST", "127.0.0.3")
     monkeypatch.setenv("RACKWRIGHT_PORT", "1002")
     settings = load_settings({"host": "127.0.0.4"})
-    found = settings.options
-    assert (found.host, found.port, found.tick, found.lease) == ("127.0.0.4", 1002, 7, Options(home).lease)
-    sources = {one.name: one.source for one in show_settings(settings)}
+    options = settings.options
+    assert (options.host, options.port, options.tick, options.lease) == ("127.0.0.4", 1002, 7, Options(home).lease)
+    sources = {setting.name: setting.source for setting in show_settings(settings)}
     assert sources["host"] == "flag"
     assert sources["port"] == "RACKWRIGHT_PORT"
     assert sources["tick"] == str(home / "rackwright.toml")
@@ -39,8 +39,8 @@ def test_every_setting_can_come_from_each_source(home: Path, monkeypatch: pytest
     (home / "rackwright.toml").write_text('metrics_allow = ["192.0.2.0/24"]\nlab = true\n')
     monkeypatch.setenv("RACKWRIGHT_WEBHOOK_ALLOW", '["10.0.0.0/8", "fd00::/8"]')
     options = load_settings({"tls_names": ["rack.example"], "tls": True}).options
-    assert [str(one) for one in options.metrics_allow] == ["192.0.2.0/24"]
-    assert [str(one) for one in options.webhook_allow] == ["10.0.0.0/8", "fd00::/8"]
+    assert [str(network) for network in options.metrics_allow] == ["192.0.2.0/24"]
+    assert [str(network) for network in options.webhook_allow] == ["10.0.0.0/8", "fd00::/8"]
     assert (options.lab, options.tls, options.tls_names) == (True, True, ["rack.example"])
 
 
@@ -85,7 +85,7 @@ def test_a_variable_that_is_no_list_is_refused(monkeypatch: pytest.MonkeyPatch) 
 def test_a_password_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RACKWRIGHT_DATABASE_URL", "postgresql://rack:hunter2@db.example/rack")
     settings = load_settings({})
-    shown = {one.name: one.value for one in show_settings(settings)}
+    shown = {setting.name: setting.value for setting in show_settings(settings)}
     assert "hunter2" not in str(shown)
     assert shown["database_url"] == "postgresql://rack:***@db.example/rack"
 
@@ -104,14 +104,14 @@ def test_no_part_of_a_password_is_shown_of_a_database_url(
     home: Path, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     monkeypatch.setenv("RACKWRIGHT_DATABASE_URL", url)
-    shown = {one.name: one.value for one in show_settings(load_settings({}))}["database_url"]
+    shown = {setting.name: setting.value for setting in show_settings(load_settings({}))}["database_url"]
     assert "ter2" not in shown
     assert "ter2" not in _refusal(lambda: load_settings({"database_url": url}))
     assert "ter2" not in _refusal(lambda: normalise_url(url))
 
 
 def _refusal(read: Callable[[], object]) -> str:
-    """What is said if it is refused; a ValueError would be a traceback with the URL in it."""
+    """Return the error text if it is refused; a ValueError would be a traceback with the URL in it."""
     try:
         read()
     except RackwrightError as refused:

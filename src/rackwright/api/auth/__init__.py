@@ -1,4 +1,4 @@
-"""Who is asking, and what they may do: authentication, passwords, rate limits, and the record of refusals.
+"""Who a caller is, and what the caller may do: authentication, cookies, passwords, rate limits and permissions.
 
 Used by the routes. It must never know a resource.
 """

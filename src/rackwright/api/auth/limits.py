@@ -1,4 +1,4 @@
-"""What strangers may do to the public routes: a bounded number of requests, of a bounded size."""
+"""Rate limits: how many requests one address may send to the public routes, and how often one machine may call."""
 
 import time
 from collections import OrderedDict
@@ -11,7 +11,7 @@ from fastapi import Depends, Request
 from rackwright.domain.errors import RackwrightError
 
 SOURCES = 10_000
-"""Addresses remembered; beyond that the one not seen for longest is forgotten."""
+"""Addresses remembered; beyond that the address that was seen longest ago is forgotten."""
 
 
 class TooMany(RackwrightError):
@@ -24,7 +24,7 @@ class TooMany(RackwrightError):
 
 
 class Bucket:
-    """A token bucket an address: `burst` at once, `rate` a second after that."""
+    """A token bucket for each address: `burst` at once, `rate` a second after that."""
 
     def __init__(self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.rate = rate
@@ -33,6 +33,7 @@ class Bucket:
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, source: str) -> bool:
+        """Take one token of the source; False: it has none left."""
         now = self._clock()
         level, since = self._levels.pop(source, (self.burst, now))
         level = min(self.burst, level + (now - since) * self.rate)
@@ -43,20 +44,23 @@ class Bucket:
         return allowed
 
     def wait(self, source: str) -> float:
-        """Seconds until the next one is allowed; 0: now."""
+        """Return the seconds until the source has a token again; 0: it has one now."""
         level, since = self._levels.get(source, (self.burst, 0.0))
         level = min(self.burst, level + (self._clock() - since) * self.rate)
         return max(0.0, (1 - level) / self.rate)
 
     def give_back(self, source: str) -> None:
-        """What was taken turned out not to count."""
+        """Return a token to the source: what it was taken for turned out not to count."""
         if source in self._levels:
             level, since = self._levels[source]
             self._levels[source] = (min(self.burst, level + 1), since)
 
 
 def source_network(address: str) -> str:
-    """Whom an address counts for: an IPv4 host, or the IPv6 network of a host, who has all addresses in it."""
+    """Return what an address is counted as: an IPv4 host, or the IPv6 network of a host.
+
+    A host has all addresses of its IPv6 network.
+    """
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:
@@ -70,8 +74,11 @@ def source_of(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-async def limited(request: Request) -> str:
-    """The dependency of public routes; gives the caller's address. `counts_as` says for whom an address counts."""
+async def limit_requests(request: Request) -> str:
+    """Refuse a source that sends too many requests; return its address: the dependency of public routes.
+
+    `app.state.counts_as` says what an address is counted as.
+    """
     source = source_of(request)
     bucket: Bucket = request.app.state.public_bucket
     counts_as: Callable[[str], str] = request.app.state.counts_as
@@ -80,18 +87,21 @@ async def limited(request: Request) -> str:
     return source
 
 
-Source = Annotated[str, Depends(limited)]
+Source = Annotated[str, Depends(limit_requests)]
 
-OFTENER = 4
-"""How many times as often as it is told to a machine may make itself heard in the long run."""
+HEARTBEAT_FACTOR = 4
+"""A machine may call, in the long run, this many times as often as the heartbeats it is told to send."""
 
 
 def machine_bucket(heartbeat: float) -> Bucket:
-    """What a machine may say, by its key or node. Each boot that it makes up is written down, and told to others."""
-    return Bucket(rate=OFTENER / heartbeat, burst=100)
+    """Return the bucket that limits machines, by key or by node.
+
+    A machine that makes up a new boot each time would have each written down and emitted as an event.
+    """
+    return Bucket(rate=HEARTBEAT_FACTOR / heartbeat, burst=100)
 
 
-def check_machine(request: Request, machine: str) -> None:
+def check_machine_rate(request: Request, machine: str) -> None:
     bucket: Bucket = request.app.state.machine_bucket
     if not bucket.take(machine):
         raise TooMany("Your machine makes itself heard too often. Wait a little.")

@@ -1,7 +1,8 @@
-"""What one request may do and see, and whether that was asked.
+"""What one request may do and see, and whether that was checked.
 
-Deny by default: a change of somebody who may not write everywhere is undone unless it asked `authorize` where it was
-made; an answer to somebody who may not see everything is refused unless its queries were kept to what may be seen.
+Deny by default: a change by a caller who may not write everywhere is undone unless it called `authorize` for where it
+was made; an answer to a caller who may not see everything is refused unless its queries were kept to what the caller
+may see.
 """
 
 from collections.abc import Sequence
@@ -11,92 +12,100 @@ from rackwright.domain.people import GRANTS, SCOPES, Permission, Principal
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING, Visibility
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
-from rackwright.store.people.users import below, lineage
+from rackwright.store.people.users import deployment_and_ancestors, deployment_subtrees
 
 
 class RequestVisibility(Visibility):
-    """What a request may see. It knows whether anything was kept to that."""
+    """What a request may see, and whether any query was kept to that."""
 
     def __init__(self, deployments: Sequence[int] | None) -> None:
         super().__init__(deployments)
-        self.asked = False
-        """Whether somebody kept what was read to it."""
+        self.was_used = False
+        """Whether a query was kept to it."""
 
     def condition(self, seen: str) -> str:
-        self.asked = True
+        self.was_used = True
         return super().condition(seen)
 
     def deployments(self) -> Sequence[int] | None:
-        """Return the deployments, for what is kept to them otherwise than by a query. None: all, and what belongs to
-        none."""
-        self.asked = True
+        """Return the deployments; None: all, and what belongs to none.
+
+        For what is kept to them otherwise than by a query.
+        """
+        self.was_used = True
         return self._deployments
 
-    def concerns_everybody(self) -> None:
-        """Say that what is read is everybody's, so there is nothing to keep it to."""
-        self.asked = True
+    def mark_public(self) -> None:
+        """Note that what is read is everybody's, so there is nothing to keep it to."""
+        self.was_used = True
 
 
 class Permissions:
-    """What the principal of a request may do. It knows in which transaction that was asked."""
+    """What the principal of a request may do, and in which transaction that was checked."""
 
     def __init__(self, principal: Principal) -> None:
         self.principal = principal
-        self._asked_in: Session | None = None
-        """The transaction, which is another one when a change is tried again."""
+        self._authorized_in: Session | None = None
+        """The transaction in which a permission was checked last; a change that is tried again has another one."""
 
     # --- changes
 
     async def authorize(
         self, session: Session, deployment_id: int | None, permission: Permission = Permission.WRITE
     ) -> None:
-        """Refuses what the caller may not do in this deployment. None: what belongs to no deployment, or to all."""
-        self._asked_in = session
+        """Refuse what the caller may not do in this deployment. None: what belongs to no deployment, or to all."""
+        self._authorized_in = session
         if self.principal.may(permission):
             return
-        line = [] if deployment_id is None else await lineage(session, deployment_id)
-        if not line or not self.principal.may_in(permission, line):
-            where = "here" if line else "for the whole system"
+        ancestors = [] if deployment_id is None else await deployment_and_ancestors(session, deployment_id)
+        if not ancestors or not self.principal.may_in(permission, ancestors):
+            where = "here" if ancestors else "for the whole system"
             raise Forbidden(f"This takes the permission {permission} {where}, which you do not have.")
 
     async def may_accept(self, session: Session) -> bool:
-        """Whether the caller may let machines in. They belong to nobody yet, so it takes the whole system."""
+        """Return whether the caller may let machines in.
+
+        Such machines belong to nobody yet, so it takes the permission for the whole system.
+        """
         if self.principal.may(Permission.WRITE):
             return True
-        line = await lineage(session, (await get_deployment(session, SYSTEM, EVERYTHING)).id)
-        return self.principal.may_in(Permission.WRITE, line)
+        ancestors = await deployment_and_ancestors(session, (await get_deployment(session, SYSTEM, EVERYTHING)).id)
+        return self.principal.may_in(Permission.WRITE, ancestors)
 
     async def authorize_accepting(self, session: Session) -> None:
-        """Refuses whoever may not let machines in."""
+        """Refuse a caller who may not let machines in."""
         await self.authorize(session, (await get_deployment(session, SYSTEM, EVERYTHING)).id)
 
-    def concerns_caller(self, session: Session) -> None:
-        """What this changes is the caller's own, so no deployment has a say in it. `own` has been asked before."""
-        self._asked_in = session
+    def mark_own_change(self, session: Session) -> None:
+        """Note that this changes what is the caller's own, so that no deployment has a say in it.
 
-    def was_answered_before(self, session: Session) -> None:
-        """Nothing is changed: the answer is the one that this caller, with the same permissions, got before."""
-        self._asked_in = session
+        `require_unlimited_credentials` has been called before.
+        """
+        self._authorized_in = session
 
-    def check_asked(self, session: Session) -> None:
-        """Refuses a change that was made without asking, unless the caller may change everything."""
-        if self._asked_in is not session:
+    def mark_replayed(self, session: Session) -> None:
+        """Note that nothing is changed: the answer is one that this caller, with the same permissions, got before."""
+        self._authorized_in = session
+
+    def check_authorized(self, session: Session) -> None:
+        """Refuse a change for which no permission was checked, unless the caller may change everything."""
+        if self._authorized_in is not session:
             self.require(Permission.WRITE)
 
     # --- everywhere
 
     @property
     def is_administrator(self) -> bool:
-        """Whether the caller may say what only administrators may, everywhere."""
+        """Whether the caller is an administrator everywhere."""
         return self.principal.may(Permission.ADMINISTER)
 
     def require(self, permission: Permission) -> None:
-        """Refuses whoever does not have the permission everywhere."""
+        """Refuse a caller who does not have the permission everywhere."""
         if not self.principal.may(permission):
             raise Forbidden(f"This takes the permission {permission} for the whole system, which you do not have.")
 
-    def own(self) -> None:
-        """Changes of one's own access take a login, or a token that is not limited to reading or to a subtree."""
+    def require_unlimited_credentials(self) -> None:
+        """Refuse a token that is limited to reading or to a subtree: it may not change its owner's own access."""
         if Permission.WRITE not in SCOPES[self.principal.scope] or self.principal.subtree is not None:
             raise Forbidden("Your token is too narrow for this. Log in, or use one of scope `write` for everything.")
 
@@ -112,12 +121,12 @@ class Permissions:
             return RequestVisibility(None)
         principal, limits = self.principal, []
         if Permission.READ not in GRANTS[principal.role]:
-            limits.append(await below(session, list(principal.grants)))
+            limits.append(await deployment_subtrees(session, list(principal.grants)))
         if principal.subtree is not None:
-            limits.append(await below(session, [principal.subtree]))
+            limits.append(await deployment_subtrees(session, [principal.subtree]))
         return RequestVisibility(sorted(set.intersection(*limits)))
 
-    def check_limited(self, visible: RequestVisibility) -> None:
-        """Refuses an answer that was kept to nothing, unless the caller may see everything."""
-        if not visible.asked:
+    def check_visibility_used(self, visible: RequestVisibility) -> None:
+        """Refuse an answer that was not kept to what the caller may see, unless that is everything."""
+        if not visible.was_used:
             self.require(Permission.READ)

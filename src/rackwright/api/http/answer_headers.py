@@ -1,14 +1,15 @@
-"""What every answer tells browsers and caches: keep none of it, and take it for nothing but what it says it is.
+"""A middleware that sets the headers every response has: no cache keeps it, and no browser guesses its type.
 
-What sets rules of its own keeps them: the files of the page, images that machines boot, streams of events.
+A response that sets such headers itself keeps them: the files of the web page, images that machines boot, streams of
+events.
 """
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
-class Uncached:
-    """Around the application."""
+class NoStoreMiddleware:
+    """ASGI middleware that adds `Cache-Control: no-store` and `nosniff` to responses; downloads may be cached."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -17,14 +18,14 @@ class Uncached:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        downloads = scope["path"].startswith("/files/")
+        is_download = scope["path"].startswith("/files/")
 
-        async def told(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.setdefault("X-Content-Type-Options", "nosniff")
-                if not downloads:
+                if not is_download:
                     headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        await self._app(scope, receive, told)
+        await self._app(scope, receive, send_with_headers)

@@ -1,4 +1,4 @@
-"""How objects and lists are answered: the bytes, the tag, `?fields=`, and one envelope for every list."""
+"""Responses with one object or a list: the JSON bytes, the ETag, `?fields=`, and one envelope for every list."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Generic, TypeVar
@@ -7,7 +7,7 @@ from fastapi import Depends, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
-from rackwright.api.http.etags import header
+from rackwright.api.http.etags import quote_etag
 from rackwright.domain.errors import Invalid
 
 T = TypeVar("T")
@@ -45,28 +45,29 @@ async def _fields(
 Fields = Annotated[frozenset[str] | None, Depends(_fields)]
 
 
-def _checked(fields: frozenset[str] | None, model: type[BaseModel]) -> set[str] | None:
+def _known_fields(fields: frozenset[str] | None, model: type[BaseModel]) -> set[str] | None:
+    """Return the fields that were asked for, or refuse one that the model does not have."""
     if fields is None:
         return None
     unknown = sorted(fields - model.model_fields.keys())
     if unknown:
-        listed = ", ".join(model.model_fields)
-        raise Invalid(f"There is no property {unknown[0][:80]!r} to choose with `fields`. There are: {listed}.")
+        names = ", ".join(model.model_fields)
+        raise Invalid(f"There is no property {unknown[0][:80]!r} to choose with `fields`. There are: {names}.")
     return set(fields)
 
 
 def answer(
-    found: BaseModel | None,
+    resource: BaseModel | None,
     status: int = 200,
     fields: frozenset[str] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """One object; None: nothing to say."""
-    if found is None:
+    """Return the response with one object; with None, an empty one (204)."""
+    if resource is None:
         return Response(status_code=204, headers=headers)
-    body = found.model_dump_json(include=_checked(fields, type(found)))
-    tagged = {"ETag": header(found.etag)} if isinstance(found, Resource) else {}
-    return Response(body, status, {**tagged, **(headers or {})}, MEDIA_TYPE)
+    body = resource.model_dump_json(include=_known_fields(fields, type(resource)))
+    etag = {"ETag": quote_etag(resource.etag)} if isinstance(resource, Resource) else {}
+    return Response(body, status, {**etag, **(headers or {})}, MEDIA_TYPE)
 
 
 def answer_page(
@@ -75,14 +76,17 @@ def answer_page(
     next: str | None,
     fields: frozenset[str] | None,
 ) -> Response:
-    """A page of objects, or of the plain values that `model` describes: long lists are not made into objects first."""
-    include = _checked(fields, model)
+    """Return the response with a page of objects, or of the plain values that `model` describes.
+
+    Long lists are not made into objects first, which would cost more than to write them.
+    """
+    include = _known_fields(fields, model)
     if include is not None:
-        plain = (item.model_dump() if isinstance(item, BaseModel) else item for item in items)
-        items = [{name: value for name, value in item.items() if name in include} for item in plain]
+        mappings = (item.model_dump() if isinstance(item, BaseModel) else item for item in items)
+        items = [{name: value for name, value in item.items() if name in include} for item in mappings]
     return Response(to_json({"items": items, "next": next}), media_type=MEDIA_TYPE)
 
 
 def answer_list(items: Sequence[BaseModel]) -> Response:
-    """A short list that has no pages, such as a chain of reasons."""
+    """Return the response with a short list that has no pages, such as a chain of reasons."""
     return Response(f"[{','.join(item.model_dump_json() for item in items)}]", media_type=MEDIA_TYPE)

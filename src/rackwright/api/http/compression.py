@@ -1,7 +1,7 @@
-"""JSON answers that are worth it, compressed for clients that ask.
+"""A middleware that compresses JSON responses with gzip, for clients that accept it.
 
-Only whole answers: streams of events go out as they come, and files that machines boot from are compressed already.
-The tag of an object stays the same: it says which version of the object this is, and nothing of its bytes.
+It compresses only whole responses: streams of events go out as they come, and files that machines boot from are
+compressed already. The ETag of an object stays the same: it names the version of the object, not its bytes.
 """
 
 import asyncio
@@ -11,45 +11,46 @@ import re
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-AT_LEAST = 1024
+SMALLEST = 1024
 """Bytes; less fits into one packet anyway."""
 LARGE = 64 * 1024
-"""Bytes from which on it is done in a thread, so that nobody else waits for it."""
+"""Bytes from which on a body is compressed in a thread, so that no other request waits for it."""
 LEVEL = 1
-"""The fastest: a long list shrinks to a thirteenth, and to a sixteenth by the slowest, in nine times the time."""
+"""The fastest level: it shrinks a long list to a thirteenth; the slowest, to a sixteenth, takes nine times as long."""
 
 _GZIP = re.compile(rb"(?:^|,)\s*gzip\s*(?:;\s*q=([0-9.]+)\s*)?(?=,|$)")
 
 
-def takes_gzip(scope: Scope) -> bool:
+def accepts_gzip(scope: Scope) -> bool:
+    """Return whether the client accepts gzip: named in Accept-Encoding, and not with the weight 0."""
     for name, value in scope["headers"]:
         if name == b"accept-encoding":
-            found = _GZIP.search(value.lower())
-            return found is not None and (found[1] is None or found[1].strip(b"0.") != b"")
+            match = _GZIP.search(value.lower())
+            return match is not None and (match[1] is None or match[1].strip(b"0.") != b"")
     return False
 
 
-class Compressed:
-    """Around the application."""
+class GzipMiddleware:
+    """ASGI middleware that compresses responses."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not takes_gzip(scope):
+        if scope["type"] != "http" or not accepts_gzip(scope):
             await self._app(scope, receive, send)
             return
-        begun: Message | None = None
+        held_start: Message | None = None
 
-        async def compressed(message: Message) -> None:
-            nonlocal begun
-            if message["type"] == "http.response.start" and _worth_it(MutableHeaders(scope=message)):
-                begun = message  # until its body is there
+        async def send_compressed(message: Message) -> None:
+            nonlocal held_start
+            if message["type"] == "http.response.start" and _is_worth_compressing(MutableHeaders(scope=message)):
+                held_start = message  # it is sent once the body is there
                 return
-            if begun is not None:
-                start, begun = begun, None
+            if held_start is not None:
+                start, held_start = held_start, None
                 if not message.get("more_body", False):
-                    message = {**message, "body": await _shrunk(message.get("body", b""))}
+                    message = {**message, "body": await _compress(message.get("body", b""))}
                     headers = MutableHeaders(scope=start)
                     headers["Content-Encoding"] = "gzip"
                     headers["Content-Length"] = str(len(message["body"]))
@@ -57,16 +58,16 @@ class Compressed:
                 await send(start)
             await send(message)
 
-        await self._app(scope, receive, compressed)
+        await self._app(scope, receive, send_compressed)
 
 
-def _worth_it(headers: MutableHeaders) -> bool:
-    kind = headers.get("content-type", "").partition(";")[0]
-    whole = int(headers.get("content-length", 0)) >= AT_LEAST
-    return whole and kind.endswith("json") and "content-encoding" not in headers
+def _is_worth_compressing(headers: MutableHeaders) -> bool:
+    media_type = headers.get("content-type", "").partition(";")[0]
+    is_large = int(headers.get("content-length", 0)) >= SMALLEST
+    return is_large and media_type.endswith("json") and "content-encoding" not in headers
 
 
-async def _shrunk(body: bytes) -> bytes:
+async def _compress(body: bytes) -> bytes:
     if len(body) < LARGE:
         return gzip.compress(body, LEVEL, mtime=0)
     return await asyncio.to_thread(gzip.compress, body, LEVEL, mtime=0)

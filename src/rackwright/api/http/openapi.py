@@ -1,6 +1,6 @@
-"""The API's own description: OpenAPI 3.1 with names that read well in a generated client, and every refusal declared.
+"""The API's OpenAPI 3.1 document, with names that read well in a generated client, and every refusal declared.
 
-It is what `openapi.json` in the repository is written from; the check fails when the two differ.
+`openapi.json` in the repository is written from it; a check fails when the two differ.
 """
 
 from collections.abc import Iterator
@@ -45,17 +45,19 @@ _REFUSALS = {
 _ALWAYS = ("401", "403", "422", "503")
 _CHANGING = ("404", "409", "412", "413", "415")
 _FOR_MACHINES = {"machines", "boot", "people"}
-"""Tags of routes that strangers reach too, each limited for itself."""
+"""Tags of routes that callers reach without a login too; each of these routes has a rate limit of its own."""
 _PUBLIC = ("404", "409", "413", "415", "422", "429", "503")
 
 
 def operation_id(route: APIRoute) -> str:
-    """The name of the route's function, as JavaScript writes it."""
-    first, *rest = route.name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    """Return the name of the route's function in the spelling of JavaScript: `list_nodes` is `listNodes`."""
+    first, *others = route.name.split("_")
+    return first + "".join(word.capitalize() for word in others)
 
 
 def install(app: FastAPI) -> None:
+    """Have the application describe itself by `document`, which is made at most once."""
+
     def description() -> dict[str, Any]:
         if app.openapi_schema is None:
             app.openapi_schema = document(app)
@@ -65,15 +67,15 @@ def install(app: FastAPI) -> None:
 
 
 def document(app: FastAPI) -> dict[str, Any]:
-    """The whole document."""
-    made = get_openapi(
+    """Return the whole OpenAPI document of an application."""
+    openapi = get_openapi(
         title=app.title,
         version=app.version,
         description=DESCRIPTION.strip(),
         routes=app.routes,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
-    schemas = made["components"]["schemas"]
+    schemas = openapi["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}", mode="serialization")
@@ -81,42 +83,43 @@ def document(app: FastAPI) -> dict[str, Any]:
     schemas["Problem"] = problem
     schemas["Fault"] = Fault.model_json_schema(mode="serialization")
     schemas["JsonPatch"] = JSON_PATCH_SCHEMA
-    made["components"]["responses"] = {
+    openapi["components"]["responses"] = {
         name: _refusal(int(status), kind, detail) for status, (name, kind, detail) in _REFUSALS.items()
     }
-    _declare_lists(app, made)
-    for path, method, operation in _operations(made):
+    _declare_lists(app, openapi)
+    for path, method, operation in _operations(openapi):
         _declare_refusals(path, method, operation)
         _declare_headers(operation, schemas)
-    return made
+    return openapi
 
 
-def _declare_lists(app: FastAPI, made: dict[str, Any]) -> None:
-    """The parameters of lists, which the framework does not see."""
+def _declare_lists(app: FastAPI, openapi: dict[str, Any]) -> None:
+    """Add the query parameters of lists, which the framework does not see."""
     for route in iter_route_contexts(app.routes):
-        original = route.original_route
-        if not isinstance(original, APIRoute) or not original.include_in_schema:
+        api_route = route.original_route
+        if not isinstance(api_route, APIRoute) or not api_route.include_in_schema:
             continue
-        for dependency in original.dependant.dependencies:
+        for dependency in api_route.dependant.dependencies:
             if isinstance(dependency.call, ListDependency):
-                parameters = made["paths"][route.path]["get"].setdefault("parameters", [])
-                parameters.extend(dependency.call.documented())
+                parameters = openapi["paths"][route.path]["get"].setdefault("parameters", [])
+                parameters.extend(dependency.call.openapi_parameters())
 
 
 def _refusal(status: int, kind: str, detail: str) -> dict[str, Any]:
+    """Return the description of a refusal, with an example."""
     example = {"type": URN + kind, "title": kind.replace("-", " ").capitalize(), "status": status, "detail": detail}
     content = {"schema": {"$ref": "#/components/schemas/Problem"}, "example": example}
     return {"description": detail, "content": {MEDIA_TYPE: content}}
 
 
-def _operations(made: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    for path, methods in made["paths"].items():
+def _operations(openapi: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in openapi["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
 
 
 def _declare_refusals(path: str, method: str, operation: dict[str, Any]) -> None:
-    """What this operation may answer besides success; the framework's own 422 gives way to ours."""
+    """Add the refusals this operation may answer with; the framework's own 422 gives way to ours."""
     responses = operation["responses"]
     responses.pop("422", None)
     statuses = set(_ALWAYS if operation.get("security") else _PUBLIC)
@@ -142,6 +145,7 @@ _LOCATION = {"description": "Where the new object is.", "schema": {"type": "stri
 
 
 def _declare_headers(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
+    """Add ETag to responses with an object that has one, and Location to those of new objects."""
     for status, response in operation["responses"].items():
         if status not in ("200", "201"):
             continue

@@ -1,7 +1,7 @@
-"""PATCH: JSON Patch (RFC 6902) and merge patch (RFC 7396), told apart by the content type.
+"""PATCH requests: JSON Patch (RFC 6902) and merge patch (RFC 7396), told apart by the content type.
 
-A resource says which part of it people edit, as a model. The patch is applied to that part as it is in the database,
-inside the transaction, and the result is checked against the model.
+A resource declares which part of it people edit, as a model. The patch is applied to that part as it is in the
+database, inside the transaction, and the result is checked against the model.
 """
 
 import contextlib
@@ -15,8 +15,8 @@ from fastapi import Request
 from jsonpointer import JsonPointerException, resolve_pointer
 from pydantic import BaseModel, ValidationError
 
-from rackwright.api.http.bodies import DEEPEST, JSON, JSON_PATCH, LARGEST, MERGE_PATCH, depth_of
-from rackwright.api.http.problems import MOST_LOOKED_AT, faults_of
+from rackwright.api.http.bodies import DEEPEST, JSON, JSON_PATCH, LARGEST_BODY, MERGE_PATCH, depth_of
+from rackwright.api.http.problems import MOST_ERRORS_READ, faults_in_document
 from rackwright.domain.barclamps.value_errors import json_pointer
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import Invalid, RackwrightError
@@ -35,33 +35,40 @@ class PatchTestFailed(RackwrightError):
 
 
 class Patch:
-    """A patch as it came."""
+    """A patch as the client sent it."""
 
     def __init__(self, media_type: str, content: Json) -> None:
         self.media_type = media_type
         self.content = content
 
     def apply(self, current: E) -> E:
-        """The object as the patch wants it."""
+        """Return the object as the patch wants it."""
         document = current.model_dump(mode="json")
-        secrets = set(_secrets(document))
+        secrets = set(_sealed_values(document))
         try:
-            patched = self._operated(document) if self.media_type == JSON_PATCH else merged(document, self.content)
+            patched = (
+                self._apply_operations(document)
+                if self.media_type == JSON_PATCH
+                else merge_patch(document, self.content)
+            )
             too_deep = depth_of(patched) > DEEPEST
         except RecursionError:  # each operation can put a value into another
             too_deep = True
         if too_deep:
             raise Invalid(f"This would nest values more than {DEEPEST} levels deep.")
-        if not set(_secrets(patched)) <= secrets:
+        if not set(_sealed_values(patched)) <= secrets:
             raise Invalid("A patch cannot copy or move a secret to another place; set it there.")
         try:
             return type(current).model_validate(patched)
         except ValidationError as error:
-            first = faults_of(error.errors(include_url=False)[:MOST_LOOKED_AT], patched)[0]
+            first = faults_in_document(error.errors(include_url=False)[:MOST_ERRORS_READ], patched)[0]
             raise Invalid(first.detail, first.pointer or "") from None
 
-    def _operated(self, document: Json) -> Json:
-        """The document, changed in place: with a copy for each operation, a thousand of them took a minute."""
+    def _apply_operations(self, document: Json) -> Json:
+        """Return the document, changed in place by all operations.
+
+        With a copy for each operation, a thousand of them took a minute.
+        """
         operations = self.content
         if not isinstance(operations, list):
             raise Invalid(
@@ -69,20 +76,22 @@ class Patch:
             )
         if len(operations) > MOST_OPERATIONS:
             raise Invalid(f"A patch may have {MOST_OPERATIONS} operations; this one has {len(operations)}.")
-        room = LARGEST - len(json.dumps(document))
+        bytes_left = LARGEST_BODY - len(json.dumps(document))
         for number, operation in enumerate(operations):
             if not isinstance(operation, dict):
                 raise Invalid(f"Operation {number} of the patch is no object.", f"/{number}")
-            room -= _size_of_copy(document, operation)
+            bytes_left -= _size_of_copy(document, operation)
             # Some copies of copies are enough to fill any memory.
-            if room < 0 and operation.get("op") == "copy":
-                raise Invalid(f"Operation {number} would make the object larger than {LARGEST} bytes.", f"/{number}")
-            document = _operate(document, operation, number)
+            if bytes_left < 0 and operation.get("op") == "copy":
+                raise Invalid(
+                    f"Operation {number} would make the object larger than {LARGEST_BODY} bytes.", f"/{number}"
+                )
+            document = _apply_operation(document, operation, number)
         return document
 
 
 def _size_of_copy(document: Json, operation: JsonObject) -> int:
-    """How much a `copy` adds; that it cannot be done is said when it is."""
+    """Return how many bytes a `copy` adds; 0 if it cannot be done, which is refused when it is applied."""
     if operation.get("op") != "copy":
         return 0
     with contextlib.suppress(JsonPointerException, TypeError):
@@ -90,11 +99,11 @@ def _size_of_copy(document: Json, operation: JsonObject) -> int:
     return 0
 
 
-def _operate(document: Json, operation: JsonObject, number: int) -> Json:
+def _apply_operation(document: Json, operation: JsonObject, number: int) -> Json:
     if any(_names_seal(operation.get(name)) for name in ("path", "from")):
         raise Invalid(f"Operation {number} of the patch reaches into a sealed value ({SEAL}).", f"/{number}")
     try:
-        # What it adds may be changed by those after it; the patch itself stays as it came, to be tried again.
+        # Later operations may change what this one adds; the patch itself stays as it came, to be tried again.
         patched: Json = jsonpatch.JsonPatch([deepcopy(operation)]).apply(document, in_place=True)
     except jsonpatch.JsonPatchTestFailed as error:
         raise PatchTestFailed(f"Operation {number}: {error} So nothing was changed.") from None
@@ -103,25 +112,25 @@ def _operate(document: Json, operation: JsonObject, number: int) -> Json:
     return patched
 
 
-def _secrets(value: Json, place: str = "") -> Iterator[tuple[str, str]]:
-    """Every sealed value with the place where it lies; which item of a list it is does not matter."""
+def _sealed_values(value: Json, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every sealed value with the path where it lies; all items of a list have the same path."""
     if isinstance(value, dict):
         if is_sealed(value):
-            yield place, str(value[SEAL])
+            yield path, str(value[SEAL])
         for key, inner in value.items():
-            yield from _secrets(inner, f"{place}{json_pointer((key,))}")
+            yield from _sealed_values(inner, f"{path}{json_pointer((key,))}")
     elif isinstance(value, list):
         for inner in value:
-            yield from _secrets(inner, f"{place}/-")
+            yield from _sealed_values(inner, f"{path}/-")
 
 
 def _names_seal(path: Json) -> bool:
-    """Whether a JSON pointer leads to or through the key of a seal, whose name has nothing to be escaped."""
+    """Return whether a JSON pointer leads to or through the key of a seal, whose name has nothing to be escaped."""
     return isinstance(path, str) and SEAL in path.split("/")
 
 
-def merged(document: Json, patch: Json) -> Json:
-    """RFC 7396: null takes away, objects merge, all else replaces."""
+def merge_patch(document: Json, patch: Json) -> Json:
+    """Return the document changed by a merge patch (RFC 7396): null removes, objects merge, all else replaces."""
     if not isinstance(patch, dict):
         return patch
     result = dict(document) if isinstance(document, dict) else {}
@@ -129,12 +138,12 @@ def merged(document: Json, patch: Json) -> Json:
         if value is None:
             result.pop(key, None)
         else:
-            result[key] = merged(result.get(key), value)
+            result[key] = merge_patch(result.get(key), value)
     return result
 
 
 async def read_patch(request: Request) -> Patch:
-    """The patch of a request. Size, depth and type of the body have been checked before."""
+    """Return the patch of a request. Size, depth and type of the body have been checked before."""
     body = await request.body()
     if not body:
         raise Invalid(f"A PATCH needs a body: {MERGE_PATCH} or {JSON_PATCH}.")
@@ -143,11 +152,11 @@ async def read_patch(request: Request) -> Patch:
 
 
 def patch_body(model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
-    """How the documentation describes the body of a PATCH of what `model` says people edit."""
+    """Return the OpenAPI description of a PATCH body; `model` is what people edit."""
     schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
     schema.pop("required", None)
-    for one in schema.get("properties", {}).values():
-        one.pop("default", None)
+    for field in schema.get("properties", {}).values():
+        field.pop("default", None)
     merge = {"schema": schema, "examples": {"merge": {"value": example}}}
     first = next(iter(example))
     operations = [{"op": "replace", "path": f"/{first}", "value": example[first]}]

@@ -1,6 +1,6 @@
 """Errors as people and programs get them: problem details (RFC 9457) with a stable `type`, whatever went wrong.
 
-What the model refuses has its type from `domain/errors.py`. The framework's own refusals (no such route, a body that
+Refusals of the domain have their type from `domain/errors.py`. The framework's own refusals (no such route, a body that
 does not fit its schema) get the same shape here, with a JSON pointer to what is wrong and what would be right.
 """
 
@@ -30,8 +30,8 @@ MEDIA_TYPE = "application/problem+json"
 URN = "urn:rackwright:problem:"
 MUST_BE = "must be "
 MOST_FAULTS = 20
-"""Things wrong with a request that are told; one can have a hundred thousand."""
-MOST_LOOKED_AT = 10 * MOST_FAULTS
+"""Faults that the response to one request lists; a request can have a hundred thousand."""
+MOST_ERRORS_READ = 10 * MOST_FAULTS
 LONGEST_NAME = 200
 
 
@@ -75,137 +75,146 @@ class Stale(RackwrightError):
     type = "stale"
 
 
-class Unreachable(RackwrightError):
+class DatabaseUnreachable(RackwrightError):
     """The database does not answer now. Try again in a moment."""
 
     status = 503
     type = "database-unreachable"
 
 
-class Broken(RackwrightError):
+class InternalError(RackwrightError):
     """Something is wrong with the server, not with your request. Its log says more."""
 
     status = 500
     type = "internal"
 
 
-def described(error: RackwrightError) -> Problem:
-    """An error as part of an answer about several things, of which it concerns one."""
+def problem_of_error(error: RackwrightError) -> Problem:
+    """Return an error as part of an answer about several objects, of which it concerns one."""
     title = error.type.replace("-", " ").capitalize()
     return Problem(type=URN + error.type, title=title, status=error.status, detail=error.message)
 
 
-def problem(
+def problem_response(
     type_: str, status: int, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any
 ) -> JSONResponse:
+    """Return a response with problem details; `more` are further members of the problem."""
     body = {"type": URN + type_, "title": type_.replace("-", " ").capitalize(), "status": status, "detail": detail}
     return JSONResponse({**body, **more}, status, headers, media_type=MEDIA_TYPE)
 
 
-def of_error(error: RackwrightError) -> JSONResponse:
+def error_response(error: RackwrightError) -> JSONResponse:
+    """Return the response to a request that was refused with this error."""
     more: dict[str, Any] = {"pointer": error.pointer} if isinstance(error, Invalid) and error.pointer else {}
     headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
     if isinstance(error, TooMany):
         headers["Retry-After"] = str(error.retry_after)
-    return problem(error.type, error.status, error.message, headers=headers, **more)
+    return problem_response(error.type, error.status, error.message, headers=headers, **more)
 
 
 def install(app: FastAPI) -> None:
     """Have every error of this application become a problem."""
-    app.add_exception_handler(RackwrightError, _refused)
-    app.add_exception_handler(RequestValidationError, _does_not_fit)
-    app.add_exception_handler(HTTPException, _of_the_framework)
-    for not_storable in (DataError, psycopg.DataError):
-        app.add_exception_handler(not_storable, _not_storable)
-    for trouble in set(UNREACHABLE) - {OSError}:  # a file that is missing is no matter of the database
-        app.add_exception_handler(trouble, _unreachable)
-    app.add_exception_handler(Exception, _broken)
+    app.add_exception_handler(RackwrightError, _handle_rackwright_error)
+    app.add_exception_handler(RequestValidationError, _handle_validation_error)
+    app.add_exception_handler(HTTPException, _handle_http_exception)
+    for data_error in (DataError, psycopg.DataError):
+        app.add_exception_handler(data_error, _handle_data_error)
+    for kind in set(UNREACHABLE) - {OSError}:  # a file that is missing is no matter of the database
+        app.add_exception_handler(kind, _handle_unreachable_database)
+    app.add_exception_handler(Exception, _handle_unforeseen_error)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _handle_rackwright_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RackwrightError)
     if isinstance(error, Forbidden):
         await record_refusal(request, error.message)
-    return of_error(error)
+    return error_response(error)
 
 
-async def _unreachable(request: Request, error: Exception) -> Response:
+async def _handle_unreachable_database(request: Request, error: Exception) -> Response:
     log.warning("%s %s: the database does not answer: %s", request.method, request.url.path, first_line(error))
-    return of_error(Unreachable())
+    return error_response(DatabaseUnreachable())
 
 
-async def _broken(request: Request, error: Exception) -> Response:
+async def _handle_unforeseen_error(request: Request, error: Exception) -> Response:
     log.error("%s %s broke", request.method, request.url.path, exc_info=error)
-    return of_error(Broken())
+    return error_response(InternalError())
 
 
-async def _not_storable(request: Request, error: Exception) -> Response:
-    """PostgreSQL's text has no NUL and its numbers have an end: the last line of defence, after the schemas."""
+async def _handle_data_error(request: Request, error: Exception) -> Response:
+    """Refuse a value that PostgreSQL cannot store.
+
+    Its text has no NUL and its numbers have an end: this is the last line of defence, after the schemas.
+    """
     log.info("%s %s: a value that cannot be stored: %s", request.method, request.url.path, first_line(error))
-    return problem("invalid", 422, "A value of this request cannot be stored: a number out of range, or a NUL in text.")
+    return problem_response(
+        "invalid", 422, "A value of this request cannot be stored: a number out of range, or a NUL in text."
+    )
 
 
 _TYPES = {404: "not-found", 405: "method-not-allowed", 413: "too-large", 415: "unsupported-media-type"}
 
 
-async def _of_the_framework(request: Request, error: Exception) -> Response:
+async def _handle_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     type_ = _TYPES.get(error.status_code, HTTPStatus(error.status_code).phrase.lower().replace(" ", "-"))
     details = {
         404: f"There is nothing at {request.url.path[:200]}. The routes are listed in /api/v2/docs.",
         405: f"{request.method} cannot be asked of {request.url.path[:200]}; the header Allow says what can.",
     }
-    return problem(type_, error.status_code, details.get(error.status_code, error.detail), headers=error.headers)
+    return problem_response(
+        type_, error.status_code, details.get(error.status_code, error.detail), headers=error.headers
+    )
 
 
-async def _does_not_fit(_: Request, error: Exception) -> Response:
+async def _handle_validation_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    found = error.errors()
-    faults = _faults(found[:MOST_LOOKED_AT], error.body)
-    return of_faults(faults[:MOST_FAULTS], len(faults) + len(found[MOST_LOOKED_AT:]))
+    errors = error.errors()
+    faults = _faults(errors[:MOST_ERRORS_READ], error.body)
+    return faults_response(faults[:MOST_FAULTS], len(faults) + len(errors[MOST_ERRORS_READ:]))
 
 
-def of_faults(faults: Sequence[Fault], count: int) -> JSONResponse:
-    """The answer to a request with `count` things wrong, of which these are the first."""
+def faults_response(faults: Sequence[Fault], count: int) -> JSONResponse:
+    """Return the response to a request with `count` faults, of which these are the first."""
     first = faults[0]
     detail = first.detail
     if count > 1:
         detail += f" (and {count - 1} more, see errors)"
     more: dict[str, Any] = {} if first.pointer is None else {"pointer": first.pointer}
     errors = [fault.model_dump(exclude_none=True) for fault in faults]
-    return problem("invalid", 422, detail, **more, errors=errors)
+    return problem_response("invalid", 422, detail, **more, errors=errors)
 
 
-def faults_of(errors: Sequence[Mapping[str, Any]], document: object) -> list[Fault]:
-    """What pydantic found wrong in a document, with pointers into it."""
+def faults_in_document(errors: Sequence[Mapping[str, Any]], document: object) -> list[Fault]:
+    """Return what pydantic found wrong in a document, with pointers into it."""
     return _faults([{**error, "loc": ("body", *error["loc"])} for error in errors], document)
 
 
 def _faults(errors: Iterable[Mapping[str, Any]], body: object) -> list[Fault]:
-    """What pydantic found wrong with a request: each value that is wrong once.
+    """Return what pydantic found wrong with a request, with one fault for each value that is wrong.
 
-    Of a value that may be this or that it says once for each why it is not; the place it gives then goes on with the
-    name of the alternative, which is nothing that a person has sent.
+    For a value that may be one of several types, pydantic has one error for each type; the location of each then ends
+    with the name of that type, which is nothing that a person has sent.
     """
-    places: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    by_location: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for error in errors:
         where, *path = error["loc"]
-        steps = _sent(path, body, error["type"]) if where == "body" else path
-        places.setdefault((where, *map(str, steps)), []).append(error)
-    return [_fault(where, path, found) for (where, *path), found in places.items()]
+        steps = _steps_in_body(path, body, error["type"]) if where == "body" else path
+        by_location.setdefault((where, *map(str, steps)), []).append(error)
+    return [_fault(where, path, errors_there) for (where, *path), errors_there in by_location.items()]
 
 
-def _sent(path: Sequence[str | int], body: object, kind: str) -> list[str | int]:
-    """The part of a place that leads through what was sent; of what is missing its name too."""
+def _steps_in_body(path: Sequence[str | int], body: object, kind: str) -> list[str | int]:
+    """Return the part of a location that leads through the body as it was sent; for a missing value, with its name."""
     if kind == "json_invalid":
         return []
     steps: list[str | int] = []
-    here = body
+    value = body
     for number, step in enumerate(path):
-        if isinstance(here, dict) and step in here:
-            here = here[step]
-        elif isinstance(here, list) and step in range(len(here)):
-            here = here[int(step)]
+        if isinstance(value, dict) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and step in range(len(value)):
+            value = value[int(step)]
         elif kind != "missing" or number < len(path) - 1:
             continue
         steps.append(step)
@@ -214,23 +223,26 @@ def _sent(path: Sequence[str | int], body: object, kind: str) -> list[str | int]
 
 def _fault(where: str, path: Sequence[str], errors: Sequence[Mapping[str, Any]]) -> Fault:
     if where == "body":
-        return Fault(detail=_sentence("/".join(path) or "The body", errors), pointer=json_pointer(path))
+        return Fault(detail=_fault_text("/".join(path) or "The body", errors), pointer=json_pointer(path))
     name = ".".join(path) or where
-    return Fault(detail=_sentence(name, errors), parameter=name)
+    return Fault(detail=_fault_text(name, errors), parameter=name)
 
 
-def _sentence(place: str, errors: Sequence[Mapping[str, Any]]) -> str:
-    """What is wrong with one value. If it has the kind of one alternative, what that lacks; else what it may be."""
-    name = place if len(place) <= LONGEST_NAME else f"{place[:LONGEST_NAME]}..."
-    near = [error for error in errors if not is_of_another_kind(error["type"])]
-    said = list(dict.fromkeys(_words(error) for error in near[:1] or errors))
-    if all(words.startswith(MUST_BE) for words in said):
-        return f"{name} {MUST_BE}{' or '.join(words.removeprefix(MUST_BE) for words in said)}"
-    return f"{name}{said[0]}" if said[0].startswith(":") else f"{name} {said[0]}"
+def _fault_text(location: str, errors: Sequence[Mapping[str, Any]]) -> str:
+    """Return what is wrong with one value.
+
+    If it has the type of one alternative, that is what this alternative lacks; else all that it may be.
+    """
+    name = location if len(location) <= LONGEST_NAME else f"{location[:LONGEST_NAME]}..."
+    same_kind = [error for error in errors if not is_of_another_kind(error["type"])]
+    texts = list(dict.fromkeys(_error_text(error) for error in same_kind[:1] or errors))
+    if all(text.startswith(MUST_BE) for text in texts):
+        return f"{name} {MUST_BE}{' or '.join(text.removeprefix(MUST_BE) for text in texts)}"
+    return f"{name}{texts[0]}" if texts[0].startswith(":") else f"{name} {texts[0]}"
 
 
-def _words(error: Mapping[str, Any]) -> str:
-    """What is said of a value, after its name."""
+def _error_text(error: Mapping[str, Any]) -> str:
+    """Return what is wrong with a value, as the words after its name."""
     context = error.get("ctx", {})
     match error["type"]:
         case "missing":

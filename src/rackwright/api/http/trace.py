@@ -1,4 +1,4 @@
-"""The trace id of a request: taken from the caller if it is well-formed, made otherwise, and always told back."""
+"""The trace id of a request: taken from the client if it is well-formed, made otherwise, and always sent back."""
 
 import re
 import secrets
@@ -16,15 +16,16 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 
 
 def trace_of(headers: Headers) -> str:
+    """Return the trace id of a request: of `traceparent`, of X-Request-ID, or a new one."""
     parent = _TRACEPARENT.fullmatch(headers.get("traceparent", ""))
     if parent:
         return parent[1]
-    given = headers.get(HEADER, "")
-    return given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(16)
+    request_id = headers.get(HEADER, "")
+    return request_id if _REQUEST_ID.fullmatch(request_id) else secrets.token_hex(16)
 
 
-class Traced:
-    """Around the application: what a request changes carries its trace id, and its answer too."""
+class TraceMiddleware:
+    """ASGI middleware that gives a request its trace id: its changes carry it, and its response too."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -35,13 +36,13 @@ class Traced:
             return
         trace = trace_of(Headers(scope=scope))
 
-        async def told(message: Message) -> None:
+        async def send_with_trace(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message)[HEADER] = trace
             await send(message)
 
-        before = TRACE.set(trace)
+        token = TRACE.set(trace)
         try:
-            await self._app(scope, receive, told)
+            await self._app(scope, receive, send_with_trace)
         finally:
-            TRACE.reset(before)
+            TRACE.reset(token)

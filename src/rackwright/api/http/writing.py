@@ -1,4 +1,4 @@
-"""Changes over the API: If-Match, Idempotency-Key, and the answer made inside the transaction it tells of."""
+"""Changes over the API: If-Match, Idempotency-Key, and the response made inside the transaction of the change."""
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,11 +13,11 @@ from rackwright.api.http.answers import Resource, answer
 from rackwright.api.http.etags import check_if_match, parse_if_match
 from rackwright.domain.people import Principal
 from rackwright.store.db.session import GraphSession, Session
-from rackwright.store.events.repeated_requests import KeptAnswer, claim_key, keep_answer, kept_answer
+from rackwright.store.events.repeated_requests import KeptResponse, claim_key, keep_response, read_kept_response
 
 S = TypeVar("S", bound=Session)
 Location = Callable[[BaseModel], str]
-"""Says where to find what was made."""
+"""Returns the path of a new object."""
 
 IfMatch = Annotated[
     str | None,
@@ -41,34 +41,35 @@ IdempotencyKey = Annotated[
 
 @dataclass(frozen=True)
 class Terms:
-    """On which terms a client wants its change made."""
+    """The terms of a change: which version of the object the client saw, and the key that has it done only once."""
 
-    seen: frozenset[str] | None = None
-    key: str | None = None
-    request: bytes = b""
-    """A hash of what was asked: the same key may not stand for anything else."""
+    etags: frozenset[str] | None = None
+    """Of If-Match; None: there was none."""
+    idempotency_key: str | None = None
+    request_digest: bytes = b""
+    """Of method, path, query and body: the same key may not stand for another request."""
 
-    def check(self, current: Resource, what: str) -> None:
-        """Refuse the change if the object is not what the client saw. It must be locked by now."""
-        check_if_match(self.seen, current.etag, what)
+    def check(self, current: Resource, title: str) -> None:
+        """Refuse the change if the object is not what the client saw. The object must be locked by now."""
+        check_if_match(self.etags, current.etag, title)
 
 
-async def _editing(if_match: IfMatch = None) -> Terms:
+async def _edit_terms(if_match: IfMatch = None) -> Terms:
     return Terms(None if if_match is None else parse_if_match(if_match))
 
 
-async def _posting(request: Request, if_match: IfMatch = None, idempotency_key: IdempotencyKey = None) -> Terms:
-    seen = None if if_match is None else parse_if_match(if_match)
+async def _post_terms(request: Request, if_match: IfMatch = None, idempotency_key: IdempotencyKey = None) -> Terms:
+    etags = None if if_match is None else parse_if_match(if_match)
     if idempotency_key is None:
-        return Terms(seen)
-    asked = hashlib.sha256(f"{request.method} {request.url.path}?{request.url.query}\n".encode())
-    asked.update(await request.body())
-    return Terms(seen, idempotency_key, asked.digest())
+        return Terms(etags)
+    digest = hashlib.sha256(f"{request.method} {request.url.path}?{request.url.query}\n".encode())
+    digest.update(await request.body())
+    return Terms(etags, idempotency_key, digest.digest())
 
 
-Editing = Annotated[Terms, Depends(_editing)]
+EditTerms = Annotated[Terms, Depends(_edit_terms)]
 """For PATCH, PUT and DELETE."""
-Posting = Annotated[Terms, Depends(_posting)]
+PostTerms = Annotated[Terms, Depends(_post_terms)]
 """For POST."""
 
 
@@ -80,8 +81,8 @@ async def write(
     status: int = 200,
     location: Location | None = None,
 ) -> Response:
-    """Make a change and answer with what `work` gives, all in one transaction. None: 204."""
-    return await caller.change(_once(caller, terms, work, status, location))
+    """Make a change and answer with what `work` returns, all in one transaction. None: 204."""
+    return await caller.change(_do_once(caller, terms, work, status, location))
 
 
 async def write_graph(
@@ -93,73 +94,86 @@ async def write_graph(
     location: Location | None = None,
 ) -> Response:
     """As `write`, with the graph lock."""
-    return await caller.change_graph(_once(caller, terms, work, status, location))
+    return await caller.change_graph(_do_once(caller, terms, work, status, location))
 
 
-def _once(
+def _do_once(
     caller: Caller,
     terms: Terms,
     work: Callable[[S], Awaitable[BaseModel | None]],
     status: int,
     location: Location | None,
 ) -> Callable[[S], Awaitable[Response]]:
-    """The work and its answer; the answer given before if the same request was made before."""
+    """Return the work that also makes its response, or repeats the one given before to the same request."""
 
-    async def once(session: S) -> Response:
-        if terms.key is None:
-            return _rendered(await work(session), status, location)
-        owner = _owner(caller.principal)
-        kept = await claim_key(session, owner, terms.key, terms.request)
+    async def work_once(session: S) -> Response:
+        if terms.idempotency_key is None:
+            return _render(await work(session), status, location)
+        owner = _key_owner(caller.principal)
+        kept = await claim_key(session, owner, terms.idempotency_key, terms.request_digest)
         if kept is not None:
-            caller.was_answered_before(session)
-            return _again(kept)
-        response = _rendered(await work(session), status, location)
+            caller.mark_replayed(session)
+            return _replay(kept)
+        response = _render(await work(session), status, location)
         headers = {name: value for name, value in response.headers.items() if name != "content-length"}
-        await keep_answer(session, owner, terms.key, KeptAnswer(response.status_code, headers, bytes(response.body)))
+        await keep_response(
+            session, owner, terms.idempotency_key, KeptResponse(response.status_code, headers, bytes(response.body))
+        )
         return response
 
-    return once
+    return work_once
 
 
-async def try_out(
+async def answer_dry_run(
     caller: Caller, terms: Terms, work: Callable[[Session], Awaitable[BaseModel | None]], *, status: int = 200
 ) -> Response:
-    """Answer a dry run with what `work` gives, in a transaction that only reads: it waits for no change, and none waits
-    for it. Only for a client that sent a key is something written, by itself: the answer, which is kept."""
-    kept = await replayed(caller, terms)
-    if kept is not None:
-        return kept
-    found = await caller.try_out(work)
-    if terms.key is None:
-        return _rendered(found, status, None)
+    """Answer a dry run with what `work` returns, in a transaction that only reads.
+
+    It waits for no change, and no change waits for it. Only for a client that sent a key is something written, in a
+    transaction of its own: the answer, which is kept.
+    """
+    replay = await find_replay(caller, terms)
+    if replay is not None:
+        return replay
+    result = await caller.run_dry(work)
+    if terms.idempotency_key is None:
+        return _render(result, status, None)
 
     async def keep(session: Session) -> BaseModel | None:
-        caller.concerns_caller(session)
-        return found
+        caller.mark_own_change(session)
+        return result
 
     return await write(caller, terms, keep, status=status)
 
 
-async def replayed(caller: Caller, terms: Terms) -> Response | None:
-    """The answer that this request got before: for what cannot be done in one transaction, asked before it is done."""
-    if terms.key is None:
+async def find_replay(caller: Caller, terms: Terms) -> Response | None:
+    """Return the response that this request got before, if it did.
+
+    For work that cannot be done in one transaction, to be asked before it is done.
+    """
+    if terms.idempotency_key is None:
         return None
     async with caller.server.store.read() as session:
-        kept = await kept_answer(session, _owner(caller.principal), terms.key, terms.request)
-    return None if kept is None else _again(kept)
+        kept = await read_kept_response(
+            session, _key_owner(caller.principal), terms.idempotency_key, terms.request_digest
+        )
+    return None if kept is None else _replay(kept)
 
 
-def _owner(principal: Principal) -> str:
-    """Whose keys they are: a person's, with what they may do now. Whoever may do more or less since, or comes with
-    another kind of token, has keys of their own: no answer is repeated to somebody who would be refused by now."""
+def _key_owner(principal: Principal) -> str:
+    """Return who owns the idempotency keys of a caller: a person with what the person may do now.
+
+    Who may do more or less since, or comes with another kind of token, has other keys: no answer is repeated to
+    somebody who would be refused by now.
+    """
     powers = (principal.role.value, sorted(principal.grants.items()), principal.scope.value, principal.subtree)
     return f"{principal.user_id} {hashlib.sha256(repr(powers).encode()).hexdigest()[:32]}"
 
 
-def _again(kept: KeptAnswer) -> Response:
+def _replay(kept: KeptResponse) -> Response:
     return Response(kept.body, kept.status, {**kept.headers, "Idempotency-Replayed": "true"})
 
 
-def _rendered(made: BaseModel | None, status: int, location: Location | None) -> Response:
-    headers: Mapping[str, str] = {"Location": location(made)} if location and made is not None else {}
-    return answer(made, status, headers=headers)
+def _render(resource: BaseModel | None, status: int, location: Location | None) -> Response:
+    headers: Mapping[str, str] = {"Location": location(resource)} if location and resource is not None else {}
+    return answer(resource, status, headers=headers)

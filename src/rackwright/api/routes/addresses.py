@@ -1,5 +1,7 @@
-"""Addresses as one looks for them: those of a node, on whichever network, and what is free on a network. Giving them
-out is in `networks.py`."""
+"""/api/v2/nodes/{node}/allocations, /networks/{network}/usage: a node's addresses, and a network's free ones.
+
+Addresses are given out in `networks.py`.
+"""
 
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
@@ -11,7 +13,7 @@ from rackwright.api.routes.networks import AllocationOut, RangeOut
 from rackwright.store.machines.nodes import get_node
 from rackwright.store.networks.allocations import select_allocations
 from rackwright.store.networks.network_rows import find_network
-from rackwright.store.networks.network_usage import Usage, usage_of
+from rackwright.store.networks.network_usage import RangeUsage, read_usage
 
 router = APIRouter()
 
@@ -33,17 +35,17 @@ class UsageOut(RangeOut):
     more_gaps: int = Field(description="How many gaps are not in this answer.")
 
     @classmethod
-    def of(cls, one: Usage) -> "UsageOut":
-        gaps = [GapOut(first=str(gap.first), last=str(gap.last), size=gap.size) for gap in one.gaps]
+    def of(cls, usage: RangeUsage) -> "UsageOut":
+        gaps = [GapOut(first=str(gap.first), last=str(gap.last), size=gap.size) for gap in usage.gaps]
         return cls(
-            name=one.range.name,
-            use=one.range.use,
-            first=str(one.range.first),
-            last=str(one.range.last),
-            taken=one.taken,
-            free=one.free,
+            name=usage.range.name,
+            use=usage.range.use,
+            first=str(usage.range.first),
+            last=str(usage.range.last),
+            taken=usage.taken,
+            free=usage.free,
             gaps=gaps,
-            more_gaps=one.more_gaps,
+            more_gaps=usage.more_gaps,
         )
 
 
@@ -52,13 +54,13 @@ async def list_node_allocations(caller: ScopedReader, node: Key) -> Response:
     """The addresses that a node has, on every network."""
     async with caller.read() as (session, visible):
         id = (await get_node(session, node, visible)).id
-        found = await select_allocations(session, "WHERE a.node_id = :id ORDER BY w.name, a.family", id=id)
-    return answer(Page[AllocationOut](items=[AllocationOut.of(one) for one in found], next=None))
+        allocations = await select_allocations(session, "WHERE a.node_id = :id ORDER BY w.name, a.family", id=id)
+    return answer(Page[AllocationOut](items=[AllocationOut.of(allocation) for allocation in allocations], next=None))
 
 
 @router.get("/networks/{network}/usage", response_model=list[UsageOut], tags=["networks"])
 async def get_network_usage(caller: ScopedReader, network: Key) -> Response:
     """How much of each range is given out, and where its gaps are."""
     async with caller.read() as (session, visible):
-        found = await usage_of(session, await find_network(session, network, visible))
-    return answer_list([UsageOut.of(one) for one in found])
+        usages = await read_usage(session, await find_network(session, network, visible))
+    return answer_list([UsageOut.of(usage) for usage in usages])

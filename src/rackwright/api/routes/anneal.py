@@ -1,21 +1,21 @@
-"""/api/v2/anneal: how the work stands, a pass of it by hand, and how much of it at once."""
+"""/api/v2/anneal: the state of the work, one pass of it by hand, and the cap on runs at once."""
 
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from rackwright.annealer.run_cap import DEFAULT_CAP, LARGEST
+from rackwright.annealer.run_cap import DEFAULT_CAP, MAX_CAP
 from rackwright.annealer.step import StepReport, step
 from rackwright.api.context import ScopedReader, Writer
 from rackwright.api.http.answers import Resource, answer
-from rackwright.api.http.etags import tag
-from rackwright.api.http.writing import Editing, Posting, replayed, write
+from rackwright.api.http.etags import make_etag
+from rackwright.api.http.writing import EditTerms, PostTerms, find_replay, write
 from rackwright.api.waiting_reasons import ReasonOut, cap_in_force
 from rackwright.store.db.session import Session
-from rackwright.store.graph.deployments import root_id
-from rackwright.store.graph.noderoles import counts_by_state
-from rackwright.store.runs.run_lifecycle import open_runs
+from rackwright.store.graph.deployments import read_root_id
+from rackwright.store.graph.noderoles import count_by_state
+from rackwright.store.runs.run_lifecycle import count_open_runs
 from rackwright.store.settings import read_setting, write_setting
 
 router = APIRouter(prefix="/anneal", tags=["anneal"])
@@ -64,7 +64,7 @@ class StatusOut(BaseModel):
 class CapIn(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    cap: Annotated[int, Field(ge=1, le=LARGEST)] | Literal["auto"] = Field(
+    cap: Annotated[int, Field(ge=1, le=MAX_CAP)] | Literal["auto"] = Field(
         description="How many runs may execute at once; auto: found out by itself.", examples=[10]
     )
 
@@ -76,10 +76,10 @@ class CapOut(Resource):
 
     @classmethod
     def now(cls, cap: Cap) -> "CapOut":
-        return cls(etag=tag(cap), cap=cap)
+        return cls(etag=make_etag(cap), cap=cap)
 
 
-async def _cap(session: Session) -> Cap:
+async def _read_cap(session: Session) -> Cap:
     return await read_setting(session, "cap", DEFAULT_CAP)
 
 
@@ -87,9 +87,9 @@ async def _cap(session: Session) -> Cap:
 async def get_anneal_status(caller: ScopedReader) -> Response:
     """How many noderoles are in which state, what runs, and the cap."""
     async with caller.read() as (session, visible):
-        counts = await counts_by_state(session, visible)
-        runs = await open_runs(session, visible)
-        cap = await _cap(session)
+        counts = await count_by_state(session, visible)
+        runs = await count_open_runs(session, visible)
+        cap = await _read_cap(session)
     noderoles = {state.label: count for state, count in counts.items()}
     return answer(StatusOut(noderoles=noderoles, runs=runs, cap=cap))
 
@@ -98,18 +98,18 @@ async def get_anneal_status(caller: ScopedReader) -> Response:
 async def get_anneal_cap(caller: ScopedReader) -> Response:
     """How many runs may execute at once."""
     async with caller.read() as (session, visible):
-        visible.concerns_everybody()
-        return answer(CapOut.now(await _cap(session)))
+        visible.mark_public()
+        return answer(CapOut.now(await _read_cap(session)))
 
 
 @router.put("/cap", response_model=CapOut)
-async def set_anneal_cap(caller: Writer, terms: Editing, body: CapIn) -> Response:
+async def set_anneal_cap(caller: Writer, terms: EditTerms, body: CapIn) -> Response:
     """Set how many runs may execute at once, from now on and on all servers."""
 
     async def work(session: Session) -> CapOut:
-        await caller.authorize(session, await root_id(session))
+        await caller.authorize(session, await read_root_id(session))
         await session.run("LOCK TABLE settings IN SHARE ROW EXCLUSIVE MODE")  # there may be no row to lock yet
-        terms.check(CapOut.now(await _cap(session)), "the cap")
+        terms.check(CapOut.now(await _read_cap(session)), "the cap")
         await write_setting(session, "cap", body.cap)
         return CapOut.now(body.cap)
 
@@ -117,41 +117,43 @@ async def set_anneal_cap(caller: Writer, terms: Editing, body: CapIn) -> Respons
 
 
 @router.post("/step", response_model=StepOut)
-async def anneal_step(caller: Writer, terms: Posting, body: StepIn | None = None) -> Response:
+async def anneal_step(caller: Writer, terms: PostTerms, body: StepIn | None = None) -> Response:
     """One pass by hand, or just one noderole. Answers when what it started is over."""
-    before = await replayed(caller, terms)
-    if before is not None:
-        return before
+    replay = await find_replay(caller, terms)
+    if replay is not None:
+        return replay
 
     async def check(session: Session) -> int:
-        await caller.authorize(session, await root_id(session))
+        await caller.authorize(session, await read_root_id(session))
         return await cap_in_force(session) or DEFAULT_CAP
 
     cap = await caller.change(check)
     server = caller.server
-    only = None if body is None else body.node_role
-    report = await step(server.store, server.jigs, server.claimant, cap, caller.principal.name, only, server.hooks)
+    node_role_id = None if body is None else body.node_role
+    report = await step(
+        server.store, server.jigs, server.claimant, cap, caller.principal.name, node_role_id, server.hooks
+    )
 
-    async def told(_: Session) -> StepOut:
-        return _shown(report)
+    async def make_answer(_: Session) -> StepOut:
+        return _step_out(report)
 
-    return await write(caller, terms, told)
+    return await write(caller, terms, make_answer)
 
 
-def _shown(report: StepReport) -> StepOut:
+def _step_out(report: StepReport) -> StepOut:
     return StepOut(
         ran=[
             RanOut(
-                run_id=one.run.id,
-                node=one.run.node,
-                role=one.run.role,
-                outcome=one.outcome.answer,
-                error=one.outcome.error,
+                run_id=ran.run.id,
+                node=ran.run.node,
+                role=ran.run.role,
+                outcome=ran.outcome.answer,
+                error=ran.outcome.error,
             )
-            for one in report.ran
+            for ran in report.ran
         ],
         unchanged=report.unchanged,
-        hooks=[HookOut(handler=one.call.handler, hook=one.call.hook, error=one.error) for one in report.hooks],
+        hooks=[HookOut(handler=hook.call.handler, hook=hook.call.hook, error=hook.error) for hook in report.hooks],
         hooks_waiting=report.hooks_waiting,
         waiting=[ReasonOut.of(reason) for reason in report.waiting],
     )

@@ -1,4 +1,4 @@
-"""A dry run of binding for many targets at once: whatever a drag could end on is asked about in one request.
+"""A dry run of binding for many targets at once: a drag asks about everything it could end on in one request.
 
 What is dragged is a role that is tried on each of many nodes, or nodes that are tried together with each of many roles.
 """
@@ -9,19 +9,19 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from rackwright.api.context import Caller, Forbidden
-from rackwright.api.http.problems import Problem, described
-from rackwright.api.routes.node_roles import CreatedOut, real_id
+from rackwright.api.http.problems import Problem, problem_of_error
+from rackwright.api.routes.node_roles import CreatedOut, id_unless_new
 from rackwright.domain.errors import Invalid, NotFound, RackwrightError
 from rackwright.domain.graph.binding import BindPlan
 from rackwright.domain.graph.noderole_graph import Graph
 from rackwright.store.db.session import Session
-from rackwright.store.graph.binding import Request, plan_each
+from rackwright.store.graph.binding import BindRequest, plan_each_binding
 from rackwright.store.graph.deployments import DeploymentRecord
-from rackwright.store.machines.nodes import NodePlace, find_places
+from rackwright.store.machines.nodes import NodeLocation, find_node_locations
 
 MOST_TARGETS = 1_000
 MOST_BINDINGS = 10_000
-"""Of all targets together, and of one request to bind."""
+"""Bindings of all targets together, and of one request to bind."""
 
 
 class TargetsIn(BaseModel):
@@ -42,7 +42,7 @@ class TargetsIn(BaseModel):
     )
 
     def check_size(self) -> None:
-        """Refuse more than one request may ask."""
+        """Refuse more targets or bindings than one request may ask about."""
         names = self.nodes if self.each == "node" else self.roles
         if len(names) > MOST_TARGETS:
             raise Invalid(
@@ -81,43 +81,46 @@ class TargetsOut(BaseModel):
 
 
 async def try_targets(
-    session: Session, caller: Caller, deployment: DeploymentRecord, wanted: TargetsIn
+    session: Session, caller: Caller, deployment: DeploymentRecord, targets: TargetsIn
 ) -> tuple[TargetsOut, Forbidden | None]:
-    """Work out each target, without binding any; also the first that the caller has no permission for.
+    """Return whether each target could be bound, without binding any; also the first refusal for want of a permission.
 
-    Who may write in the deployment was looked at before. A node that the caller may not see is not there.
+    The permission to write in the deployment was checked before. A node that the caller may not see counts as missing.
     """
-    nodes = await find_places(session, set(wanted.nodes), await caller.visibility(session))
-    forbidden = await _forbidden_places(session, caller, {node.deployment_id for node in nodes.values()})
+    nodes = await find_node_locations(session, set(targets.nodes), await caller.visibility(session))
+    forbidden = await _forbidden_deployments(session, caller, {node.deployment_id for node in nodes.values()})
     refused: dict[str, RackwrightError] = {}
-    requests: dict[str, Sequence[Request]] = {}
-    for target, bindings in wanted.targets():
-        refusal = _refusal(nodes, forbidden, [node for node, _ in bindings])
+    requests: dict[str, Sequence[BindRequest]] = {}
+    for target, bindings in targets.targets():
+        refusal = _find_refusal(nodes, forbidden, [node for node, _ in bindings])
         if refusal is not None:
             refused[target] = refusal
         else:
             requests[target] = [(nodes[node].id, role) for node, role in bindings]
-    plans, graph = await plan_each(session, deployment, list(requests.values()))
+    plans, graph = await plan_each_binding(session, deployment, list(requests.values()))
     answers: dict[str, BindPlan | RackwrightError] = {**refused, **dict(zip(requests, plans, strict=True))}
-    out = TargetsOut(targets=[_target(target, answers[target], graph) for target, _ in wanted.targets()])
+    out = TargetsOut(targets=[_target_out(target, answers[target], graph) for target, _ in targets.targets()])
     return out, next(iter(forbidden.values()), None)
 
 
-async def _forbidden_places(session: Session, caller: Caller, places: set[int]) -> dict[int, Forbidden]:
-    """The deployments, of these, that the caller may take no node from, and in which words that is refused."""
+async def _forbidden_deployments(session: Session, caller: Caller, deployment_ids: set[int]) -> dict[int, Forbidden]:
+    """Return the deployments, of these, that the caller may take no node from, each with its refusal."""
     forbidden = {}
-    for place in sorted(places):
+    for deployment_id in sorted(deployment_ids):
         try:
-            await caller.authorize(session, place)
+            await caller.authorize(session, deployment_id)
         except Forbidden as refusal:
-            forbidden[place] = refusal
+            forbidden[deployment_id] = refusal
     return forbidden
 
 
-def _refusal(
-    nodes: Mapping[str, NodePlace], forbidden: Mapping[int, Forbidden], names: Sequence[str]
+def _find_refusal(
+    nodes: Mapping[str, NodeLocation], forbidden: Mapping[int, Forbidden], names: Sequence[str]
 ) -> RackwrightError | None:
-    """Why these nodes cannot be bound together, before any rule of binding is asked."""
+    """Return why these nodes cannot be bound together; None: nothing known so far forbids it.
+
+    That is looked at before any rule of binding is applied.
+    """
     for name in names:
         if name not in nodes:
             return NotFound("node", name)
@@ -126,12 +129,12 @@ def _refusal(
     )
 
 
-def _target(target: str, answer: BindPlan | RackwrightError, graph: Graph) -> TargetOut:
+def _target_out(target: str, answer: BindPlan | RackwrightError, graph: Graph) -> TargetOut:
     if isinstance(answer, RackwrightError):
-        return TargetOut(target=target, ids=[], created=[], refused=described(answer))
+        return TargetOut(target=target, ids=[], created=[], refused=problem_of_error(answer))
     created = [
         CreatedOut(
-            id=real_id(noderole.id),
+            id=id_unless_new(noderole.id),
             role=noderole.role,
             node=graph.node_name(noderole.node_id),
             node_id=noderole.node_id,
@@ -139,4 +142,4 @@ def _target(target: str, answer: BindPlan | RackwrightError, graph: Graph) -> Ta
         )
         for noderole in answer.created
     ]
-    return TargetOut(target=target, ids=[real_id(id) for id in answer.bound], created=created, refused=None)
+    return TargetOut(target=target, ids=[id_unless_new(id) for id in answer.bound], created=created, refused=None)

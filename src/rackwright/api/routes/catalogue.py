@@ -1,4 +1,4 @@
-"""/api/v2/barclamps, /roles, /jigs and /hammers: what is imported, and which jigs are at work."""
+"""/api/v2/barclamps, /roles, /jigs and /hammers: what is imported, and which jigs take work."""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -9,14 +9,14 @@ from pydantic import Field
 
 from rackwright.api.context import Caller, ScopedReader, Writer
 from rackwright.api.http.answers import Fields, Page, Resource, answer
-from rackwright.api.http.etags import tag
-from rackwright.api.http.paging import Asked, page, parameters
+from rackwright.api.http.etags import make_etag
+from rackwright.api.http.paging import ListQuery, list_parameters, read_page
 from rackwright.api.http.types import JsonMap, Key
-from rackwright.api.http.writing import Posting, Terms, write_graph
+from rackwright.api.http.writing import PostTerms, Terms, write_graph
 from rackwright.store.catalogue import catalogue_views as views
 from rackwright.store.db.session import GraphSession
 from rackwright.store.db.visibility import EVERYTHING
-from rackwright.store.graph.deployments import root_id
+from rackwright.store.graph.deployments import read_root_id
 from rackwright.store.hooks.hook_queue import set_jig_active
 
 router = APIRouter()
@@ -37,8 +37,8 @@ class BarclampOut(Resource):
     jigs: list[str]
 
     @classmethod
-    def of(cls, one: views.BarclampRecord) -> "BarclampOut":
-        return cls(etag=tag(one.id, one.digest), **asdict(one))
+    def of(cls, barclamp: views.BarclampRecord) -> "BarclampOut":
+        return cls(etag=make_etag(barclamp.id, barclamp.digest), **asdict(barclamp))
 
 
 class RoleOut(Resource):
@@ -61,8 +61,8 @@ class RoleOut(Resource):
     attribs: list[str]
 
     @classmethod
-    def of(cls, one: views.RoleRecord) -> "RoleOut":
-        return cls(etag=tag(asdict(one)), **asdict(one))
+    def of(cls, role: views.RoleRecord) -> "RoleOut":
+        return cls(etag=make_etag(asdict(role)), **asdict(role))
 
 
 class JigOut(Resource):
@@ -77,8 +77,8 @@ class JigOut(Resource):
     client_role: str | None
 
     @classmethod
-    def of(cls, one: views.JigRecord) -> "JigOut":
-        return cls(etag=tag(asdict(one)), **asdict(one))
+    def of(cls, jig: views.JigRecord) -> "JigOut":
+        return cls(etag=make_etag(asdict(jig)), **asdict(jig))
 
 
 class HammerOut(Resource):
@@ -92,17 +92,17 @@ class HammerOut(Resource):
     description: str
 
     @classmethod
-    def of(cls, one: views.HammerRecord) -> "HammerOut":
-        return cls(etag=tag(asdict(one)), **asdict(one))
+    def of(cls, hammer: views.HammerRecord) -> "HammerOut":
+        return cls(etag=make_etag(asdict(hammer)), **asdict(hammer))
 
 
 @router.get("/barclamps", response_model=Page[BarclampOut], tags=["barclamps"])
 async def list_barclamps(
-    caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(views.BARCLAMPS))]
+    caller: ScopedReader, query: Annotated[ListQuery, Depends(list_parameters(views.BARCLAMPS))]
 ) -> Response:
     """All barclamps, or those that fit."""
     async with caller.read() as (session, visible):
-        return await page(session, visible, asked, views.select_barclamps, BarclampOut, BarclampOut.of)
+        return await read_page(session, visible, query, views.select_barclamps, BarclampOut, BarclampOut.of)
 
 
 @router.get("/barclamps/{barclamp}", response_model=BarclampOut, tags=["barclamps"])
@@ -113,10 +113,12 @@ async def get_barclamp(caller: ScopedReader, barclamp: Key, fields: Fields) -> R
 
 
 @router.get("/roles", response_model=Page[RoleOut], tags=["roles"])
-async def list_roles(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(views.ROLES))]) -> Response:
+async def list_roles(
+    caller: ScopedReader, query: Annotated[ListQuery, Depends(list_parameters(views.ROLES))]
+) -> Response:
     """All roles, or those that fit. `flag=milestone` are those that people choose from."""
     async with caller.read() as (session, visible):
-        return await page(session, visible, asked, views.select_roles, RoleOut, RoleOut.of)
+        return await read_page(session, visible, query, views.select_roles, RoleOut, RoleOut.of)
 
 
 @router.get("/roles/{role}", response_model=RoleOut, tags=["roles"])
@@ -127,10 +129,12 @@ async def get_role(caller: ScopedReader, role: Key, fields: Fields) -> Response:
 
 
 @router.get("/hammers", response_model=Page[HammerOut], tags=["hammers"])
-async def list_hammers(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(views.HAMMERS))]) -> Response:
+async def list_hammers(
+    caller: ScopedReader, query: Annotated[ListQuery, Depends(list_parameters(views.HAMMERS))]
+) -> Response:
     """All hammers, or those that fit."""
     async with caller.read() as (session, visible):
-        return await page(session, visible, asked, views.select_hammers, HammerOut, HammerOut.of)
+        return await read_page(session, visible, query, views.select_hammers, HammerOut, HammerOut.of)
 
 
 @router.get("/hammers/{hammer}", response_model=HammerOut, tags=["hammers"])
@@ -141,10 +145,12 @@ async def get_hammer(caller: ScopedReader, hammer: Key, fields: Fields) -> Respo
 
 
 @router.get("/jigs", response_model=Page[JigOut], tags=["jigs"])
-async def list_jigs(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(views.JIGS))]) -> Response:
+async def list_jigs(
+    caller: ScopedReader, query: Annotated[ListQuery, Depends(list_parameters(views.JIGS))]
+) -> Response:
     """All jigs, or those that fit."""
     async with caller.read() as (session, visible):
-        return await page(session, visible, asked, views.select_jigs, JigOut, JigOut.of)
+        return await read_page(session, visible, query, views.select_jigs, JigOut, JigOut.of)
 
 
 @router.get("/jigs/{jig}", response_model=JigOut, tags=["jigs"])
@@ -156,22 +162,22 @@ async def get_jig(caller: ScopedReader, jig: Key, fields: Fields) -> Response:
 
 async def _set_active(caller: Caller, terms: Terms, jig: str, active: bool) -> Response:
     async def work(session: GraphSession) -> JigOut:
-        await caller.authorize(session, await root_id(session))
-        found = await views.view_jig(session, jig, EVERYTHING)
-        terms.check(JigOut.of(found), f"jig {found.name}")
-        await set_jig_active(session, found.name, active)
-        return JigOut.of(await views.view_jig(session, found.name, EVERYTHING))
+        await caller.authorize(session, await read_root_id(session))
+        record = await views.view_jig(session, jig, EVERYTHING)
+        terms.check(JigOut.of(record), f"jig {record.name}")
+        await set_jig_active(session, record.name, active)
+        return JigOut.of(await views.view_jig(session, record.name, EVERYTHING))
 
     return await write_graph(caller, terms, work)
 
 
 @router.post("/jigs/{jig}/activate", response_model=JigOut, tags=["jigs"])
-async def activate_jig(caller: Writer, terms: Posting, jig: Key) -> Response:
+async def activate_jig(caller: Writer, terms: PostTerms, jig: Key) -> Response:
     """Have a jig take work. It is told of all nodes that are there."""
     return await _set_active(caller, terms, jig, True)
 
 
 @router.post("/jigs/{jig}/deactivate", response_model=JigOut, tags=["jigs"])
-async def deactivate_jig(caller: Writer, terms: Posting, jig: Key) -> Response:
+async def deactivate_jig(caller: Writer, terms: PostTerms, jig: Key) -> Response:
     """Have a jig take no more work. What runs goes on; what waits for it, waits."""
     return await _set_active(caller, terms, jig, False)

@@ -8,11 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rackwright.api.context import Caller, ScopedReader, Writer
 from rackwright.api.http.answers import Fields, Page, Resource, answer
-from rackwright.api.http.etags import tag
-from rackwright.api.http.paging import Asked, page, parameters
+from rackwright.api.http.etags import make_etag
+from rackwright.api.http.paging import ListQuery, list_parameters, read_page
 from rackwright.api.http.patching import patch_body, read_patch
-from rackwright.api.http.types import Id, JsonMap, shown
-from rackwright.api.http.writing import Editing, Posting, Terms, write, write_graph
+from rackwright.api.http.types import Id, JsonMap, mask_secrets
+from rackwright.api.http.writing import EditTerms, PostTerms, Terms, write, write_graph
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import deployment_roles as stored
@@ -56,19 +56,19 @@ class DeploymentRoleOut(Resource):
     leaving: bool = Field(description="Taken out in the open proposal: it goes when that is committed.")
 
     @classmethod
-    def of(cls, one: DeploymentRoleRecord) -> "DeploymentRoleOut":
+    def of(cls, record: DeploymentRoleRecord) -> "DeploymentRoleOut":
         return cls(
-            etag=tag(one.id, one.data, one.committed_data, one.leaving),
-            id=one.id,
-            deployment=one.deployment,
-            deployment_id=one.deployment_id,
-            role=one.role,
-            role_id=one.role_id,
-            template=shown(one.template),
-            wall=shown(one.wall),
-            data=shown(one.data),
-            committed_data=shown(one.committed_data),
-            leaving=one.leaving,
+            etag=make_etag(record.id, record.data, record.committed_data, record.leaving),
+            id=record.id,
+            deployment=record.deployment,
+            deployment_id=record.deployment_id,
+            role=record.role,
+            role_id=record.role_id,
+            template=mask_secrets(record.template),
+            wall=mask_secrets(record.wall),
+            data=mask_secrets(record.data),
+            committed_data=mask_secrets(record.committed_data),
+            leaving=record.leaving,
         )
 
 
@@ -103,15 +103,17 @@ class RemovedOut(BaseModel):
 
 @router.get("", response_model=Page[DeploymentRoleOut])
 async def list_deployment_roles(
-    caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(DEPLOYMENT_ROLES))]
+    caller: ScopedReader, query: Annotated[ListQuery, Depends(list_parameters(DEPLOYMENT_ROLES))]
 ) -> Response:
     """All roles of all deployments, or those that fit."""
     async with caller.read() as (session, visible):
-        return await page(session, visible, asked, select_deployment_roles, DeploymentRoleOut, DeploymentRoleOut.of)
+        return await read_page(
+            session, visible, query, select_deployment_roles, DeploymentRoleOut, DeploymentRoleOut.of
+        )
 
 
 @router.post("", status_code=201, response_model=DeploymentRoleOut)
-async def add_deployment_role(caller: Writer, terms: Posting, body: DeploymentRoleIn) -> Response:
+async def add_deployment_role(caller: Writer, terms: PostTerms, body: DeploymentRoleIn) -> Response:
     """Give a deployment a role in its open proposal, to set the role's data before anything is bound."""
 
     async def work(session: Session) -> DeploymentRoleOut:
@@ -123,9 +125,9 @@ async def add_deployment_role(caller: Writer, terms: Posting, body: DeploymentRo
     return await write_graph(caller, terms, work, status=201, location=_location)
 
 
-def _location(made: BaseModel) -> str:
-    assert isinstance(made, DeploymentRoleOut)
-    return f"/api/v2/deployment_roles/{made.id}"
+def _location(created: BaseModel) -> str:
+    assert isinstance(created, DeploymentRoleOut)
+    return f"/api/v2/deployment_roles/{created.id}"
 
 
 @router.get("/{id}", response_model=DeploymentRoleOut)
@@ -140,22 +142,25 @@ async def get_affected(caller: ScopedReader, id: Id) -> Response:
     """A dry run of a change: what runs again when other data of the role comes in force. In the system deployment that
     is at once."""
     async with caller.read() as (session, visible):
-        found = await stored.get_deployment_role(session, id, visible)
-        system = (await get_deployment(session, found.deployment_id, visible)).system
-        again = await stored.runs_again(session, found)
-        seen = await visible_noderoles(session, [line.id for line in again], visible)
-    rerun = [AffectedNodeRole(**asdict(line)) for line in again if line.id in seen]
-    return answer(AffectedOut(at_once=system, rerun=rerun, others=len(again) - len(rerun)))
+        record = await stored.get_deployment_role(session, id, visible)
+        is_system = (await get_deployment(session, record.deployment_id, visible)).system
+        reruns = await stored.plan_reruns(session, record)
+        visible_ids = await visible_noderoles(session, [line.id for line in reruns], visible)
+    shown = [AffectedNodeRole(**asdict(line)) for line in reruns if line.id in visible_ids]
+    return answer(AffectedOut(at_once=is_system, rerun=shown, others=len(reruns) - len(shown)))
 
 
-async def _locked(session: Session, caller: Caller, terms: Terms, id: int) -> DeploymentRoleRecord:
-    """The deployment-role, whose deployment nobody else edits until this transaction ends."""
-    found = await stored.get_deployment_role(session, id, EVERYTHING)
-    await lock_deployment(session, found.deployment_id)
-    await caller.authorize(session, found.deployment_id)
-    found = await stored.get_deployment_role(session, id, EVERYTHING)
-    terms.check(DeploymentRoleOut.of(found), f"{found.role} in {found.deployment}")
-    return found
+async def _lock_and_check(session: Session, caller: Caller, terms: Terms, id: int) -> DeploymentRoleRecord:
+    """Return the deployment-role, with its deployment locked: nobody else edits that until this transaction ends.
+
+    Refuse a caller who may not write there, or who saw another version.
+    """
+    record = await stored.get_deployment_role(session, id, EVERYTHING)
+    await lock_deployment(session, record.deployment_id)
+    await caller.authorize(session, record.deployment_id)
+    record = await stored.get_deployment_role(session, id, EVERYTHING)
+    terms.check(DeploymentRoleOut.of(record), f"{record.role} in {record.deployment}")
+    return record
 
 
 @router.patch(
@@ -163,33 +168,33 @@ async def _locked(session: Session, caller: Caller, terms: Terms, id: int) -> De
     response_model=DeploymentRoleOut,
     openapi_extra=patch_body(DeploymentRoleEdit, {"data": {"provisioner": {"target_os": "debian-12"}}}),
 )
-async def update_deployment_role(caller: Writer, terms: Editing, id: Id, request: Request) -> Response:
+async def update_deployment_role(caller: Writer, terms: EditTerms, id: Id, request: Request) -> Response:
     """Change what people want of the role in this deployment: in the open proposal, and in force once that is
     committed. In the system deployment it is in force at once."""
     patch = await read_patch(request)
 
     async def work(session: Session) -> DeploymentRoleOut:
-        found = await _locked(session, caller, terms, id)
-        wanted = patch.apply(DeploymentRoleEdit.model_construct(data=found.data))
-        return DeploymentRoleOut.of(await stored.edit_data(session, found, wanted.data))
+        record = await _lock_and_check(session, caller, terms, id)
+        edit = patch.apply(DeploymentRoleEdit.model_construct(data=record.data))
+        return DeploymentRoleOut.of(await stored.edit_deployment_role_data(session, record, edit.data))
 
     return await write(caller, terms, work)
 
 
 @router.delete("/{id}", response_model=RemovedOut)
-async def remove_deployment_role(caller: Writer, terms: Editing, id: Id) -> Response:
+async def remove_deployment_role(caller: Writer, terms: EditTerms, id: Id) -> Response:
     """Take a role out of a deployment in its open proposal, with its noderoles there and what stands on those; a 409
     names what stands on them elsewhere. What is only proposed is gone at once; what is committed goes when the
     proposal is committed, and the role's hook `on_deployment_delete` may refuse it then."""
 
     async def work(session: GraphSession) -> RemovedOut:
-        found = await _locked(session, caller, terms, id)
-        deployment = await get_deployment(session, found.deployment_id, EVERYTHING)
-        going = await snapshots.remove_role(session, deployment, found.role)
+        record = await _lock_and_check(session, caller, terms, id)
+        deployment = await get_deployment(session, record.deployment_id, EVERYTHING)
+        removed = await snapshots.remove_role(session, deployment, record.role)
         remaining = await select_deployment_roles(session, "WHERE dr.id = :id", id=id)
         return RemovedOut(
-            role=found.role,
-            noderoles=[GoingOut(id=one.id, node=one.node, role=one.role) for one in going],
+            role=record.role,
+            noderoles=[GoingOut(id=noderole.id, node=noderole.node, role=noderole.role) for noderole in removed],
             at_once=not remaining,
         )
 

@@ -1,32 +1,35 @@
-"""/api/v2/deployments: the tree, and the way from a proposal to what is in force."""
+"""/api/v2/deployments: the tree of deployments, and the steps from a proposal to what is in force."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from rackwright.api.audit import record_refusal
-from rackwright.api.context import Caller, Forbidden, ScopedReader, Server, Writer
+from rackwright.api.context import Caller, Forbidden, ScopedReader, Writer
 from rackwright.api.http.answers import Fields, Page, Resource, answer
-from rackwright.api.http.etags import tag
-from rackwright.api.http.paging import Asked, page, parameters
+from rackwright.api.http.etags import make_etag
+from rackwright.api.http.paging import ListQuery, list_parameters, read_page
 from rackwright.api.http.patching import patch_body, read_patch
 from rackwright.api.http.types import Key, Line, Name
-from rackwright.api.http.writing import Editing, Posting, Terms, try_out, write_graph
+from rackwright.api.http.writing import EditTerms, PostTerms, Terms, answer_dry_run, write_graph
 from rackwright.api.routes.bind_targets import MOST_BINDINGS, TargetsIn, TargetsOut, try_targets
-from rackwright.api.routes.node_roles import BindingIn, CreatedOut, bound, created_by, planned, real_id
-from rackwright.api.routes.target_systems import target_systems
+from rackwright.api.routes.deployment_plans import PlanOut, list_installs
+from rackwright.api.routes.node_roles import (
+    BindingIn,
+    CreatedOut,
+    id_unless_new,
+    list_created,
+    make_bindings,
+    plan_bindings,
+)
 from rackwright.domain.errors import Conflict, Invalid, Rule
 from rackwright.domain.graph.binding import BindPlan
-from rackwright.domain.graph.snapshots import CommitPlan, Difference
-from rackwright.domain.machines.planned_installs import missing
+from rackwright.domain.graph.snapshots import Difference
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
-from rackwright.store.graph import commits, snapshots
-from rackwright.store.graph import deployment_moves as places
+from rackwright.store.graph import commits, deployment_moves, snapshots
 from rackwright.store.graph import deployments as stored
 from rackwright.store.graph.deployments import (
     DEPLOYMENTS,
@@ -35,7 +38,6 @@ from rackwright.store.graph.deployments import (
     lock_deployment,
     select_deployments,
 )
-from rackwright.store.graph.planned_installs import planned_installs
 
 router = APIRouter(prefix="/deployments", tags=["deployments"])
 
@@ -76,7 +78,7 @@ class BindingsOut(BaseModel):
 
     @classmethod
     async def of(cls, session: Session, plan: BindPlan) -> "BindingsOut":
-        return cls(ids=[real_id(id) for id in plan.bound], created=await created_by(session, plan))
+        return cls(ids=[id_unless_new(id) for id in plan.bound], created=await list_created(session, plan))
 
 
 class DeploymentOut(Resource):
@@ -100,7 +102,7 @@ class DeploymentOut(Resource):
 
     @classmethod
     def of(cls, deployment: DeploymentRecord) -> "DeploymentOut":
-        return cls.model_validate(_common(deployment))
+        return cls.model_validate(_deployment_fields(deployment))
 
 
 class DeploymentTree(DeploymentOut):
@@ -110,71 +112,30 @@ class DeploymentTree(DeploymentOut):
     cut: bool = Field(description="It has some below it that are not shown here: ask for its own tree.")
 
 
-def _common(one: DeploymentRecord) -> dict[str, object]:
+def _deployment_fields(deployment: DeploymentRecord) -> dict[str, object]:
     return {
-        "etag": tag(one.id, one.name, one.description, one.parent_id, one.head_id, one.proposed_id),
-        "id": one.id,
-        "name": one.name,
-        "description": one.description,
-        "parent": one.parent,
-        "parent_id": one.parent_id,
-        "phantom_id": one.phantom_id,
-        "system": one.system,
-        "held": one.held,
-        "head_id": one.head_id,
-        "proposed_id": one.proposed_id,
-        "state": one.state.value,
-        "noderoles": {state.label: count for state, count in one.counts.items()},
-        "behind": one.upgrade_due,
+        "etag": make_etag(
+            deployment.id,
+            deployment.name,
+            deployment.description,
+            deployment.parent_id,
+            deployment.head_id,
+            deployment.proposed_id,
+        ),
+        "id": deployment.id,
+        "name": deployment.name,
+        "description": deployment.description,
+        "parent": deployment.parent,
+        "parent_id": deployment.parent_id,
+        "phantom_id": deployment.phantom_id,
+        "system": deployment.system,
+        "held": deployment.held,
+        "head_id": deployment.head_id,
+        "proposed_id": deployment.proposed_id,
+        "state": deployment.state.value,
+        "noderoles": {state.label: count for state, count in deployment.counts.items()},
+        "behind": deployment.upgrade_due,
     }
-
-
-class PlannedOut(BaseModel):
-    id: int
-    node: str
-    role: str
-    because: str
-
-
-class InstallOut(BaseModel):
-    """A machine that is given an operating system."""
-
-    node: str
-    os: str | None = Field(description="Null: none is chosen.", examples=["debian-12"])
-    disk: str | None = Field(description="What is wiped; null: no disk is known yet.", examples=["nvme-eui.0025385b"])
-    missing: list[str] = Field(description="What is not there yet, and what to do about it.")
-
-
-class PlanOut(BaseModel):
-    """What a commit would do, or did."""
-
-    digest: str = Field(description="Send it with the commit: it is refused if it would do anything else.")
-    created: list[PlannedOut]
-    rerun: list[PlannedOut] = Field(description="What runs again, and because of which input.")
-    held_back: list[PlannedOut] = Field(description="What waits until a cluster it stands on is whole again.")
-    removed: list[PlannedOut]
-    relinked: list[PlannedOut] = Field(
-        description="What comes to stand on others because a barclamp was imported anew, and on which."
-    )
-    roles_removed: list[str] = Field(description="Roles that the deployment no longer has.")
-    moved: list[str] = Field(description="Nodes that come into the deployment.")
-    wiped: list[str] = Field(description="Nodes whose disks would be wiped.")
-    installs: list[InstallOut] = Field(description="What each wiped node is given, and what it lacks for it.")
-
-    @classmethod
-    def of(cls, plan: CommitPlan, installs: list[InstallOut]) -> "PlanOut":
-        said = {key: value for key, value in asdict(plan).items() if key != "deployment_id"}
-        return cls.model_validate({**said, "installs": installs})
-
-
-async def _installs(session: Session, server: Server, plan: CommitPlan) -> list[InstallOut]:
-    """What the plan installs. Simulated machines need no image."""
-    found = await planned_installs(session, [line.id for line in (*plan.created, *plan.rerun)])
-    if not found:
-        return []
-    systems = [] if server.simulates else await asyncio.to_thread(target_systems, server)
-    built = None if server.simulates else {system.name for system in systems if system.built}
-    return [InstallOut(node=one.node, os=one.os, disk=one.disk, missing=list(missing(one, built))) for one in found]
 
 
 class CommitIn(BaseModel):
@@ -215,27 +176,29 @@ class DifferenceOut(BaseModel):
     bindings_changed: list[PlaceOut]
 
     @classmethod
-    def of(cls, old: int, new: int, found: Difference) -> "DifferenceOut":
-        places = ("bindings_added", "bindings_removed", "bindings_changed")
+    def of(cls, old: int, new: int, difference: Difference) -> "DifferenceOut":
+        names = ("bindings_added", "bindings_removed", "bindings_changed")
         return cls(
             old=old,
             new=new,
-            roles_added=list(found.roles_added),
-            roles_removed=list(found.roles_removed),
-            roles_changed=list(found.roles_changed),
-            **{name: [PlaceOut(node=node, role=role) for node, role in getattr(found, name)] for name in places},
+            roles_added=list(difference.roles_added),
+            roles_removed=list(difference.roles_removed),
+            roles_changed=list(difference.roles_changed),
+            **{name: [PlaceOut(node=node, role=role) for node, role in getattr(difference, name)] for name in names},
         )
 
 
 @router.get("", response_model=Page[DeploymentOut])
-async def list_deployments(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(DEPLOYMENTS))]) -> Response:
+async def list_deployments(
+    caller: ScopedReader, query: Annotated[ListQuery, Depends(list_parameters(DEPLOYMENTS))]
+) -> Response:
     """All deployments, or those that fit."""
     async with caller.read(once=True) as (session, visible):
-        return await page(session, visible, asked, select_deployments, DeploymentOut, DeploymentOut.of)
+        return await read_page(session, visible, query, select_deployments, DeploymentOut, DeploymentOut.of)
 
 
 @router.post("", status_code=201, response_model=DeploymentOut)
-async def create_deployment(caller: Writer, terms: Posting, body: DeploymentIn) -> Response:
+async def create_deployment(caller: Writer, terms: PostTerms, body: DeploymentIn) -> Response:
     """A new deployment, with an open proposal."""
 
     async def work(session: GraphSession) -> DeploymentOut:
@@ -260,29 +223,34 @@ async def get_deployment_tree(caller: ScopedReader, deployment: Key) -> Response
     async with caller.read() as (session, visible):
         root = await stored.get_deployment(session, deployment, visible)
         where = f"WHERE {visible.condition(DEPLOYMENTS.seen)} ORDER BY d.name"
-        listed = await select_deployments(session, where, **visible.values)
+        records = await select_deployments(session, where, **visible.values)
     below: dict[int | None, list[DeploymentRecord]] = {}
-    for one in listed:
-        below.setdefault(one.parent_id, []).append(one)
+    for record in records:
+        below.setdefault(record.parent_id, []).append(record)
 
-    def grown(one: DeploymentRecord, levels: int) -> DeploymentTree:
-        children = below.get(one.id, [])
-        shown = [grown(child, levels - 1) for child in children] if levels > 1 else []
-        return DeploymentTree.model_validate({**_common(one), "children": shown, "cut": len(shown) < len(children)})
+    def make_tree(record: DeploymentRecord, levels: int) -> DeploymentTree:
+        children = below.get(record.id, [])
+        subtrees = [make_tree(child, levels - 1) for child in children] if levels > 1 else []
+        return DeploymentTree.model_validate(
+            {**_deployment_fields(record), "children": subtrees, "cut": len(subtrees) < len(children)}
+        )
 
     # A tree that was made before its depth was bounded could be deeper than JSON can be written.
-    return answer(grown(root, stored.DEEPEST))
+    return answer(make_tree(root, stored.MAX_DEPTH))
 
 
-async def _locked(session: Session, caller: Caller, terms: Terms, key: str) -> DeploymentRecord:
-    return await _checked(session, caller, terms, await lock_deployment(session, key))
+async def _lock_and_check(session: Session, caller: Caller, terms: Terms, key: str) -> DeploymentRecord:
+    """Return the deployment, locked, if the caller may change it and saw its current version."""
+    return await _check_change(session, caller, terms, await lock_deployment(session, key))
 
 
-async def _checked(session: Session, caller: Caller, terms: Terms, found: DeploymentRecord) -> DeploymentRecord:
-    """The deployment, if the caller may change it and it is what the client saw."""
-    await caller.authorize(session, found.id)
-    terms.check(DeploymentOut.of(found), f"deployment {found.name}")
-    return found
+async def _check_change(
+    session: Session, caller: Caller, terms: Terms, deployment: DeploymentRecord
+) -> DeploymentRecord:
+    """Return the deployment, if the caller may change it and saw its current version."""
+    await caller.authorize(session, deployment.id)
+    terms.check(DeploymentOut.of(deployment), f"deployment {deployment.name}")
+    return deployment
 
 
 @router.patch(
@@ -290,34 +258,33 @@ async def _checked(session: Session, caller: Caller, terms: Terms, found: Deploy
     response_model=DeploymentOut,
     openapi_extra=patch_body(DeploymentEdit, {"description": "The shop's front ends"}),
 )
-async def update_deployment(caller: Writer, terms: Editing, deployment: Key, request: Request) -> Response:
+async def update_deployment(caller: Writer, terms: EditTerms, deployment: Key, request: Request) -> Response:
     """Change its name, its description, or its place in the tree. Moving it takes the permission where it is and where
     it goes, and is refused while something in it depends on what it leaves."""
     patch = await read_patch(request)
 
     async def work(session: GraphSession) -> DeploymentOut:
-        found = await _locked(session, caller, terms, deployment)
-        before = DeploymentEdit(name=found.name, parent=found.parent, description=found.description)
-        wanted = patch.apply(before)
-        await stored.describe_deployment(session, found, wanted.description)
-        if wanted.parent != found.parent:
-            target = await stored.get_deployment(session, wanted.parent or SYSTEM, EVERYTHING)
-            for place in (found.parent_id, target.id):
-                await caller.authorize(session, place)
-            await places.move_deployment(session, found, target)
-        await places.rename_deployment(session, found, wanted.name)
-        return DeploymentOut.of(await stored.get_deployment(session, found.id, EVERYTHING))
+        record = await _lock_and_check(session, caller, terms, deployment)
+        edit = patch.apply(DeploymentEdit(name=record.name, parent=record.parent, description=record.description))
+        await stored.describe_deployment(session, record, edit.description)
+        if edit.parent != record.parent:
+            parent = await stored.get_deployment(session, edit.parent or SYSTEM, EVERYTHING)
+            for parent_id in (record.parent_id, parent.id):
+                await caller.authorize(session, parent_id)
+            await deployment_moves.move_deployment(session, record, parent)
+        await deployment_moves.rename_deployment(session, record, edit.name)
+        return DeploymentOut.of(await stored.get_deployment(session, record.id, EVERYTHING))
 
     return await write_graph(caller, terms, work)
 
 
 @router.delete("/{deployment}", status_code=204)
-async def delete_deployment(caller: Writer, terms: Editing, deployment: Key) -> Response:
+async def delete_deployment(caller: Writer, terms: EditTerms, deployment: Key) -> Response:
     """Take a deployment out of the tree. Its nodes go to its parent."""
 
     async def work(session: GraphSession) -> None:
-        found = await _locked(session, caller, terms, deployment)
-        await stored.delete_deployment(session, found.id)
+        record = await _lock_and_check(session, caller, terms, deployment)
+        await stored.delete_deployment(session, record.id)
 
     return await write_graph(caller, terms, work)
 
@@ -326,43 +293,43 @@ async def delete_deployment(caller: Writer, terms: Editing, deployment: Key) -> 
 
 
 async def _step(
-    caller: Caller, terms: Terms, key: str, do: Callable[[GraphSession, DeploymentRecord], Awaitable[object]]
+    caller: Caller, terms: Terms, key: str, act: Callable[[GraphSession, DeploymentRecord], Awaitable[object]]
 ) -> Response:
-    """One step of a deployment along its time line; answers with the deployment after it."""
+    """Take a deployment one step along its time line; answer with the deployment after it."""
 
     async def work(session: GraphSession) -> DeploymentOut:
-        found = await _locked(session, caller, terms, key)
-        await do(session, found)
-        return DeploymentOut.of(await stored.get_deployment(session, found.id, EVERYTHING))
+        record = await _lock_and_check(session, caller, terms, key)
+        await act(session, record)
+        return DeploymentOut.of(await stored.get_deployment(session, record.id, EVERYTHING))
 
     return await write_graph(caller, terms, work)
 
 
 @router.post("/{deployment}/propose", response_model=DeploymentOut)
-async def propose_deployment(caller: Writer, terms: Posting, deployment: Key) -> Response:
+async def propose_deployment(caller: Writer, terms: PostTerms, deployment: Key) -> Response:
     """Open a copy of what is in force, to edit it. What runs goes on."""
     return await _step(caller, terms, deployment, snapshots.propose)
 
 
 @router.post("/{deployment}/recall", response_model=DeploymentOut)
-async def recall_deployment(caller: Writer, terms: Posting, deployment: Key) -> Response:
+async def recall_deployment(caller: Writer, terms: PostTerms, deployment: Key) -> Response:
     """Hold the deployment, so that nothing of it starts, and open a copy of what is in force."""
     return await _step(caller, terms, deployment, snapshots.recall)
 
 
 @router.post("/{deployment}/discard", response_model=DeploymentOut)
-async def discard_proposal(caller: Writer, terms: Posting, deployment: Key) -> Response:
+async def discard_proposal(caller: Writer, terms: PostTerms, deployment: Key) -> Response:
     """Drop the open proposal. A hold ends."""
     return await _step(caller, terms, deployment, snapshots.discard)
 
 
-def _form(body: object) -> str:
-    """Which of the two bodies of `bind_roles` was sent."""
+def _body_form(body: object) -> str:
+    """Return which of the two bodies of `bind_roles` was sent."""
     return "one by one" if isinstance(body, dict) and body.keys() & TargetsIn.model_fields.keys() else "together"
 
 
 BindBody = Annotated[
-    Annotated[BindingsIn, Tag("together")] | Annotated[TargetsIn, Tag("one by one")], Discriminator(_form)
+    Annotated[BindingsIn, Tag("together")] | Annotated[TargetsIn, Tag("one by one")], Discriminator(_body_form)
 ]
 
 
@@ -374,7 +341,7 @@ BindBody = Annotated[
 )
 async def bind_roles(
     caller: Writer,
-    terms: Posting,
+    terms: PostTerms,
     deployment: Key,
     body: BindBody,
     request: Request,
@@ -391,70 +358,75 @@ async def bind_roles(
     if dry_run:
 
         async def dry_work(session: Session) -> BindingsOut:
-            found = await stored.get_deployment(session, deployment, EVERYTHING)
-            plan = await planned(session, caller, await _checked(session, caller, terms, found), body.bindings)
+            record = await stored.get_deployment(session, deployment, EVERYTHING)
+            plan = await plan_bindings(
+                session, caller, await _check_change(session, caller, terms, record), body.bindings
+            )
             return await BindingsOut.of(session, plan)
 
-        return await try_out(caller, terms, dry_work, status=201)
+        return await answer_dry_run(caller, terms, dry_work, status=201)
 
     async def work(session: GraphSession) -> BindingsOut:
-        found = await _locked(session, caller, terms, deployment)
-        return await BindingsOut.of(session, await bound(session, caller, found, body.bindings))
+        record = await _lock_and_check(session, caller, terms, deployment)
+        return await BindingsOut.of(session, await make_bindings(session, caller, record, body.bindings))
 
     return await write_graph(caller, terms, work, status=201)
 
 
-async def _try_targets(caller: Caller, terms: Terms, deployment: str, wanted: TargetsIn, request: Request) -> Response:
-    wanted.check_size()
+async def _try_targets(caller: Caller, terms: Terms, deployment: str, targets: TargetsIn, request: Request) -> Response:
+    """Answer a dry run with `each`, and record the refusals for want of a permission."""
+    targets.check_size()
     forbidden: list[Forbidden] = []
 
     async def work(session: Session) -> TargetsOut:
-        found = await _checked(session, caller, terms, await stored.get_deployment(session, deployment, EVERYTHING))
-        answers, refusal = await try_targets(session, caller, found, wanted)
+        record = await _check_change(
+            session, caller, terms, await stored.get_deployment(session, deployment, EVERYTHING)
+        )
+        answers, refusal = await try_targets(session, caller, record, targets)
         forbidden.extend([refusal] if refusal else [])
         return answers
 
-    answer = await try_out(caller, terms, work)
+    response = await answer_dry_run(caller, terms, work)
     for refusal in forbidden:
         await record_refusal(request, refusal.message)
-    return answer
+    return response
 
 
 @router.post("/{deployment}/plan", response_model=PlanOut)
-async def plan_deployment(caller: Writer, terms: Posting, deployment: Key) -> Response:
+async def plan_deployment(caller: Writer, terms: PostTerms, deployment: Key) -> Response:
     """What a commit would do now, by the code that commits."""
 
     async def work(session: GraphSession) -> PlanOut:
-        plan = await commits.plan(session, await _locked(session, caller, terms, deployment))
-        return PlanOut.of(plan, await _installs(session, caller.server, plan))
+        plan = await commits.plan_proposal_commit(session, await _lock_and_check(session, caller, terms, deployment))
+        return PlanOut.of(plan, await list_installs(session, caller.server, plan))
 
     return await write_graph(caller, terms, work)
 
 
 @router.post("/{deployment}/commit", response_model=PlanOut)
-async def commit_deployment(caller: Writer, terms: Posting, deployment: Key, body: CommitIn) -> Response:
+async def commit_deployment(caller: Writer, terms: PostTerms, deployment: Key, body: CommitIn) -> Response:
     """Make the proposal what is wanted from now on. With `digest`: only if that does what the plan you saw said."""
 
     async def work(session: GraphSession) -> PlanOut:
-        found = await _locked(session, caller, terms, deployment)
-        for place in await snapshots.proposed_from(session, found):
-            await caller.authorize(session, place)  # it takes nodes from there
-        plan = await commits.commit(session, found, body.digest, body.comment)
-        return PlanOut.of(plan, await _installs(session, caller.server, plan))
+        record = await _lock_and_check(session, caller, terms, deployment)
+        for deployment_id in await snapshots.select_source_deployments(session, record):
+            await caller.authorize(session, deployment_id)  # the commit takes nodes from there
+        plan = await commits.commit_proposal(session, record, body.digest, body.comment)
+        return PlanOut.of(plan, await list_installs(session, caller.server, plan))
 
     return await write_graph(caller, terms, work)
 
 
 @router.post("/{deployment}/rollback", response_model=RollbackOut)
-async def rollback_deployment(caller: Writer, terms: Posting, deployment: Key, body: RollbackIn) -> Response:
+async def rollback_deployment(caller: Writer, terms: PostTerms, deployment: Key, body: RollbackIn) -> Response:
     """Propose what an earlier snapshot said."""
 
     async def work(session: GraphSession) -> RollbackOut:
-        found = await _locked(session, caller, terms, deployment)
-        back = await snapshots.rollback(session, found, body.snapshot)
+        record = await _lock_and_check(session, caller, terms, deployment)
+        rollback = await snapshots.rollback(session, record, body.snapshot)
         return RollbackOut(
-            deployment=DeploymentOut.of(await stored.get_deployment(session, found.id, EVERYTHING)),
-            not_restorable=[PlaceOut(node=node, role=role) for node, role in back.not_restorable],
+            deployment=DeploymentOut.of(await stored.get_deployment(session, record.id, EVERYTHING)),
+            not_restorable=[PlaceOut(node=node, role=role) for node, role in rollback.not_restorable],
         )
 
     return await write_graph(caller, terms, work)
@@ -469,14 +441,14 @@ async def diff_deployment(
 ) -> Response:
     """How two snapshots differ: from what is in force to the open proposal, unless you name others."""
     async with caller.read() as (session, visible):
-        found = await stored.get_deployment(session, deployment, visible)
-        before, after = old or found.head_id, new or found.proposed_id
+        record = await stored.get_deployment(session, deployment, visible)
+        before, after = old or record.head_id, new or record.proposed_id
         if before is None or after is None:
             missing = "nothing in force" if before is None else "no open proposal"
             raise Conflict(
                 Rule.NOTHING_COMMITTED if before is None else Rule.NOT_PROPOSED,
-                f"Deployment {found.name!r} has {missing} to compare with. Name the snapshots: ?old=ID&new=ID.",
+                f"Deployment {record.name!r} has {missing} to compare with. Name the snapshots: ?old=ID&new=ID.",
             )
         for id in (before, after):
-            await snapshots.check_own(session, found, id, visible)
+            await snapshots.check_snapshot_owner(session, record, id, visible)
         return answer(DifferenceOut.of(before, after, await snapshots.diff_snapshots(session, before, after, visible)))

@@ -1,4 +1,4 @@
-"""/api/v2/domains: under which names nodes are served by DNS, and whose nodes."""
+"""/api/v2/domains: the DNS domains below which the names of nodes are served, and which deployment each belongs to."""
 
 from typing import Annotated
 
@@ -7,10 +7,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rackwright.api.context import Administrator, ScopedReader
 from rackwright.api.http.answers import Fields, Page, Resource, answer
-from rackwright.api.http.etags import tag
-from rackwright.api.http.paging import Asked, page, parameters
+from rackwright.api.http.etags import make_etag
+from rackwright.api.http.paging import ListQuery, list_parameters, read_page
 from rackwright.api.http.types import Key
-from rackwright.api.http.writing import Editing, Posting, write
+from rackwright.api.http.writing import EditTerms, PostTerms, write
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
@@ -41,7 +41,7 @@ class DomainOut(Resource):
     @classmethod
     def of(cls, domain: DomainRecord) -> "DomainOut":
         return cls(
-            etag=tag(domain.id, domain.name, domain.deployment_id),
+            etag=make_etag(domain.id, domain.name, domain.deployment_id),
             id=domain.id,
             name=domain.name,
             deployment=domain.deployment,
@@ -49,14 +49,16 @@ class DomainOut(Resource):
 
 
 @router.get("", response_model=Page[DomainOut])
-async def list_domains(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(DOMAINS))]) -> Response:
+async def list_domains(
+    caller: ScopedReader, query: Annotated[ListQuery, Depends(list_parameters(DOMAINS))]
+) -> Response:
     """All domains, or those that fit."""
     async with caller.read() as (session, visible):
-        return await page(session, visible, asked, select_domains, DomainOut, DomainOut.of)
+        return await read_page(session, visible, query, select_domains, DomainOut, DomainOut.of)
 
 
 @router.post("", status_code=201, response_model=DomainOut)
-async def create_domain(caller: Administrator, terms: Posting, body: DomainIn) -> Response:
+async def create_domain(caller: Administrator, terms: PostTerms, body: DomainIn) -> Response:
     """Serve the names of a deployment's nodes below this domain."""
 
     async def work(session: Session) -> DomainOut:
@@ -74,12 +76,12 @@ async def get_domain(caller: ScopedReader, domain: Key, fields: Fields) -> Respo
 
 
 @router.delete("/{domain}", status_code=204)
-async def delete_domain(caller: Administrator, terms: Editing, domain: Key) -> Response:
+async def delete_domain(caller: Administrator, terms: EditTerms, domain: Key) -> Response:
     """Serve it no more. Nodes keep their names."""
 
     async def work(session: Session) -> None:
-        found = await stored.get_domain(session, domain, EVERYTHING)
-        terms.check(DomainOut.of(found), f"domain {found.name}")
-        await stored.delete_domain(session, found)
+        record = await stored.get_domain(session, domain, EVERYTHING)
+        terms.check(DomainOut.of(record), f"domain {record.name}")
+        await stored.delete_domain(session, record)
 
     return await write(caller, terms, work)

@@ -1,6 +1,6 @@
-"""/api/v2/events: what happens, as pages or as a stream (SSE), from a cursor on, without gaps or doubles.
+"""/api/v2/events: what happens, in pages or as a stream (SSE), from a cursor on, without gaps or doubles.
 
-A cursor is good for ever (until what follows it is no longer kept, which is a 410), on any server of one database.
+A cursor is good until what follows it is no longer kept, which is a 410; it is good on any server of one database.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from pydantic import BaseModel, Field, JsonValue
 from starlette.types import Send
 
 from rackwright.api.auth.permissions import RequestVisibility
-from rackwright.api.context import Caller, Forbidden, ScopedReader, Unauthenticated, authenticated
-from rackwright.api.event_feed import Feed
+from rackwright.api.context import Caller, Forbidden, ScopedReader, Unauthenticated, authenticate
+from rackwright.api.event_feed import EventFeed
 from rackwright.domain.people import Permission
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import (
@@ -26,9 +26,9 @@ from rackwright.store.events.outbox import (
     CursorGone,
     Event,
     EventFilter,
-    check_kept,
-    forgotten,
-    newest,
+    check_cursor_kept,
+    forgotten_cursor,
+    newest_cursor,
     read_events,
 )
 from rackwright.store.graph.deployments import get_deployment
@@ -37,12 +37,13 @@ from rackwright.store.machines.nodes import get_node
 router = APIRouter(prefix="/events", tags=["events"])
 
 SSE = "text/event-stream"
-KEEP_ALIVE = 15.0
-RECHECK = 5.0
-"""Seconds after which a stream asks again whether its token still holds; at once when somebody's access changed."""
-STALLED = 60.0
-"""Seconds after which a client that reads nothing is let go."""
-ACCESS = ("user.", "grant.", "token.revoked", "session.ended")
+KEEP_ALIVE_SECONDS = 15.0
+RECHECK_SECONDS = 5.0
+"""Seconds after which a stream checks again whether its token is valid; at once when anybody's access changed."""
+STALL_SECONDS = 60.0
+"""Seconds after which a client that reads nothing is cut off."""
+ACCESS_EVENTS = ("user.", "grant.", "token.revoked", "session.ended")
+"""How the kinds of events begin that change somebody's access."""
 
 KIND = r"^[a-z_]+\.(\*|[a-z_.]+)$"
 
@@ -104,24 +105,25 @@ async def list_events(
     last_event_id: Annotated[str, Header(max_length=40)] = "",
 ) -> Response | EventsOut:
     """Events in their order. With `Accept: text/event-stream` they are streamed as they happen."""
-    feed: Feed = request.app.state.feed
+    feed: EventFeed = request.app.state.feed
     async with caller.read() as (session, visible):
-        wanted = await _wanted(session, visible, caller, query)
-        cursor = await _start(session, last_event_id or query.since)
+        event_filter = await _event_filter(session, visible, caller, query)
+        cursor = await _start_cursor(session, last_event_id or query.since)
     if SSE in request.headers.get("accept", ""):
-        feed.check_place(caller.principal.name)
-        return _Stream(request, feed, caller, wanted, cursor)
+        feed.check_stream_limit(caller.principal.name)
+        return _EventStream(request, feed, caller, event_filter, cursor)
     if not query.wait:
-        return await _page(feed, query, wanted, cursor)
-    feed.check_place(caller.principal.name)
-    with feed.place_of(caller.principal.name):
-        return await _page(feed, query, wanted, cursor)
+        return await _read_page(feed, query, event_filter, cursor)
+    feed.check_stream_limit(caller.principal.name)
+    with feed.count_stream(caller.principal.name):
+        return await _read_page(feed, query, event_filter, cursor)
 
 
-async def _wanted(session: Session, visible: RequestVisibility, caller: Caller, query: EventQuery) -> EventFilter:
+async def _event_filter(session: Session, visible: RequestVisibility, caller: Caller, query: EventQuery) -> EventFilter:
+    """Return the filter of a query, kept to the events that the caller may see."""
     node = None if query.node is None else await get_node(session, query.node, visible)
     deployment = None if query.deployment is None else await get_deployment(session, query.deployment, visible)
-    deployments = visible.deployments()  # for the filter, which says it of what happens later too
+    deployments = visible.deployments()  # for the filter, which is applied to later events too
     return EventFilter(
         tuple(query.kind),
         query.subject,
@@ -132,98 +134,103 @@ async def _wanted(session: Session, visible: RequestVisibility, caller: Caller, 
     )
 
 
-async def _start(session: Session, since: str) -> Cursor:
+async def _start_cursor(session: Session, since: str) -> Cursor:
+    """Return the cursor that `since` names: a cursor, `now`, or nothing for the oldest event that is kept."""
     if since == "now":
-        return await newest(session)
+        return await newest_cursor(session)
     if not since:
-        return await forgotten(session)
+        return await forgotten_cursor(session)
     cursor = Cursor.parse(since)
-    await check_kept(session, cursor)
+    await check_cursor_kept(session, cursor)
     return cursor
 
 
-async def _page(feed: Feed, query: EventQuery, wanted: EventFilter, cursor: Cursor) -> EventsOut:
+async def _read_page(feed: EventFeed, query: EventQuery, event_filter: EventFilter, cursor: Cursor) -> EventsOut:
+    """Return a page of events; wait for the first as long as the query says."""
     deadline = time.monotonic() + query.wait
     async with feed.subscribed() if query.wait else nullcontext():
         while True:
             async with feed.store.read() as session:
-                found = await read_events(session, cursor, query.limit, wanted)
-                upto = found[-1].cursor if len(found) == query.limit else max(cursor, await newest(session))
-            left = deadline - time.monotonic()
-            if found or left <= 0 or feed.closing:
-                return EventsOut(items=[EventOut.of(event) for event in found], next=str(upto))
+                events = await read_events(session, cursor, query.limit, event_filter)
+                upto = events[-1].cursor if len(events) == query.limit else max(cursor, await newest_cursor(session))
+            seconds_left = deadline - time.monotonic()
+            if events or seconds_left <= 0 or feed.closing:
+                return EventsOut(items=[EventOut.of(event) for event in events], next=str(upto))
             cursor = upto
-            await feed.changed(cursor, left)
+            await feed.wait_for_events(cursor, seconds_left)
 
 
-class _Stream(StreamingResponse):
-    """An endless answer. A client that reads nothing for `STALLED` seconds is let go."""
+class _EventStream(StreamingResponse):
+    """An endless response with events. A client that reads nothing for `STALL_SECONDS` is cut off."""
 
-    def __init__(self, request: Request, feed: Feed, caller: Caller, wanted: EventFilter, cursor: Cursor) -> None:
+    def __init__(
+        self, request: Request, feed: EventFeed, caller: Caller, event_filter: EventFilter, cursor: Cursor
+    ) -> None:
         self._request, self._feed, self._caller = request, feed, caller
-        self._wanted, self._cursor = wanted, cursor
+        self._filter, self._cursor = event_filter, cursor
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(self._told(), media_type=SSE, headers=headers)
+        super().__init__(self._chunks(), media_type=SSE, headers=headers)
 
     async def stream_response(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
             async for chunk in self.body_iterator:
                 assert isinstance(chunk, bytes)
-                async with asyncio.timeout(STALLED):
+                async with asyncio.timeout(STALL_SECONDS):
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
         except TimeoutError:
             return
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _told(self) -> AsyncIterator[bytes]:
-        feed, checked = self._feed, time.monotonic()
-        async with feed.stream_of(self._caller.principal.name):
-            yield _place(self._cursor)
-            told = checked
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        """Yield what is sent: events, and the cursor now and then when there are none."""
+        feed, checked_at = self._feed, time.monotonic()
+        async with feed.stream_for(self._caller.principal.name):
+            yield _sse_cursor(self._cursor)
+            sent_at = checked_at
             while not feed.closing:
                 try:
-                    found, upto = await feed.after(self._cursor)
+                    events, upto = await feed.read_after(self._cursor)
                 except CursorGone:
-                    return  # who asks again from there is told why
+                    return  # a client that asks again from there is told why
                 now = time.monotonic()
-                if now - checked > RECHECK or any(event.kind.startswith(ACCESS) for event in found):
-                    checked = now
-                    if not await self._still_welcome():
+                if now - checked_at > RECHECK_SECONDS or any(event.kind.startswith(ACCESS_EVENTS) for event in events):
+                    checked_at = now
+                    if not await self._refresh_access():
                         return
-                lines = [_line(event) for event in found if self._wanted.matches(event)]
+                messages = [_sse_event(event) for event in events if self._filter.matches(event)]
                 self._cursor = upto
-                if lines:
-                    yield b"".join(lines)
-                elif now - told > KEEP_ALIVE:
-                    yield _place(upto)
-                if lines or now - told > KEEP_ALIVE:
-                    told = now
-                if not found:
-                    await feed.changed(self._cursor, RECHECK)
+                if messages:
+                    yield b"".join(messages)
+                elif now - sent_at > KEEP_ALIVE_SECONDS:
+                    yield _sse_cursor(upto)
+                if messages or now - sent_at > KEEP_ALIVE_SECONDS:
+                    sent_at = now
+                if not events:
+                    await feed.wait_for_events(self._cursor, RECHECK_SECONDS)
 
-    async def _still_welcome(self) -> bool:
-        """Whether the token or session holds, and what its owner may see by now."""
+    async def _refresh_access(self) -> bool:
+        """Return whether the token or session is still valid; keep the stream to what its owner may see by now."""
         try:
-            caller = await authenticated(self._request, self._request.state.credentials)
+            caller = await authenticate(self._request, self._request.state.credentials)
         except (Unauthenticated, Forbidden):
             return False
         if not caller.principal.may_somewhere(Permission.READ):
             return False
         async with caller.server.store.read() as session:
             visible = (await caller.visibility(session)).deployments()
-        self._wanted = replace(
-            self._wanted,
+        self._filter = replace(
+            self._filter,
             visible=None if visible is None else frozenset(visible),
             audit=caller.principal.may(Permission.ADMINISTER),
         )
         return True
 
 
-def _line(event: Event) -> bytes:
+def _sse_event(event: Event) -> bytes:
     return f"id: {event.cursor}\ndata: {EventOut.of(event).model_dump_json()}\n\n".encode()
 
 
-def _place(cursor: Cursor) -> bytes:
-    """A sign of life. It also moves the client's Last-Event-ID on, past events that are not for it."""
+def _sse_cursor(cursor: Cursor) -> bytes:
+    """Return a sign of life. It also moves the client's Last-Event-ID on, past events that are not for the client."""
     return f": {cursor}\nid: {cursor}\n\n".encode()

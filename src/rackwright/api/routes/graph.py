@@ -1,4 +1,4 @@
-"""/api/v2/graph, /why and /inventory: looks at all of it at once."""
+"""/api/v2/graph, /why and /inventory: the noderole graph, what waits for what, and all machines for Ansible."""
 
 from typing import Annotated
 
@@ -11,9 +11,9 @@ from rackwright.api.http.answers import Page, answer
 from rackwright.api.http.types import Key
 from rackwright.api.waiting_reasons import ReasonOut, cap_in_force
 from rackwright.store.graph.deployments import get_deployment
-from rackwright.store.graph.graph_view import GraphView, graph_view
-from rackwright.store.graph.why import waiting, why
-from rackwright.store.machines.ansible_inventory import inventory
+from rackwright.store.graph.graph_view import GraphView, read_graph_view
+from rackwright.store.graph.why import explain_waiting, select_waiting
+from rackwright.store.machines.ansible_inventory import read_ansible_inventory
 from rackwright.store.machines.nodes import get_node
 
 router = APIRouter()
@@ -48,17 +48,17 @@ class GraphOut(BaseModel):
         return cls(
             vertices=[
                 VertexOut(
-                    id=one.id,
-                    node=one.node,
-                    role=one.role,
-                    deployment=one.deployment,
-                    state=one.state.label,
-                    cohort=one.cohort,
+                    id=vertex.id,
+                    node=vertex.node,
+                    role=vertex.role,
+                    deployment=vertex.deployment,
+                    state=vertex.state.label,
+                    cohort=vertex.cohort,
                 )
-                for one in graph.vertices
+                for vertex in graph.vertices
             ],
             edges=[EdgeOut(parent=parent, child=child) for parent, child in graph.edges],
-            whole=graph.whole,
+            whole=graph.complete,
         )
 
 
@@ -66,15 +66,15 @@ class GraphOut(BaseModel):
 async def get_graph(caller: ScopedReader, limit: Limit = 5000) -> Response:
     """The whole noderole graph."""
     async with caller.read() as (session, visible):
-        return answer(GraphOut.of(await graph_view(session, None, limit, visible)))
+        return answer(GraphOut.of(await read_graph_view(session, None, limit, visible)))
 
 
 @router.get("/deployments/{deployment}/graph", response_model=GraphOut, tags=["deployments"])
 async def get_deployment_graph(caller: ScopedReader, deployment: Key, limit: Limit = 5000) -> Response:
     """The noderoles of a deployment, and those of others that they stand on directly."""
     async with caller.read() as (session, visible):
-        found = await get_deployment(session, deployment, visible)
-        return answer(GraphOut.of(await graph_view(session, found.id, limit, visible)))
+        record = await get_deployment(session, deployment, visible)
+        return answer(GraphOut.of(await read_graph_view(session, record.id, limit, visible)))
 
 
 class ChainOut(BaseModel):
@@ -97,8 +97,8 @@ async def get_why(
         deployment_id = None if deployment is None else (await get_deployment(session, deployment, visible)).id
         node_id = None if node is None else (await get_node(session, node, visible)).id
         cap = await cap_in_force(session)
-        ids = await waiting(session, deployment_id, node_id, limit, visible)
-        chains = [await why(session, id, visible, cap) for id in ids]
+        ids = await select_waiting(session, deployment_id, node_id, limit, visible)
+        chains = [await explain_waiting(session, id, visible, cap) for id in ids]
     items = [
         ChainOut(
             node_role_id=chain[0].node_role_id, title=chain[0].title, chain=[ReasonOut.of(reason) for reason in chain]
@@ -112,4 +112,4 @@ async def get_why(
 async def get_inventory(caller: ScopedReader) -> Response:
     """All machines as a dynamic inventory for Ansible: groups by deployment, role and group."""
     async with caller.read() as (session, visible):
-        return JSONResponse(await inventory(session, visible))
+        return JSONResponse(await read_ansible_inventory(session, visible))

@@ -1,4 +1,4 @@
-"""/api/v2/node_roles/{id}/inputs: what a noderole takes from around it, and from whom."""
+"""/api/v2/node_roles/{id}/inputs: the attribs that a noderole takes from its node and other noderoles."""
 
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field, JsonValue
@@ -6,9 +6,9 @@ from pydantic import BaseModel, Field, JsonValue
 from rackwright.api.context import ScopedReader
 from rackwright.api.http.answers import answer_list
 from rackwright.api.http.types import Id
-from rackwright.api.routes.attribs import shown_value
-from rackwright.store.graph.inputs import Input, inputs_of
-from rackwright.store.graph.noderole_views import view_noderole
+from rackwright.api.routes.attribs import mask_value
+from rackwright.store.graph.inputs import Input, read_inputs
+from rackwright.store.graph.noderole_views import get_noderole_view
 
 router = APIRouter(prefix="/node_roles", tags=["node_roles"])
 
@@ -30,19 +30,19 @@ class InputOut(BaseModel):
     )
 
     @classmethod
-    def of(cls, one: Input, node: str) -> "InputOut":
-        value, noderole = one.value, one.noderole
+    def of(cls, input: Input, node: str) -> "InputOut":
+        value, noderole = input.value, input.noderole
         return cls(
             attrib=value.attrib.name,
             description=value.attrib.description,
-            node=one.node,
+            node=input.node,
             node_role_id=None if noderole is None else noderole.id,
             role=None if noderole is None else noderole.role,
-            elsewhere=one.node not in (None, node),
-            value=shown_value(value, value.value if value.found else None),
+            elsewhere=input.node not in (None, node),
+            value=mask_value(value, value.value if value.has_value else None),
             source=value.source,
             secret=value.attrib.secret,
-            overridden=one.overridden,
+            overridden=input.overridden,
         )
 
 
@@ -50,6 +50,6 @@ class InputOut(BaseModel):
 async def get_node_role_inputs(caller: ScopedReader, id: Id) -> Response:
     """Every attrib that its role wants, with who answers for it and what that is now."""
     async with caller.read() as (session, visible):
-        found = await view_noderole(session, id, visible)
-        inputs = await inputs_of(session, found, visible)
-    return answer_list([InputOut.of(one, found.node) for one in inputs])
+        record = await get_noderole_view(session, id, visible)
+        inputs = await read_inputs(session, record, visible)
+    return answer_list([InputOut.of(input, record.node) for input in inputs])

@@ -1,4 +1,4 @@
-"""/api/v2/nodes"""
+"""/api/v2/nodes: machines and phantoms, how they are added, changed, accepted, moved and installed anew."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -10,11 +10,11 @@ from sqlalchemy import Row
 
 from rackwright.api.context import Caller, Forbidden, ScopedReader, Writer
 from rackwright.api.http.answers import Fields, Page, Resource, answer
-from rackwright.api.http.etags import tag
-from rackwright.api.http.paging import Asked, page, parameters
+from rackwright.api.http.etags import make_etag
+from rackwright.api.http.paging import ListQuery, list_parameters, read_page
 from rackwright.api.http.patching import patch_body, read_patch
-from rackwright.api.http.types import JsonMap, Key, Line, Mac, NodeName, Uuid, shown
-from rackwright.api.http.writing import Editing, Posting, write, write_graph
+from rackwright.api.http.types import JsonMap, Key, Line, Mac, NodeName, Uuid, mask_secrets
+from rackwright.api.http.writing import EditTerms, PostTerms, write, write_graph
 from rackwright.api.routes.node_roles import NodeRoleOut
 from rackwright.domain.attributes import merge
 from rackwright.domain.catalogue import JsonObject
@@ -23,14 +23,14 @@ from rackwright.domain.states import NodeRoleState
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
-from rackwright.store.graph.noderole_views import view_noderole
+from rackwright.store.graph.noderole_views import get_noderole_view
 from rackwright.store.machines import nodes as stored
-from rackwright.store.machines.keys import fingerprint, line_fingerprint
-from rackwright.store.machines.node_address import approve_address, forget_host_key, give_host_key, pin_offered_key
-from rackwright.store.machines.node_changes import Editor, NodeChanges, edit_node, reinstall
-from rackwright.store.machines.nodes import NODES, NewNode, NodeRecord, lock_node, select_listed
-from rackwright.store.machines.registration import accept
-from rackwright.store.networks.domains import nearest_domain
+from rackwright.store.machines.keys import key_fingerprint, line_fingerprint
+from rackwright.store.machines.node_address import approve_address, forget_host_key, pin_host_key, pin_offered_key
+from rackwright.store.machines.node_changes import Editor, NodeChanges, edit_node, start_reinstall
+from rackwright.store.machines.nodes import NODES, NewNode, NodeRecord, lock_node, select_nodes_for_list
+from rackwright.store.machines.registration import accept_machine
+from rackwright.store.networks.domains import find_domain_of_node
 
 router = APIRouter(prefix="/nodes", tags=["nodes"])
 
@@ -75,10 +75,10 @@ class NodeIn(BaseModel):
 
     @property
     def wishes(self) -> JsonObject:
-        """The hint, with what has a field of its own."""
+        """Return the hint, with the wishes that have a field of their own."""
         ssh = {name: value for name, value in (("user", self.ssh_user), ("port", self.ssh_port)) if value is not None}
-        said: JsonObject = {} if self.address is None else {"address": self.address}
-        return merge(self.hint, said, {"ssh": {**ssh}} if ssh else {})
+        address: JsonObject = {} if self.address is None else {"address": self.address}
+        return merge(self.hint, address, {"ssh": {**ssh}} if ssh else {})
 
 
 class NodeEdit(BaseModel):
@@ -128,9 +128,9 @@ class HostKeyIn(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _is_one_of_them(self) -> "HostKeyIn":
-        given = (self.host_key is not None, self.fingerprint is not None, self.trust_on_first_use)
-        if sum(given) != 1:
+    def _check_one_is_given(self) -> "HostKeyIn":
+        choices = (self.host_key is not None, self.fingerprint is not None, self.trust_on_first_use)
+        if sum(choices) != 1:
             raise ValueError("Give one of host_key, fingerprint and trust_on_first_use.")
         return self
 
@@ -183,7 +183,7 @@ class NodeOut(Resource):
 
     @classmethod
     def of(cls, node: NodeRecord) -> "NodeOut":
-        return cls.model_validate(_common(node))
+        return cls.model_validate(_node_fields(node))
 
 
 class NodeDetail(NodeOut):
@@ -193,15 +193,15 @@ class NodeDetail(NodeOut):
 
     @classmethod
     def of(cls, node: NodeRecord) -> "NodeDetail":
-        return cls.model_validate({**_common(node), "discovery": shown(node.discovery)})
+        return cls.model_validate({**_node_fields(node), "discovery": mask_secrets(node.discovery)})
 
 
 _LABELS = {int(state): state.label for state in NodeRoleState}
 
 
-def _common(node: NodeRecord | Row[Any]) -> dict[str, object]:
+def _node_fields(node: NodeRecord | Row[Any]) -> dict[str, object]:
     return {
-        "etag": _tag(node),
+        "etag": _etag(node),
         "id": node.id,
         "name": node.name,
         "description": node.description,
@@ -216,8 +216,8 @@ def _common(node: NodeRecord | Row[Any]) -> dict[str, object]:
         "boot_id": node.boot_id,
         "macs": [*node.macs],
         "uuid": node.uuid,
-        "state": _LABELS[max(node.states, default=0)],  # as `worst` says: the highest
-        "hint": shown(node.hint),
+        "state": _LABELS[max(node.states, default=0)],  # the highest is the worst, as in `worst`
+        "hint": mask_secrets(node.hint),
         "quirks": [*node.quirks],
         "stay_on": node.stay_on,
         "groups": [*node.groups],
@@ -225,68 +225,72 @@ def _common(node: NodeRecord | Row[Any]) -> dict[str, object]:
         "sleep": node.sleep,
         "shutdown_at": node.shutdown_at,
         "identity_confirmed": node.identity_confirmed,
-        "offered_key": None if node.offered_key is None else fingerprint(node.offered_key),
+        "offered_key": None if node.offered_key is None else key_fingerprint(node.offered_key),
         "offered_from": node.offered_from,
         "host_key": None if node.host_key is None else line_fingerprint(node.host_key),
         "offered_host_key": None if node.offered_host_key is None else line_fingerprint(node.offered_host_key),
     }
 
 
-def _tag(node: NodeRecord | Row[Any]) -> str:
-    told = (node.name, node.description, node.available, node.deployment_id, node.stay_on, node.hint)
-    return tag(node.id, *told, node.quirks, node.macs, node.uuid, node.groups)
+def _etag(node: NodeRecord | Row[Any]) -> str:
+    decided = (node.name, node.description, node.available, node.deployment_id, node.stay_on, node.hint)
+    return make_etag(node.id, *decided, node.quirks, node.macs, node.uuid, node.groups)
 
 
 @router.get("", response_model=Page[NodeOut])
-async def list_nodes(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(NODES))]) -> Response:
+async def list_nodes(caller: ScopedReader, query: Annotated[ListQuery, Depends(list_parameters(NODES))]) -> Response:
     """All nodes, or those that fit. What machines found out about themselves is only in the single node."""
     async with caller.read(once=True) as (session, visible):
-        return await page(session, visible, asked, select_listed, NodeOut, _common)
+        return await read_page(session, visible, query, select_nodes_for_list, NodeOut, _node_fields)
 
 
 @router.post("", status_code=201, response_model=NodeDetail)
-async def create_node(caller: Writer, terms: Posting, body: NodeIn) -> Response:
+async def create_node(caller: Writer, terms: PostTerms, body: NodeIn) -> Response:
     """Add a machine. Its discovery roles are bound at once."""
 
     async def work(session: GraphSession) -> NodeDetail:
-        home = await get_deployment(session, body.deployment or SYSTEM, EVERYTHING)
-        await caller.authorize(session, home.id)
-        await _check_name_is_free_for(session, caller, body.name)
+        deployment = await get_deployment(session, body.deployment or SYSTEM, EVERYTHING)
+        await caller.authorize(session, deployment.id)
+        await _check_name_allowed(session, caller, body.name)
         new = NewNode(
             body.name,
             body.description,
             alive=body.alive,
-            deployment=home.name,
+            deployment=deployment.name,
             macs=body.macs,
             uuid=body.uuid,
             identity_confirmed=not (body.macs or body.uuid) or await caller.may_accept(session),
         )
         node = await stored.get_node(session, await stored.create_node(session, new), EVERYTHING)
         if body.wishes:
-            wanted = _changes(_editable(node).model_copy(update={"hint": body.wishes}))
+            changes = _changes_of(_editable(node).model_copy(update={"hint": body.wishes}))
             editor = Editor(caller.is_administrator, await caller.may_accept(session))
-            node = await edit_node(session, node, wanted, editor)
+            node = await edit_node(session, node, changes, editor)
         if caller.is_administrator:
             await approve_address(session, node.id, trust_first_key=body.trust_on_first_use)
         elif body.trust_on_first_use:
-            raise _not_trusting(node.name)
+            raise _refuse_trust(node.name)
         if body.host_key is not None:
-            await give_host_key(session, node, body.host_key)
+            await pin_host_key(session, node, body.host_key)
         return NodeDetail.of(await stored.get_node(session, node.id, EVERYTHING))
 
-    return await write_graph(caller, terms, work, status=201, location=lambda made: f"/api/v2/nodes/{_id(made)}")
+    return await write_graph(caller, terms, work, status=201, location=lambda node: f"/api/v2/nodes/{_id_of(node)}")
 
 
-def _not_trusting(node: str) -> NotPermitted:
+def _refuse_trust(node: str) -> NotPermitted:
+    """Return the refusal to trust a host key that nobody has compared."""
     return NotPermitted(
         "Only an administrator may have a host key trusted that nobody has compared. Give the key: "
         f"rackwright node host-key {node} FILE"
     )
 
 
-async def _check_name_is_free_for(session: Session, caller: Caller, name: str) -> None:
-    """A name in a domain is for those who may write where the domain belongs; any other is served by nobody."""
-    domain = await nearest_domain(session, name)
+async def _check_name_allowed(session: Session, caller: Caller, name: str) -> None:
+    """Refuse a name in a domain of a deployment that the caller may not write in.
+
+    A name in no domain is served by nobody, so anybody may use it.
+    """
+    domain = await find_domain_of_node(session, name)
     if domain is None:
         return
     try:
@@ -298,9 +302,9 @@ async def _check_name_is_free_for(session: Session, caller: Caller, name: str) -
         ) from None
 
 
-def _id(made: BaseModel) -> int:
-    assert isinstance(made, NodeOut)
-    return made.id
+def _id_of(node: BaseModel) -> int:
+    assert isinstance(node, NodeOut)
+    return node.id
 
 
 @router.get("/{node}", response_model=NodeDetail)
@@ -311,6 +315,7 @@ async def get_node(caller: ScopedReader, node: Key, fields: Fields) -> Response:
 
 
 def _editable(node: NodeRecord) -> NodeEdit:
+    """Return what people may edit of a node, as it is now."""
     return NodeEdit.model_construct(
         name=node.name,
         description=node.description,
@@ -324,7 +329,7 @@ def _editable(node: NodeRecord) -> NodeEdit:
     )
 
 
-def _changes(edit: NodeEdit) -> NodeChanges:
+def _changes_of(edit: NodeEdit) -> NodeChanges:
     return NodeChanges(
         description=edit.description,
         alive=edit.alive,
@@ -342,104 +347,104 @@ def _changes(edit: NodeEdit) -> NodeChanges:
     response_model=NodeDetail,
     openapi_extra=patch_body(NodeEdit, {"description": "Third from the top", "stay_on": True}),
 )
-async def update_node(caller: Writer, terms: Editing, node: Key, request: Request) -> Response:
+async def update_node(caller: Writer, terms: EditTerms, node: Key, request: Request) -> Response:
     """Change a node: its name, description, flags, wishes, quirks, MACs and UUID."""
     patch = await read_patch(request)
 
     async def work(session: Session) -> NodeDetail:
-        found = await lock_node(session, node)
-        await caller.authorize(session, found.deployment_id)
-        terms.check(NodeOut.of(found), f"node {found.name}")
-        edit = patch.apply(_editable(found))
-        wanted = _changes(edit)
-        if edit.name != found.name:
-            await _check_name_is_free_for(session, caller, edit.name)
-            found = await stored.rename_node(session, found, edit.name)
-        if found.waiting and wanted.available:
+        record = await lock_node(session, node)
+        await caller.authorize(session, record.deployment_id)
+        terms.check(NodeOut.of(record), f"node {record.name}")
+        edit = patch.apply(_editable(record))
+        changes = _changes_of(edit)
+        if edit.name != record.name:
+            await _check_name_allowed(session, caller, edit.name)
+            record = await stored.rename_node(session, record, edit.name)
+        if record.waiting and changes.available:
             await caller.authorize_accepting(session)
         editor = Editor(caller.is_administrator, await caller.may_accept(session))
-        return NodeDetail.of(await edit_node(session, found, wanted, editor))
+        return NodeDetail.of(await edit_node(session, record, changes, editor))
 
     return await write(caller, terms, work)
 
 
 @router.delete("/{node}", status_code=204)
-async def delete_node(caller: Writer, terms: Editing, node: Key) -> Response:
+async def delete_node(caller: Writer, terms: EditTerms, node: Key) -> Response:
     """Remove a machine, with its noderoles."""
 
     async def work(session: GraphSession) -> None:
-        found = await lock_node(session, node)
-        await caller.authorize(session, found.deployment_id)
-        terms.check(NodeOut.of(found), f"node {found.name}")
-        await stored.delete_node(session, found.id)
+        record = await lock_node(session, node)
+        await caller.authorize(session, record.deployment_id)
+        terms.check(NodeOut.of(record), f"node {record.name}")
+        await stored.delete_node(session, record.id)
 
     return await write_graph(caller, terms, work)
 
 
 @router.post("/{node}/accept", response_model=NodeDetail)
-async def accept_node(caller: Writer, terms: Posting, node: Key, body: AcceptIn | None = None) -> Response:
+async def accept_node(caller: Writer, terms: PostTerms, node: Key, body: AcceptIn | None = None) -> Response:
     """Let a machine in: from now on the annealer may work on it. One that offers another key than the node is known by
     is let in with that key, which then is the node's."""
     key = None if body is None else body.key
 
     async def work(session: Session) -> NodeDetail:
-        found = await lock_node(session, node)
-        await caller.authorize(session, found.deployment_id)
-        if found.waiting or not found.identity_confirmed or key is not None:
+        record = await lock_node(session, node)
+        await caller.authorize(session, record.deployment_id)
+        if record.waiting or not record.identity_confirmed or key is not None:
             await caller.authorize_accepting(session)
-        terms.check(NodeOut.of(found), f"node {found.name}")
-        await accept(session, found.id, key)
-        return NodeDetail.of(await stored.get_node(session, found.id, EVERYTHING))
+        terms.check(NodeOut.of(record), f"node {record.name}")
+        await accept_machine(session, record.id, key)
+        return NodeDetail.of(await stored.get_node(session, record.id, EVERYTHING))
 
     return await write(caller, terms, work)
 
 
 @router.put("/{node}/host_key", status_code=204)
-async def set_node_host_key(caller: Writer, terms: Editing, node: Key, body: HostKeyIn) -> Response:
+async def set_node_host_key(caller: Writer, terms: EditTerms, node: Key, body: HostKeyIn) -> Response:
     """Say which host key the machine shows over SSH. The server logs in nowhere else. A node that was set aside because
     its machine showed just this key is set aside no longer."""
 
     async def work(session: Session) -> None:
-        found = await lock_node(session, node)
-        await caller.authorize(session, found.deployment_id)
-        terms.check(NodeOut.of(found), f"node {found.name}")
+        record = await lock_node(session, node)
+        await caller.authorize(session, record.deployment_id)
+        terms.check(NodeOut.of(record), f"node {record.name}")
         if body.host_key is not None:
-            await give_host_key(session, found, body.host_key)
+            await pin_host_key(session, record, body.host_key)
         elif body.fingerprint is not None:
-            await pin_offered_key(session, found, body.fingerprint)
+            await pin_offered_key(session, record, body.fingerprint)
         elif caller.is_administrator:
-            await forget_host_key(session, found)
+            await forget_host_key(session, record)
         else:
-            raise _not_trusting(found.name)
+            raise _refuse_trust(record.name)
 
     return await write(caller, terms, work)
 
 
 @router.post("/{node}/move", response_model=NodeDetail)
-async def move_node(caller: Writer, terms: Posting, node: Key, body: MoveIn) -> Response:
+async def move_node(caller: Writer, terms: PostTerms, node: Key, body: MoveIn) -> Response:
     """Put a node into another deployment."""
 
     async def work(session: GraphSession) -> NodeDetail:
-        found = await lock_node(session, node)
+        record = await lock_node(session, node)
         target = await get_deployment(session, body.deployment, EVERYTHING)
-        await caller.authorize(session, found.deployment_id)
+        await caller.authorize(session, record.deployment_id)
         await caller.authorize(session, target.id)
-        terms.check(NodeOut.of(found), f"node {found.name}")
-        await stored.move_node(session, found.id, target.id)
-        return NodeDetail.of(await stored.get_node(session, found.id, EVERYTHING))
+        terms.check(NodeOut.of(record), f"node {record.name}")
+        await stored.move_node(session, record.id, target.id)
+        return NodeDetail.of(await stored.get_node(session, record.id, EVERYTHING))
 
     return await write_graph(caller, terms, work)
 
 
 @router.post("/{node}/reinstall", response_model=NodeRoleOut)
-async def reinstall_node(caller: Writer, terms: Posting, node: Key) -> Response:
+async def reinstall_node(caller: Writer, terms: PostTerms, node: Key) -> Response:
     """Install the node's operating system anew. All that is on its disks is lost. Answers with the noderole that does
     it."""
 
     async def work(session: Session) -> NodeRoleOut:
-        found = await lock_node(session, node)
-        await caller.authorize(session, found.deployment_id)
-        terms.check(NodeOut.of(found), f"node {found.name}")
-        return NodeRoleOut.of(await view_noderole(session, await reinstall(session, found), EVERYTHING))
+        record = await lock_node(session, node)
+        await caller.authorize(session, record.deployment_id)
+        terms.check(NodeOut.of(record), f"node {record.name}")
+        return NodeRoleOut.of(await get_noderole_view(session, await start_reinstall(session, record), EVERYTHING))
 
     return await write(caller, terms, work)

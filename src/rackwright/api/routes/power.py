@@ -1,5 +1,7 @@
-"""/api/v2/nodes/{node}/power, /bmc and /boot_device: switching machines by hand, and how their controllers are
-reached. The one place where a request reaches out."""
+"""/api/v2/nodes/{node}/power, /bmc and /boot_device: switching machines by hand, and how their controllers are reached.
+
+These are the routes that call machines' controllers.
+"""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -10,11 +12,11 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from rackwright.annealer.installs import hammer_node
+from rackwright.annealer.installs import read_hammer_node
 from rackwright.api.context import Administrator, Caller, ScopedReader, Writer
 from rackwright.api.http.answers import answer
 from rackwright.api.http.types import Key
-from rackwright.api.http.writing import Editing, Posting, Terms, replayed, write
+from rackwright.api.http.writing import EditTerms, PostTerms, Terms, find_replay, write
 from rackwright.api.routes.nodes import NodeOut
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, RackwrightError, Rule
@@ -46,7 +48,7 @@ class PowerAction(StrEnum):
 
 @dataclass(frozen=True)
 class BmcKind:
-    """One of the kinds of BMCs there are, as the files of the hammers declare them."""
+    """The type of a BMC's kind: one of those that the files of the hammers declare."""
 
     def __get_pydantic_core_schema__(self, source: type[Any], handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.literal_schema([*bmc_kinds()])
@@ -84,14 +86,14 @@ class PowerOut(BaseModel):
 
 
 @router.put("/bmc", status_code=204)
-async def set_bmc(caller: Administrator, terms: Editing, node: Key, body: BmcIn) -> Response:
+async def set_bmc(caller: Administrator, terms: EditTerms, node: Key, body: BmcIn) -> Response:
     """Say how the machine's controller is reached."""
 
     async def work(session: Session) -> None:
-        found = await _locked(session, caller, terms, node)
+        record = await _lock_and_check(session, caller, terms, node)
         bmc: JsonObject = body.model_dump(exclude={"password"})
         bmc["password"] = session.store.vault.seal(body.password)
-        await update_node(session, found.id, {"hint": {**found.hint, "bmc": bmc}})
+        await update_node(session, record.id, {"hint": {**record.hint, "bmc": bmc}})
 
     return await write(caller, terms, work)
 
@@ -100,83 +102,87 @@ async def set_bmc(caller: Administrator, terms: Editing, node: Key, body: BmcIn)
 async def get_power(caller: ScopedReader, node: Key) -> Response:
     """Whether the machine is on, as its controller says just now."""
     async with caller.read() as (session, visible):
-        found = await get_node(session, node, visible)
-    _check_real(found)
-    hammer, reached = await _reached(caller, found.id)
-    return answer(PowerOut(node=reached.name, power=await _asked(hammer.status(reached))))
+        record = await get_node(session, node, visible)
+    _check_is_machine(record)
+    hammer, target = await _find_hammer(caller, record.id)
+    return answer(PowerOut(node=target.name, power=await _ask_bmc(hammer.status(target))))
 
 
 @router.post("/power", response_model=PowerOut)
-async def switch_power(caller: Writer, terms: Posting, node: Key, body: PowerIn) -> Response:
+async def switch_power(caller: Writer, terms: PostTerms, node: Key, body: PowerIn) -> Response:
     """Switch a machine on or off, or restart it. What runs on it is not asked."""
 
-    async def switch(hammer: Hammer, reached: HammerNode) -> None:
+    async def switch(hammer: Hammer, target: HammerNode) -> None:
         if body.action in (PowerAction.OFF, PowerAction.CYCLE):
-            await hammer.off(reached)
+            await hammer.off(target)
         if body.action in (PowerAction.ON, PowerAction.CYCLE):
-            await hammer.on(reached)
+            await hammer.on(target)
         if body.action is PowerAction.RESET:
-            await hammer.reset(reached)
+            await hammer.reset(target)
 
-    return await _do(caller, terms, node, body.action, switch)
+    return await _switch_machine(caller, terms, node, body.action, switch)
 
 
 @router.post("/boot_device", response_model=PowerOut)
-async def choose_boot_device(caller: Writer, terms: Posting, node: Key, body: BootDeviceIn) -> Response:
+async def choose_boot_device(caller: Writer, terms: PostTerms, node: Key, body: BootDeviceIn) -> Response:
     """What the machine boots from the next time, and only then."""
-    return await _do(
-        caller, terms, node, f"boot {body.device}", lambda hammer, reached: hammer.boot_device(reached, body.device)
+    return await _switch_machine(
+        caller, terms, node, f"boot {body.device}", lambda hammer, target: hammer.boot_device(target, body.device)
     )
 
 
-async def _do(
-    caller: Caller, terms: Terms, key: str, what: str, act: Callable[[Hammer, HammerNode], Awaitable[None]]
+async def _switch_machine(
+    caller: Caller, terms: Terms, key: str, action: str, act: Callable[[Hammer, HammerNode], Awaitable[None]]
 ) -> Response:
-    """Ask the controller, outside of any transaction: it may take its time. It is noted once it is done."""
+    """Have the controller act, outside of any transaction, for it may take long; record it once it is done."""
 
     async def check(session: Session) -> int:
-        return (await _locked(session, caller, terms, key)).id
+        return (await _lock_and_check(session, caller, terms, key)).id
 
-    before = await replayed(caller, terms)
-    if before is not None:
-        return before
+    replay = await find_replay(caller, terms)
+    if replay is not None:
+        return replay
     id = await caller.change(check)
-    hammer, reached = await _reached(caller, id)
-    await _asked(act(hammer, reached))
-    power = await _asked(hammer.status(reached))
+    hammer, target = await _find_hammer(caller, id)
+    await _ask_bmc(act(hammer, target))
+    power = await _ask_bmc(hammer.status(target))
 
-    async def note(session: Session) -> PowerOut:
-        found = await get_node(session, id, EVERYTHING)
-        await caller.authorize(session, found.deployment_id)
-        await emit(session, "node.power", id, node_id=id, deployment_id=found.deployment_id, data={"asked": what})
-        return PowerOut(node=found.name, power=power)
+    async def record_action(session: Session) -> PowerOut:
+        record = await get_node(session, id, EVERYTHING)
+        await caller.authorize(session, record.deployment_id)
+        await emit(session, "node.power", id, node_id=id, deployment_id=record.deployment_id, data={"asked": action})
+        return PowerOut(node=record.name, power=power)
 
-    return await write(caller, Terms(None, terms.key, terms.request), note)
-
-
-async def _locked(session: Session, caller: Caller, terms: Terms, key: str) -> NodeRecord:
-    found = await lock_node(session, key)
-    await caller.authorize(session, found.deployment_id)
-    terms.check(NodeOut.of(found), f"node {found.name}")
-    _check_real(found)
-    return found
+    return await write(caller, Terms(None, terms.idempotency_key, terms.request_digest), record_action)
 
 
-def _check_real(node: NodeRecord) -> None:
+async def _lock_and_check(session: Session, caller: Caller, terms: Terms, key: str) -> NodeRecord:
+    """Return the machine, locked, if the caller may change it and saw its current version."""
+    record = await lock_node(session, key)
+    await caller.authorize(session, record.deployment_id)
+    terms.check(NodeOut.of(record), f"node {record.name}")
+    _check_is_machine(record)
+    return record
+
+
+def _check_is_machine(node: NodeRecord) -> None:
+    """Refuse a phantom node."""
     if node.system:
         raise Conflict(Rule.PHANTOM, f"{node.name} is a phantom node and has no power to switch.")
 
 
-async def _reached(caller: Caller, node_id: int) -> tuple[Hammer, HammerNode]:
+async def _find_hammer(caller: Caller, node_id: int) -> tuple[Hammer, HammerNode]:
+    """Return the hammer for a node, and the node as hammers know it."""
     async with caller.server.store.read() as session:
-        reached = await hammer_node(session, node_id)
+        target = await read_hammer_node(session, node_id)
     try:
-        return caller.server.installs.reach.hammer(reached), reached
+        return caller.server.installs.reach.hammer(target), target
     except HammerFailed as error:
         raise BmcFailed(str(error)) from None
 
 
-async def _asked(answer: Awaitable[T]) -> T:
+async def _ask_bmc(answer: Awaitable[T]) -> T:
+    """Await what a controller answers; turn its failure into a 502."""
     try:
         return await answer
     except HammerFailed as error:

@@ -1,4 +1,4 @@
-"""/api/v2/runs: what jigs did and do, with their logs, also as they grow."""
+"""/api/v2/runs: what jigs did and do, with the logs, which can also be followed as they grow."""
 
 import asyncio
 import json
@@ -12,33 +12,33 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
-from rackwright.api.context import Forbidden, ScopedReader, Unauthenticated, Writer, authenticated
-from rackwright.api.event_feed import Feed
+from rackwright.api.context import Forbidden, ScopedReader, Unauthenticated, Writer, authenticate
+from rackwright.api.event_feed import EventFeed
 from rackwright.api.http.answers import Fields, Page, Resource, answer
-from rackwright.api.http.etags import tag
-from rackwright.api.http.paging import Asked, page, parameters
+from rackwright.api.http.etags import make_etag
+from rackwright.api.http.paging import ListQuery, list_parameters, read_page
 from rackwright.api.http.types import Id
-from rackwright.api.http.writing import Posting, write
+from rackwright.api.http.writing import PostTerms, write
 from rackwright.domain.errors import NotFound
 from rackwright.domain.people import Permission
 from rackwright.domain.runs import ENDED
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
-from rackwright.store.graph.deployments import root_id
+from rackwright.store.graph.deployments import read_root_id
 from rackwright.store.runs import run_lifecycle
 from rackwright.store.runs.run_lifecycle import RUNS, RunRecord, select_runs
 from rackwright.store.runs.run_logs import read_log
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
-LOOK = 0.25
+LOOK_SECONDS = 0.25
 """Seconds between two looks at a log that grows."""
-GRACE = 2.0
+GRACE_SECONDS = 2.0
 """Seconds after the end of a run in which the last of its log may still come."""
-ALIVE = 15.0
-"""Seconds after which something is said even if the log is silent, so that nobody in between hangs up."""
-RECHECK = 5.0
-"""Seconds after which it is asked again whether the reader may still see the run."""
+KEEP_ALIVE_SECONDS = 15.0
+"""Seconds after which something is sent even if the log is silent, so that no proxy closes the connection."""
+RECHECK_SECONDS = 5.0
+"""Seconds after which it is checked again whether the reader may still see the run."""
 
 
 class RunOut(Resource):
@@ -64,14 +64,14 @@ class RunOut(Resource):
 
     @classmethod
     def of(cls, run: RunRecord) -> "RunOut":
-        return cls(etag=tag(run.id, run.state), **asdict(run))
+        return cls(etag=make_etag(run.id, run.state), **asdict(run))
 
 
 @router.get("", response_model=Page[RunOut])
-async def list_runs(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(RUNS))]) -> Response:
+async def list_runs(caller: ScopedReader, query: Annotated[ListQuery, Depends(list_parameters(RUNS))]) -> Response:
     """All runs, or those that fit, the newest first. They are kept for 30 days."""
     async with caller.read(once=True) as (session, visible):
-        return await page(session, visible, asked, select_runs, RunOut, RunOut.of)
+        return await read_page(session, visible, query, select_runs, RunOut, RunOut.of)
 
 
 @router.get("/{id}", response_model=RunOut)
@@ -82,13 +82,13 @@ async def get_run(caller: ScopedReader, id: Id, fields: Fields) -> Response:
 
 
 @router.post("/{id}/cancel", response_model=RunOut)
-async def cancel_run(caller: Writer, terms: Posting, id: Id) -> Response:
+async def cancel_run(caller: Writer, terms: PostTerms, id: Id) -> Response:
     """End a run. Its noderole goes to error; the worker that executes it stops."""
 
     async def work(session: Session) -> RunOut:
-        found = await run_lifecycle.get_run(session, id, EVERYTHING)
-        await caller.authorize(session, found.deployment_id or await root_id(session))
-        terms.check(RunOut.of(found), f"run {id}")
+        run = await run_lifecycle.get_run(session, id, EVERYTHING)
+        await caller.authorize(session, run.deployment_id or await read_root_id(session))
+        terms.check(RunOut.of(run), f"run {id}")
         await run_lifecycle.cancel_run(session, id)
         return RunOut.of(await run_lifecycle.get_run(session, id, EVERYTHING))
 
@@ -139,27 +139,27 @@ async def tail_run_log(
     position seen, as `after` or as the header Last-Event-ID."""
     async with caller.read() as (session, visible):
         await run_lifecycle.get_run(session, id, visible)
-    feed: Feed = request.app.state.feed
-    feed.check_place(caller.principal.name)
+    feed: EventFeed = request.app.state.feed
+    feed.check_stream_limit(caller.principal.name)
     position = after if last_event_id is None else int(last_event_id)
     return StreamingResponse(
-        _counted(feed, caller.principal.name, _tail(request, id, position)),
+        _count_as_stream(feed, caller.principal.name, _follow_log(request, id, position)),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-async def _counted(feed: Feed, user: str, parts: AsyncIterator[str]) -> AsyncIterator[str]:
-    """The parts of a stream, which is one of those that its reader may have open."""
-    with feed.place_of(user):
+async def _count_as_stream(feed: EventFeed, user: str, parts: AsyncIterator[str]) -> AsyncIterator[str]:
+    """Yield the parts of a stream, counted as one of those that its reader may have open."""
+    with feed.count_stream(user):
         async for part in parts:
             yield part
 
 
 async def _may_still_read(request: Request, id: int) -> bool:
-    """Whether the token or session that the stream was opened with holds, and its owner may see the run by now."""
+    """Return whether the token or session of the stream is still valid, and its owner may see the run by now."""
     try:
-        caller = await authenticated(request, request.state.credentials)
+        caller = await authenticate(request, request.state.credentials)
         async with caller.read() as (session, visible):
             await run_lifecycle.get_run(session, id, visible)
     except (Unauthenticated, Forbidden, NotFound):
@@ -167,28 +167,29 @@ async def _may_still_read(request: Request, id: int) -> bool:
     return caller.principal.may_somewhere(Permission.READ)
 
 
-async def _tail(request: Request, id: int, position: int) -> AsyncIterator[str]:
+async def _follow_log(request: Request, id: int, position: int) -> AsyncIterator[str]:
+    """Yield the pieces of a log as events, as they are written, until the run has ended."""
     store, feed = request.app.state.server.store, request.app.state.feed
-    quiet = ended_for = 0.0
-    checked = time.monotonic()
+    quiet_seconds = ended_seconds = 0.0
+    checked_at = time.monotonic()
     while not feed.closing:
         async with store.read() as session:
-            # In this order: what is written before the end of the run is seen, it ends in the same look.
+            # The state comes first: so, once it says that the run has ended, the log has all that was written before.
             state = await session.value("SELECT state FROM runs WHERE id = :id", id=id)
             pieces = await read_log(session, id, position)
-        if state is not None and time.monotonic() - checked > RECHECK:
-            checked = time.monotonic()
+        if state is not None and time.monotonic() - checked_at > RECHECK_SECONDS:
+            checked_at = time.monotonic()
             if not await _may_still_read(request, id):
                 return
-        for position, text in pieces:  # the position is where the log has come to
+        for position, text in pieces:  # the position is how far the log was sent
             yield f"event: log\nid: {position}\ndata: {json.dumps(text)}\n\n"
-        over = state is None or state in ENDED
-        ended_for = ended_for + LOOK if over and not pieces else 0.0
-        if over and ended_for > GRACE:
+        has_ended = state is None or state in ENDED
+        ended_seconds = ended_seconds + LOOK_SECONDS if has_ended and not pieces else 0.0
+        if has_ended and ended_seconds > GRACE_SECONDS:
             yield f"event: end\nid: {position}\ndata: {json.dumps(state or 'gone')}\n\n"
             return
-        quiet = 0.0 if pieces else quiet + LOOK
-        if quiet >= ALIVE:
-            quiet = 0.0
+        quiet_seconds = 0.0 if pieces else quiet_seconds + LOOK_SECONDS
+        if quiet_seconds >= KEEP_ALIVE_SECONDS:
+            quiet_seconds = 0.0
             yield ": still there\n\n"
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""/api/v2/snapshots: the time line of each deployment. It is written through /deployments."""
+"""/api/v2/snapshots: the time line of each deployment, to be read. /deployments writes it."""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -9,13 +9,13 @@ from pydantic import BaseModel, Field
 
 from rackwright.api.context import ScopedReader
 from rackwright.api.http.answers import Fields, Page, Resource, answer
-from rackwright.api.http.etags import tag
-from rackwright.api.http.paging import Asked, page, parameters
-from rackwright.api.http.types import Id, JsonMap, shown
+from rackwright.api.http.etags import make_etag
+from rackwright.api.http.paging import ListQuery, list_parameters, read_page
+from rackwright.api.http.types import Id, JsonMap, mask_secrets
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import Visibility
 from rackwright.store.graph import snapshots as stored
-from rackwright.store.graph.snapshots import SNAPSHOTS, SnapshotRecord, intent, select_snapshots
+from rackwright.store.graph.snapshots import SNAPSHOTS, SnapshotRecord, read_intent, select_snapshots
 
 router = APIRouter(prefix="/snapshots", tags=["snapshots"])
 
@@ -34,8 +34,8 @@ class SnapshotOut(Resource):
     committed_at: datetime | None
 
     @classmethod
-    def of(cls, one: SnapshotRecord) -> "SnapshotOut":
-        return cls(etag=_tag(one), **asdict(one))
+    def of(cls, snapshot: SnapshotRecord) -> "SnapshotOut":
+        return cls(etag=_etag(snapshot), **asdict(snapshot))
 
 
 class RoleDataOut(BaseModel):
@@ -56,32 +56,35 @@ class SnapshotDetail(SnapshotOut):
     bindings: list[BindingOut]
 
 
-def _tag(one: SnapshotRecord) -> str:
-    return tag(one.id, one.revision, one.state, one.comment)
+def _etag(snapshot: SnapshotRecord) -> str:
+    return make_etag(snapshot.id, snapshot.revision, snapshot.state, snapshot.comment)
 
 
 @router.get("", response_model=Page[SnapshotOut])
-async def list_snapshots(caller: ScopedReader, asked: Annotated[Asked, Depends(parameters(SNAPSHOTS))]) -> Response:
+async def list_snapshots(
+    caller: ScopedReader, query: Annotated[ListQuery, Depends(list_parameters(SNAPSHOTS))]
+) -> Response:
     """All snapshots, or those that fit, the newest first."""
     async with caller.read() as (session, visible):
-        return await page(session, visible, asked, select_snapshots, SnapshotOut, SnapshotOut.of)
+        return await read_page(session, visible, query, select_snapshots, SnapshotOut, SnapshotOut.of)
 
 
 @router.get("/{id}", response_model=SnapshotDetail)
 async def get_snapshot(caller: ScopedReader, id: Id, fields: Fields) -> Response:
     """One snapshot, with its bindings and the data of its roles."""
     async with caller.read() as (session, visible):
-        return answer(await _detail(session, id, visible), fields=fields)
+        return answer(await _read_detail(session, id, visible), fields=fields)
 
 
-async def _detail(session: Session, id: int, visible: Visibility) -> SnapshotDetail:
-    one = await stored.get_snapshot(session, id, visible)
-    said = await intent(session, id)
+async def _read_detail(session: Session, id: int, visible: Visibility) -> SnapshotDetail:
+    snapshot = await stored.get_snapshot(session, id, visible)
+    contents = await read_intent(session, id)
     return SnapshotDetail(
-        etag=_tag(one),
-        **asdict(one),
-        roles=[RoleDataOut(role=role, data=shown(data)) for role, data in sorted(said.roles.items())],
+        etag=_etag(snapshot),
+        **asdict(snapshot),
+        roles=[RoleDataOut(role=role, data=mask_secrets(data)) for role, data in sorted(contents.roles.items())],
         bindings=[
-            BindingOut(node=node, role=role, data=shown(data)) for (node, role), data in sorted(said.bindings.items())
+            BindingOut(node=node, role=role, data=mask_secrets(data))
+            for (node, role), data in sorted(contents.bindings.items())
         ],
     )

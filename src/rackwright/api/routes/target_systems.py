@@ -1,4 +1,4 @@
-"""/api/v2/target_systems: the operating systems that machines can be given, and what of them is built already."""
+"""/api/v2/target_systems: the operating systems that machines can be given, and which of them are built already."""
 
 import asyncio
 
@@ -24,7 +24,7 @@ class TargetSystemOut(BaseModel):
 
 
 def target_systems(server: Server) -> list[TargetSystemOut]:
-    """All that can be built or is built."""
+    """Return all systems that can be built or are built."""
     sizes = {
         image.name: image.files[ROOT_FILE].size
         for image in server.shelf.all()
@@ -40,5 +40,5 @@ def target_systems(server: Server) -> list[TargetSystemOut]:
 async def list_target_systems(caller: ScopedReader) -> Response:
     """The operating systems that machines can be given, with what is built already."""
     async with caller.read() as (_, visible):
-        visible.concerns_everybody()
+        visible.mark_public()
     return answer_list(await asyncio.to_thread(target_systems, caller.server))

@@ -1,4 +1,4 @@
-"""/api/v2/webhooks: for administrators."""
+"""/api/v2/webhooks: URLs to which events are sent, for administrators."""
 
 import contextlib
 from datetime import UTC, datetime
@@ -10,14 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rackwright.api.context import Administrator, Caller
 from rackwright.api.http.answers import Fields, Page, Resource, answer
-from rackwright.api.http.etags import tag
-from rackwright.api.http.paging import Asked, page, parameters
+from rackwright.api.http.etags import make_etag
+from rackwright.api.http.paging import ListQuery, list_parameters, read_page
 from rackwright.api.http.types import Key, Name
-from rackwright.api.http.writing import Editing, Terms, write
+from rackwright.api.http.writing import EditTerms, Terms, write
 from rackwright.api.routes.events import KIND
+from rackwright.api.webhook_sender import WebhookSender
 from rackwright.domain.errors import Invalid
 from rackwright.domain.networks.call_targets import parse_target, refusal
-from rackwright.server.webhook_deliveries import Courier
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events import webhooks
@@ -62,8 +62,8 @@ class WebhookOut(Resource):
 
     @classmethod
     def of(cls, hook: WebhookRecord) -> "WebhookOut":
-        shown = {**vars(hook), "kinds": list(hook.kinds), "cursor": str(hook.cursor)}
-        return cls(etag=tag(hook.id, hook.name, hook.url, hook.kinds), **shown)
+        fields = {**vars(hook), "kinds": list(hook.kinds), "cursor": str(hook.cursor)}
+        return cls(etag=make_etag(hook.id, hook.name, hook.url, hook.kinds), **fields)
 
 
 class NewWebhookOut(WebhookOut):
@@ -88,16 +88,18 @@ class DeliveryOut(BaseModel):
 
 
 @router.get("", response_model=Page[WebhookOut])
-async def list_webhooks(caller: Administrator, asked: Annotated[Asked, Depends(parameters(WEBHOOKS))]) -> Response:
+async def list_webhooks(
+    caller: Administrator, query: Annotated[ListQuery, Depends(list_parameters(WEBHOOKS))]
+) -> Response:
     """All webhooks, or those that fit."""
     async with caller.server.store.read() as session:
-        return await page(session, EVERYTHING, asked, select_webhooks, WebhookOut, WebhookOut.of)
+        return await read_page(session, EVERYTHING, query, select_webhooks, WebhookOut, WebhookOut.of)
 
 
 @router.post("", status_code=201, response_model=NewWebhookOut)
 async def create_webhook(caller: Administrator, body: WebhookIn) -> Response:
     """Events from now on are sent there, each signed, in their order."""
-    _check(caller, body.url)
+    _check_target(caller, body.url)
 
     async def work(session: Session) -> NewWebhookOut:
         id, secret = await webhooks.create_webhook(session, body.name, body.url, tuple(body.kinds), body.secret)
@@ -107,13 +109,13 @@ async def create_webhook(caller: Administrator, body: WebhookIn) -> Response:
     return await write(caller, Terms(), work, status=201, location=lambda _: f"/api/v2/webhooks/{body.name}")
 
 
-def _check(caller: Caller, url: str) -> None:
-    """An address can be judged at once; what a name resolves to is looked at anew for each call."""
+def _check_target(caller: Caller, url: str) -> None:
+    """Refuse a URL whose address must not be called. What a name resolves to is checked anew for each call."""
     target = parse_target(url)
     with contextlib.suppress(ValueError):
-        why = refusal(ip_address(target.host), caller.server.policy.webhook_allow)
-        if why is not None:
-            raise Invalid(why, "/url")
+        reason = refusal(ip_address(target.host), caller.server.policy.webhook_allow)
+        if reason is not None:
+            raise Invalid(reason, "/url")
 
 
 @router.get("/{webhook}", response_model=WebhookOut)
@@ -124,7 +126,7 @@ async def show_webhook(caller: Administrator, webhook: Key, fields: Fields) -> R
 
 
 @router.delete("/{webhook}", status_code=204)
-async def delete_webhook(caller: Administrator, terms: Editing, webhook: Key) -> Response:
+async def delete_webhook(caller: Administrator, terms: EditTerms, webhook: Key) -> Response:
     """Nothing is sent there any more."""
 
     async def work(session: Session) -> None:
@@ -135,22 +137,22 @@ async def delete_webhook(caller: Administrator, terms: Editing, webhook: Key) ->
     return await write(caller, terms, work)
 
 
-Asking = Annotated[Asked, Depends(parameters(DELIVERIES))]
+DeliveryListQuery = Annotated[ListQuery, Depends(list_parameters(DELIVERIES))]
 
 
 @router.get("/{webhook}/deliveries", response_model=Page[DeliveryOut])
-async def list_webhook_deliveries(caller: Administrator, webhook: Key, asked: Asking) -> Response:
+async def list_webhook_deliveries(caller: Administrator, webhook: Key, query: DeliveryListQuery) -> Response:
     """The last calls, the newest first."""
     async with caller.server.store.read() as session:
         hook = await get_webhook(session, webhook)
-        mine = "webhook_id = :webhook_id"
-        return await page(
-            session, EVERYTHING, asked, select_deliveries, DeliveryOut, DeliveryOut.of, mine, webhook_id=hook.id
+        of_webhook = "webhook_id = :webhook_id"
+        return await read_page(
+            session, EVERYTHING, query, select_deliveries, DeliveryOut, DeliveryOut.of, of_webhook, webhook_id=hook.id
         )
 
 
 @router.post("/{webhook}/resume", response_model=WebhookOut)
-async def resume_webhook(caller: Administrator, terms: Editing, webhook: Key) -> Response:
+async def resume_webhook(caller: Administrator, terms: EditTerms, webhook: Key) -> Response:
     """Try again at once, also if it was given up."""
 
     async def work(session: Session) -> WebhookOut:
@@ -170,5 +172,5 @@ async def test_webhook(caller: Administrator, webhook: Key) -> DeliveryOut:
         secret = await webhooks.open_secret(session, hook.id)
     now = datetime.now(UTC)
     event = Event(Cursor(), "webhook.test", hook.id, None, None, {"name": hook.name}, caller.principal.name, "", now)
-    courier = Courier(caller.server.policy.webhook_allow)
-    return DeliveryOut.of(await courier.deliver(hook.name, hook.url, secret, event, 1))
+    sender = WebhookSender(caller.server.policy.webhook_allow)
+    return DeliveryOut.of(await sender.deliver(hook.name, hook.url, secret, event, 1))

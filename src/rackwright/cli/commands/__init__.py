@@ -1,4 +1,4 @@
-"""The nouns of the command line that speak to a server or to this machine: one module a noun.
+"""The nouns of the command line that speak to a server or to this machine: one module for each noun.
 
-Used by `cli.main`, which loads one of them when it is called. No noun imports another's module but for shared views.
+Used by `cli.main`, which loads only the noun that is called. A noun imports another's module only for shared views.
 """

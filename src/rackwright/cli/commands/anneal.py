@@ -1,4 +1,4 @@
-"""rackwright anneal"""
+"""`rackwright anneal`: the annealer's work as a whole, a step of it by hand, and the cap of runs."""
 
 from typing import Annotated, Any
 
@@ -6,9 +6,9 @@ import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
-from rackwright.cli.output.answers import prints
 from rackwright.cli.output.exits import Exit, fail
-from rackwright.cli.shared import names_of
+from rackwright.cli.output.printing import prints
+from rackwright.cli.shared import complete_names
 
 app = make_app("The work itself.")
 
@@ -26,11 +26,11 @@ def step(noderole: Annotated[int | None, typer.Argument(help="Just this one.")] 
     """One pass by hand: what can run, runs once; for what waits, why."""
     client = Client()
     if noderole is not None:
-        client.get(f"/node_roles/{noderole}")  # says so if there is none
+        client.get(f"/node_roles/{noderole}")  # ends the command if there is no such noderole
     done = client.post("/anneal/step", {"node_role": noderole})
-    ran = [_line(f"{one['role']} on {one['node']}", one["outcome"], one["error"]) for one in done["ran"]]
-    hooks = [_line(f"{one['handler']}.{one['hook']}", _hook_outcome(one), one["error"]) for one in done["hooks"]]
-    waiting = [_line(one["title"], f"waits ({one['state']})", one["text"]) for one in done["waiting"]]
+    ran = [_row(f"{run['role']} on {run['node']}", run["outcome"], run["error"]) for run in done["ran"]]
+    hooks = [_row(f"{call['handler']}.{call['hook']}", _hook_outcome(call), call["error"]) for call in done["hooks"]]
+    waiting = [_row(item["title"], f"waits ({item['state']})", item["text"]) for item in done["waiting"]]
     return [*ran, *hooks, *waiting]
 
 
@@ -38,7 +38,7 @@ def _hook_outcome(call: dict[str, str]) -> str:
     return "failed" if call["error"] else "done"
 
 
-def _line(what: str, outcome: str, because: str) -> dict[str, str]:
+def _row(what: str, outcome: str, because: str) -> dict[str, str]:
     return {"what": what, "outcome": outcome, "because": because}
 
 
@@ -59,7 +59,7 @@ def cap(
 @app.command()
 def watch(
     deployment: Annotated[
-        str | None, typer.Option(help="Only this deployment's.", autocompletion=names_of("/deployments"))
+        str | None, typer.Option(help="Only this deployment's.", autocompletion=complete_names("/deployments"))
     ] = None,
     once: Annotated[bool, typer.Option(help="Show it once and end.")] = False,
 ) -> None:

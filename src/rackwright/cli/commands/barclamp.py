@@ -1,5 +1,8 @@
-"""rackwright barclamp: packages of roles. They hold code that runs with the server's rights, so they are imported from
-this host's own disk, by whoever runs the server."""
+"""`rackwright barclamp`: packages of roles: write, check, import.
+
+A barclamp holds code that runs with the server's rights, so it is imported from this host's own disk, by the user who
+runs the server.
+"""
 
 import sys
 from pathlib import Path
@@ -9,16 +12,16 @@ import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
-from rackwright.cli.output.answers import prints
 from rackwright.cli.output.exits import Exit, fail
+from rackwright.cli.output.printing import prints
 from rackwright.cli.output.terminal import say
-from rackwright.cli.profile import named_url, running_here
-from rackwright.cli.shared import Filters, Limit, Sort, listed, names_of
+from rackwright.cli.profile import chosen_url, local_server
+from rackwright.cli.shared import Filters, Limit, Sort, complete_names, read_list
 from rackwright.shown_urls import shown_url
 
 app = make_app("Packages of roles.")
 
-Barclamp = Annotated[str, typer.Argument(help="Name of a barclamp.", autocompletion=names_of("/barclamps"))]
+Barclamp = Annotated[str, typer.Argument(help="Name of a barclamp.", autocompletion=complete_names("/barclamps"))]
 Folder = Annotated[Path, typer.Argument(help="The folder with barclamp.yml in it.")]
 
 
@@ -26,7 +29,7 @@ Folder = Annotated[Path, typer.Argument(help="The folder with barclamp.yml in it
 @prints("name", "version", "roles", "imported_at")
 def list_all(filters: Filters = None, sort: Sort = None, limit: Limit = None) -> list[Any]:
     """All barclamps of the server."""
-    return listed("/barclamps", filters, sort, limit)
+    return read_list("/barclamps", filters, sort, limit)
 
 
 @app.command("show")
@@ -48,12 +51,12 @@ def new(
     if jig not in JIGS:
         fail(f"There is no beginning for the jig {jig!r}; there is one for {' and '.join(JIGS)}.", Exit.USAGE)
     try:
-        made = write_barclamp(folder, jig)
+        written = write_barclamp(folder, jig)
     except Invalid as error:
         fail(str(error), Exit.USAGE)
     except FileExistsError:
         fail(f"{folder} is there already; nothing was changed. Give the name of a folder to make.", Exit.CONFLICT)
-    for file in made:
+    for file in written:
         say(f"wrote {file}")
     say(f"Next: rackwright barclamp check {folder}, then: rackwright barclamp import {folder}")
 
@@ -62,7 +65,7 @@ def new(
 @prints()
 def check(folder: Folder) -> Any:
     """Whether a barclamp is right; what is wrong is said with file and line."""
-    return _told(folder)
+    return _describe_barclamp(folder)
 
 
 @app.command("import")
@@ -77,25 +80,25 @@ def import_folder(
     """Import a barclamp on the server's own host, or import it anew after a change."""
     import asyncio
 
-    told = _told(folder)
-    flags = {"home": home, "database_url": database_url}
-    given = {name: value for name, value in flags.items() if value is not None}
-    behind = asyncio.run(_import(folder, given or _home_of_server()))
+    barclamp = _describe_barclamp(folder)
+    options = {"home": home, "database_url": database_url}
+    flags = {name: value for name, value in options.items() if value is not None}
+    behind = asyncio.run(_import(folder, flags or _home_of_server()))
     for deployment in behind:
         say(
             f"Deployment {deployment} is behind: what its roles need has changed. To see what its next commit changes: "
             f"rackwright deployment propose {deployment}; rackwright deployment plan {deployment}",
             file=sys.stderr,
         )
-    return {**told, "behind": behind}
+    return {**barclamp, "behind": behind}
 
 
 def _home_of_server() -> dict[str, Any]:
-    """The home of the server that commands go to, which must be one on this host: its disk is where code comes from."""
-    server = running_here()
+    """Return the home of the server that commands go to, which must be on this host: code comes from its own disk."""
+    server = local_server()
     if server is not None:
         return {"home": Path(server.home)}
-    if url := named_url():
+    if url := chosen_url():
         fail(
             f"Commands go to {shown_url(url)}, which is no server that you run on this host. A barclamp holds code that"
             " runs with the server's rights, so it is imported on the server's own host, by who runs the server: copy"
@@ -105,19 +108,20 @@ def _home_of_server() -> dict[str, Any]:
     return {}
 
 
-def _told(folder: Path) -> dict[str, Any]:
+def _describe_barclamp(folder: Path) -> dict[str, Any]:
+    """Load a barclamp, and return its name, version and roles; end the command if something in it is wrong."""
     from rackwright.barclamps.loader import load_folder
     from rackwright.domain.errors import RackwrightError
 
     try:
-        found = load_folder(folder)
+        barclamp = load_folder(folder)
     except RackwrightError as error:
         fail(str(error), Exit.USAGE)
-    return {"name": found.name, "version": found.version, "roles": [one.name for one in found.roles]}
+    return {"name": barclamp.name, "version": barclamp.version, "roles": [role.name for role in barclamp.roles]}
 
 
 async def _import(folder: Path, flags: dict[str, Any]) -> list[str]:
-    """Import the folder and return the deployments that are behind it."""
+    """Import the folder, and return the deployments whose roles need something else now than when committed."""
     from rackwright.barclamps.loader import load_folder
     from rackwright.domain.errors import RackwrightError
     from rackwright.server.settings import load_settings
@@ -129,7 +133,7 @@ async def _import(folder: Path, flags: dict[str, Any]) -> list[str]:
 
     try:
         options = load_settings(flags).options
-        async with await open_database(options.database_url, options.home, make=False) as database:
+        async with await open_database(options.database_url, options.home, create=False) as database:
             store = Store(database, await open_vault(Store(database), options.home))
             barclamp = load_folder(folder)
             return await store.change_graph(

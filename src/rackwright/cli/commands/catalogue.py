@@ -1,32 +1,41 @@
-"""rackwright role, jig, attrib, hammer: what the barclamps brought. Importing barclamps changes it."""
+"""`rackwright role`, `jig`, `attrib` and `hammer`: the catalogue that imported barclamps make."""
 
 from typing import Annotated, Any
 
 import typer
 
-from rackwright.cli import shared
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
-from rackwright.cli.output.answers import prints
 from rackwright.cli.output.exits import Exit, confirm, fail
-from rackwright.cli.run_again import Plan, affected_by, ask_first, print_affected
-from rackwright.cli.shared import Filters, Limit, Role, Sort, Yes, listed, names_of, noderole_id
+from rackwright.cli.output.printing import prints
+from rackwright.cli.run_again import PlanOption, confirm_reruns, print_affected, read_affected
+from rackwright.cli.shared import (
+    Filters,
+    Limit,
+    Role,
+    Sort,
+    Yes,
+    complete_names,
+    find_noderole_id,
+    parse_value,
+    read_list,
+)
 
 role = make_app("What can be bound to a node.")
 jig = make_app("What does the work.")
 attrib = make_app("Values roles and nodes have.")
 hammer = make_app("Ways to reach a machine outside the graph.")
 
-Jig = Annotated[str, typer.Argument(help="Name of a jig.", autocompletion=names_of("/jigs"))]
-Attrib = Annotated[str, typer.Argument(help="Name of an attrib.", autocompletion=names_of("/attribs"))]
-Hammer = Annotated[str, typer.Argument(help="Name of a hammer.", autocompletion=names_of("/hammers"))]
+Jig = Annotated[str, typer.Argument(help="Name of a jig.", autocompletion=complete_names("/jigs"))]
+Attrib = Annotated[str, typer.Argument(help="Name of an attrib.", autocompletion=complete_names("/attribs"))]
+Hammer = Annotated[str, typer.Argument(help="Name of a hammer.", autocompletion=complete_names("/hammers"))]
 
 
 @role.command("list")
 @prints("name", "barclamp", "jig", "flags", "requires")
 def list_roles(filters: Filters = None, sort: Sort = None, limit: Limit = None) -> list[Any]:
     """All roles, or those that fit: -f flag=milestone"""
-    return listed("/roles", filters, sort, limit)
+    return read_list("/roles", filters, sort, limit)
 
 
 @role.command("show")
@@ -40,7 +49,7 @@ def show_role(name: Role) -> Any:
 @prints("name", "kind", "barclamp", "active", "client_role")
 def list_jigs(filters: Filters = None, sort: Sort = None, limit: Limit = None) -> list[Any]:
     """All jigs."""
-    return listed("/jigs", filters, sort, limit)
+    return read_list("/jigs", filters, sort, limit)
 
 
 @jig.command("show")
@@ -69,7 +78,7 @@ def deactivate(name: Jig, yes: Yes = False) -> Any:
 @prints("name", "kind", "barclamp", "priority", "description")
 def list_hammers(filters: Filters = None, sort: Sort = None, limit: Limit = None) -> list[Any]:
     """All hammers."""
-    return listed("/hammers", filters, sort, limit)
+    return read_list("/hammers", filters, sort, limit)
 
 
 @hammer.command("show")
@@ -83,7 +92,7 @@ def show_hammer(name: Hammer) -> Any:
 @prints("name", "role", "map", "default", "description")
 def list_attribs(filters: Filters = None, sort: Sort = None, limit: Limit = None) -> list[Any]:
     """All attribs, or those that fit."""
-    return listed("/attribs", filters, sort, limit)
+    return read_list("/attribs", filters, sort, limit)
 
 
 @attrib.command("show")
@@ -100,14 +109,14 @@ Of = Annotated[str, typer.Argument(help="node/NAME, noderole/ROLE@NODE or deploy
 @prints("name", "value", "source", "role")
 def values(of: Of) -> Any:
     """The values something has, and where each comes from."""
-    return Client().pages(f"{_owner(of)}/attribs")
+    return Client().pages(f"{_owner_path(of)}/attribs")
 
 
 @attrib.command("get")
 @prints()
 def get_value(of: Of, name: Attrib) -> Any:
     """One value, with what each layer says."""
-    return Client().get(f"{_owner(of)}/attribs/{name}")
+    return Client().get(f"{_owner_path(of)}/attribs/{name}")
 
 
 @attrib.command("set")
@@ -116,46 +125,47 @@ def set_value(
     of: Of,
     name: Attrib,
     value: Annotated[str, typer.Argument(help="JSON, or else plain text.")],
-    plan: Plan = False,
+    plan: PlanOption = False,
     yes: Yes = False,
 ) -> Any:
     """Set a value; it is checked against its schema. In the system deployment what runs again is said first."""
-    _say_first(of, name, plan, yes)
-    return Client().put(f"{_owner(of)}/attribs/{name}", {"value": shared.values([f"value={value}"])["value"]})
+    _confirm_change(of, name, plan, yes)
+    return Client().put(f"{_owner_path(of)}/attribs/{name}", {"value": parse_value(value)})
 
 
 @attrib.command("unset")
 @prints()
-def unset_value(of: Of, name: Attrib, plan: Plan = False, yes: Yes = False) -> Any:
+def unset_value(of: Of, name: Attrib, plan: PlanOption = False, yes: Yes = False) -> Any:
     """Take a value of yours back. Of a deployment, what runs again is said with --plan."""
-    if not _say_first(of, name, plan, yes):
+    if not _confirm_change(of, name, plan, yes):
         confirm(f"Take the value of {name} of {of} back?", yes)
-    return Client().delete(f"{_owner(of)}/attribs/{name}")
+    return Client().delete(f"{_owner_path(of)}/attribs/{name}")
 
 
-def _say_first(of: str, name: str, plan: bool, yes: bool) -> bool:
-    """Of a deployment: what a change makes run again. Where that is at once, it is asked; with --plan, that is all.
+def _confirm_change(of: str, name: str, plan: bool, yes: bool) -> bool:
+    """Ask before a change of a deployment's value makes noderoles run again at once; return whether it asked.
 
-    Return whether it was asked.
+    With --plan, print what would run again and end the command.
     """
     if not of.startswith("deployment/"):
         if plan:
             fail("--plan is for values of a deployment: deployment/NAME.", Exit.USAGE)
         return False
     client = Client()
-    role = client.get(f"{_owner(of)}/attribs/{name}")["role"]
+    role = client.get(f"{_owner_path(of)}/attribs/{name}")["role"]
     deployment = of.removeprefix("deployment/")
     if plan:
-        print_affected(affected_by(client, deployment, role))
+        print_affected(read_affected(client, deployment, role))
         raise typer.Exit
-    return ask_first(client, deployment, role, yes)
+    return confirm_reruns(client, deployment, role, yes)
 
 
-_OWNERS = {"node": "nodes", "noderole": "node_roles", "deployment": "deployments"}
+_OWNER_COLLECTIONS = {"node": "nodes", "noderole": "node_roles", "deployment": "deployments"}
 
 
-def _owner(of: str) -> str:
+def _owner_path(of: str) -> str:
+    """Return the path in the API of the node, noderole or deployment that has values."""
     kind, slash, name = of.partition("/")
-    if kind not in _OWNERS or not slash or not name:
+    if kind not in _OWNER_COLLECTIONS or not slash or not name:
         fail(f"{of!r} is none of node/NAME, noderole/ROLE@NODE and deployment/NAME.", Exit.USAGE)
-    return f"/{_OWNERS[kind]}/{noderole_id(Client(), name) if kind == 'noderole' else name}"
+    return f"/{_OWNER_COLLECTIONS[kind]}/{find_noderole_id(Client(), name) if kind == 'noderole' else name}"

@@ -1,4 +1,4 @@
-"""rackwright config"""
+"""`rackwright config`: the settings of a server, and which server commands go to."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,8 +7,8 @@ import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import profile_or_fail
-from rackwright.cli.output.answers import prints
 from rackwright.cli.output.exits import Exit, fail
+from rackwright.cli.output.printing import prints
 from rackwright.shown_urls import shown_url
 
 app = make_app("Settings.")
@@ -24,7 +24,7 @@ def show(config: Annotated[Path | None, typer.Option(help="A settings file, inst
     from rackwright.server.settings import load_settings, show_settings
 
     try:
-        return [asdict(one) for one in show_settings(load_settings({}, config))]
+        return [asdict(setting) for setting in show_settings(load_settings({}, config))]
     except RackwrightError as error:
         fail(str(error), Exit.USAGE)
 

@@ -1,4 +1,4 @@
-"""rackwright deployment"""
+"""`rackwright deployment`: deployments, their proposals, plans, commits and snapshots."""
 
 import sys
 from collections.abc import Sequence
@@ -9,17 +9,17 @@ import typer
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
 from rackwright.cli.commands.deployment_role import app as role_app
-from rackwright.cli.output.answers import prints
 from rackwright.cli.output.exits import BY_STATUS, Exit, confirm, fail
+from rackwright.cli.output.printing import prints
 from rackwright.cli.output.terminal import say
-from rackwright.cli.shared import Deployment, Filters, Limit, Role, Settings, Sort, Yes, listed, values
+from rackwright.cli.shared import Deployment, Filters, Limit, Role, SetOptions, Sort, Yes, parse_values, read_list
 
 app = make_app("What people want of their machines.")
 app.add_typer(role_app, name="role")
 
 MOST_WARNINGS = 20
 MOST_TARGETS = 1000
-"""Nodes that one dry run asks about."""
+"""The most nodes that one dry run asks about."""
 COLUMNS = ("name", "parent", "state", "held", "noderoles")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -28,7 +28,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 @prints(*COLUMNS, empty="No deployment fits.")
 def list_all(filters: Filters = None, sort: Sort = None, limit: Limit = None) -> list[Any]:
     """All deployments, or those that fit."""
-    return listed("/deployments", filters, sort, limit)
+    return read_list("/deployments", filters, sort, limit)
 
 
 @app.command("show")
@@ -47,9 +47,9 @@ def create(name: str, parent: str | None = None, description: str = "") -> Any:
 
 @app.command()
 @prints()
-def update(deployment: Deployment, set: Settings = None) -> Any:
+def update(deployment: Deployment, set: SetOptions = None) -> Any:
     """Change a deployment: --set description="The shop" """
-    return Client().merge(f"/deployments/{deployment}", values(set))
+    return Client().merge(f"/deployments/{deployment}", parse_values(set))
 
 
 @app.command()
@@ -98,7 +98,7 @@ def discard(deployment: Deployment, yes: Yes = False) -> Any:
 @app.command()
 def plan(deployment: Deployment, json: Json = False) -> None:
     """What a commit would do."""
-    _show_plan(Client().post(f"/deployments/{deployment}/plan"), json)
+    _print_plan(Client().post(f"/deployments/{deployment}/plan"), json)
 
 
 @app.command()
@@ -112,12 +112,12 @@ def commit(
 ) -> None:
     """Make the proposal what is wanted from now on. What it does is shown first; wipes ask."""
     client = Client()
-    seen = client.post(f"/deployments/{deployment}/plan")
-    if seen["wiped"]:
-        _warn(deployment, seen["installs"])
-        confirm(f"This wipes the disks of {', '.join(seen['wiped'])}. Commit?", yes)
-    body = {"digest": digest or seen["digest"], "comment": comment}
-    _show_plan(client.post(f"/deployments/{deployment}/commit", body), json)
+    plan = client.post(f"/deployments/{deployment}/plan")
+    if plan["wiped"]:
+        _warn_of_lacks(deployment, plan["installs"])
+        confirm(f"This wipes the disks of {', '.join(plan['wiped'])}. Commit?", yes)
+    body = {"digest": digest or plan["digest"], "comment": comment}
+    _print_plan(client.post(f"/deployments/{deployment}/commit", body), json)
     if watch:
         from rackwright.cli.watch import follow
 
@@ -132,8 +132,7 @@ def diff(
     new: Annotated[int | None, typer.Argument(help="Another; the proposal if none is given.")] = None,
 ) -> Any:
     """What differs between two snapshots of a deployment."""
-    found = Client().get(f"/deployments/{deployment}/diff", old=old, new=new)
-    return _rows(found)
+    return _diff_rows(Client().get(f"/deployments/{deployment}/diff", old=old, new=new))
 
 
 @app.command()
@@ -172,17 +171,17 @@ def bind(
 
 
 def _check_each(client: Client, deployment: str, role: str, nodes: Sequence[str]) -> None:
-    """End the command with the reason of every node that refuses the role; binding all of them tells only the first."""
-    refused = []
+    """End the command with the reason of every node that refuses the role; binding all at once tells only the first."""
+    refusals = []
     for first in range(0, len(nodes), MOST_TARGETS):
         body = {"nodes": nodes[first : first + MOST_TARGETS], "roles": [role], "each": "node"}
-        tried = client.post(f"/deployments/{deployment}/bind", body, dry_run=True)
-        refused += [target["refused"] for target in tried["targets"] if target["refused"]]
-    if refused:
-        *others, last = dict.fromkeys(problem["detail"] for problem in refused)
+        dry_run = client.post(f"/deployments/{deployment}/bind", body, dry_run=True)
+        refusals += [target["refused"] for target in dry_run["targets"] if target["refused"]]
+    if refusals:
+        *others, last = dict.fromkeys(problem["detail"] for problem in refusals)
         for reason in others:
             say(f"rackwright: {reason}", file=sys.stderr)
-        fail(last, BY_STATUS.get(refused[0]["status"], Exit.FAILED))
+        fail(last, BY_STATUS.get(refusals[0]["status"], Exit.FAILED))
 
 
 @app.command()
@@ -196,26 +195,26 @@ def systems() -> Any:
 @prints("id", "state", "created_at", "comment", empty="Nothing was ever committed or proposed.")
 def snapshots(deployment: Deployment, filters: Filters = None, sort: Sort = "-id", limit: Limit = None) -> Any:
     """The time line of a deployment, the newest first."""
-    return listed("/snapshots", filters, sort, limit, deployment=deployment)
+    return read_list("/snapshots", filters, sort, limit, deployment=deployment)
 
 
 @app.command()
 def graph(deployment: Deployment, json: Json = False) -> None:
     """Its noderoles and what stands on what; as text in cohorts, or as JSON."""
-    found = Client().get(f"/deployments/{deployment}/graph")
+    graph = Client().get(f"/deployments/{deployment}/graph")
     if json:
-        from rackwright.cli.output.answers import Format, print_data
+        from rackwright.cli.output.printing import Format, print_data
 
-        print_data(found, Format.JSON)
+        print_data(graph, Format.JSON)
         return
     from rackwright.cli.output.plan_view import print_graph
 
-    print_graph(found)
+    print_graph(graph)
 
 
-def _warn(deployment: str, installs: list[dict[str, Any]]) -> None:
-    """Say what the machines to be installed lack, as far as it fits a screen."""
-    lacks = [f"{one['node']}: {lack}" for one in installs for lack in one["missing"]]
+def _warn_of_lacks(deployment: str, installs: list[dict[str, Any]]) -> None:
+    """Print what the machines to be installed lack, as far as it fits a screen."""
+    lacks = [f"{install['node']}: {lack}" for install in installs for lack in install["missing"]]
     for lack in lacks[:MOST_WARNINGS]:
         say(f"rackwright: {lack}", file=sys.stderr)
     if len(lacks) > MOST_WARNINGS:
@@ -223,18 +222,18 @@ def _warn(deployment: str, installs: list[dict[str, Any]]) -> None:
         say(f"rackwright: {more}", file=sys.stderr)
 
 
-def _rows(found: dict[str, Any]) -> list[dict[str, Any]]:
+def _diff_rows(diff: dict[str, Any]) -> list[dict[str, Any]]:
     return [
-        {"what": what.replace("_", " "), **(line if isinstance(line, dict) else {"node": line, "role": ""})}
-        for what, lines in found.items()
+        {"what": change.replace("_", " "), **(line if isinstance(line, dict) else {"node": line, "role": ""})}
+        for change, lines in diff.items()
         if isinstance(lines, list)
         for line in lines
     ]
 
 
-def _show_plan(plan: dict[str, Any], json: bool) -> None:
+def _print_plan(plan: dict[str, Any], json: bool) -> None:
     if json:
-        from rackwright.cli.output.answers import Format, print_data
+        from rackwright.cli.output.printing import Format, print_data
 
         print_data(plan, Format.JSON)
         return

@@ -1,4 +1,4 @@
-"""rackwright domain"""
+"""`rackwright domain`: the domains under which nodes are served by DNS."""
 
 from typing import Annotated, Any
 
@@ -6,20 +6,22 @@ import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
-from rackwright.cli.output.answers import prints
 from rackwright.cli.output.exits import confirm
-from rackwright.cli.shared import Filters, Limit, Sort, Yes, listed, names_of
+from rackwright.cli.output.printing import prints
+from rackwright.cli.shared import Filters, Limit, Sort, Yes, complete_names, read_list
 
 app = make_app("Domains: under which names nodes are served by DNS.")
 
-Domain = Annotated[str, typer.Argument(help="Name or id of a domain.", autocompletion=names_of("/domains", "name"))]
+Domain = Annotated[
+    str, typer.Argument(help="Name or id of a domain.", autocompletion=complete_names("/domains", "name"))
+]
 
 
 @app.command("list")
 @prints("name", "deployment", empty="No domain fits.")
 def list_all(filters: Filters = None, sort: Sort = None, limit: Limit = None) -> list[Any]:
     """All domains, or those that fit: -f deployment=web"""
-    return listed("/domains", filters, sort, limit)
+    return read_list("/domains", filters, sort, limit)
 
 
 @app.command("show")

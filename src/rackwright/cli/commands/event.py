@@ -1,4 +1,4 @@
-"""rackwright event"""
+"""`rackwright event`: the events of a server, past ones and live."""
 
 from typing import Annotated, Any
 
@@ -6,7 +6,7 @@ import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
-from rackwright.cli.output.answers import prints
+from rackwright.cli.output.printing import prints
 from rackwright.cli.output.terminal import say
 
 app = make_app("What happened, and what happens.")
@@ -26,20 +26,20 @@ def list_all(kind: Kind = None, since: Since = None, limit: Annotated[int, typer
 @app.command()
 def watch(kind: Kind = None, since: Since = None, json: Annotated[bool, typer.Option("--json")] = False) -> None:
     """Events as they happen, until Ctrl-C; breaks of the connection leave no gap."""
-    import json as text
+    from json import dumps
 
-    from rackwright.cli.output.answers import plain
+    from rackwright.cli.output.printing import plain
 
     client = Client()
     cursor = since
     try:
         while True:
-            for place, _, event in client.stream("/events", cursor, kind=kind, since=since):
-                cursor = place
+            for event_id, _, event in client.stream("/events", cursor, kind=kind, since=since):
+                cursor = event_id
                 if json:
-                    say(text.dumps(event), flush=True)
+                    say(dumps(event), flush=True)
                 else:
                     say(f"{event['at'][:19]}  {event['kind']:<24}  {plain(event['data'])}", flush=True)
-            client.get("/me")  # says so, and ends, if the server stays away
+            client.get("/me")  # ends the command if the server stays away
     except KeyboardInterrupt:
         say(f"\nGo on from here with --since {cursor}" if cursor else "")

@@ -1,4 +1,4 @@
-"""rackwright group"""
+"""`rackwright group`: groups of nodes."""
 
 from typing import Annotated, Any
 
@@ -6,14 +6,17 @@ import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
-from rackwright.cli.output.answers import prints
 from rackwright.cli.output.exits import confirm
-from rackwright.cli.shared import Filters, Limit, Node, Settings, Sort, Yes, listed, names_of, values
+from rackwright.cli.output.printing import prints
+from rackwright.cli.shared import Filters, Limit, Node, SetOptions, Sort, Yes, complete_names, parse_values, read_list
 
 app = make_app("Nodes that belong together: a rack, a team.")
 
 Group = Annotated[
-    str, typer.Argument(help="CATEGORY:NAME or id of a group.", autocompletion=names_of("/groups", "category", "name"))
+    str,
+    typer.Argument(
+        help="CATEGORY:NAME or id of a group.", autocompletion=complete_names("/groups", "category", "name")
+    ),
 ]
 
 
@@ -21,7 +24,7 @@ Group = Annotated[
 @prints("category", "name", "nodes", "description", empty="No group fits.")
 def list_all(filters: Filters = None, sort: Sort = None, limit: Limit = None) -> list[Any]:
     """All groups, or those that fit: -f category=rack"""
-    return listed("/groups", filters, sort, limit)
+    return read_list("/groups", filters, sort, limit)
 
 
 @app.command("show")
@@ -40,9 +43,9 @@ def create(category: str, name: str, description: str = "") -> Any:
 
 @app.command()
 @prints()
-def update(group: Group, set: Settings = None) -> Any:
+def update(group: Group, set: SetOptions = None) -> Any:
     """Change a group: --set description="By the door" """
-    return Client().merge(f"/groups/{group}", values(set))
+    return Client().merge(f"/groups/{group}", parse_values(set))
 
 
 @app.command()
@@ -56,7 +59,7 @@ def delete(group: Group, yes: Yes = False) -> None:
 @prints()
 def add(group: Group, node: Node) -> Any:
     """Put a node into a group."""
-    return Client().put(f"/groups/{group}/nodes/{node}", None, tagged=False)
+    return Client().put(f"/groups/{group}/nodes/{node}", None, check_unchanged=False)
 
 
 @app.command()
@@ -64,4 +67,4 @@ def add(group: Group, node: Node) -> Any:
 def remove(group: Group, node: Node, yes: Yes = False) -> Any:
     """Take a node out of a group."""
     confirm(f"Take {node} out of group {group}?", yes)
-    return Client().delete(f"/groups/{group}/nodes/{node}", tagged=False)
+    return Client().delete(f"/groups/{group}/nodes/{node}", check_unchanged=False)

@@ -1,4 +1,4 @@
-"""rackwright hook"""
+"""`rackwright hook`: calls of roles' hooks that fail, and trying them again."""
 
 from typing import Annotated, Any
 
@@ -6,7 +6,7 @@ import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
-from rackwright.cli.output.answers import prints
+from rackwright.cli.output.printing import prints
 
 app = make_app("Calls of roles' hooks that fail.")
 

@@ -1,4 +1,4 @@
-"""rackwright image: make what machines boot and what is put on their disks."""
+"""`rackwright image`: build the images that machines boot and that are put on their disks."""
 
 import sys
 from pathlib import Path
@@ -46,5 +46,5 @@ def list_images(home: Home = None) -> None:
     for image in Shelf(home or default_home()).all():
         about = ", ".join(f"{key} {value}" for key, value in image.about.items())
         say(f"{image.name} ({about})")
-        for file, known in sorted(image.files.items()):
-            say(f"  {file:<14} {known.size / 1e6:8.1f} MB  sha256 {known.sha256}")
+        for name, file in sorted(image.files.items()):
+            say(f"  {name:<14} {file.size / 1e6:8.1f} MB  sha256 {file.sha256}")

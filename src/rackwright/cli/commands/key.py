@@ -1,10 +1,10 @@
-"""rackwright key"""
+"""`rackwright key`: the SSH keys by which machines let the servers in."""
 
 from typing import Any
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
-from rackwright.cli.output.answers import prints
+from rackwright.cli.output.printing import prints
 from rackwright.cli.output.terminal import say
 
 app = make_app("The keys that machines know the servers by.")

@@ -13,6 +13,7 @@ from rackwright.states.extensions import ExtensionRefused, FolderSource, Loader,
 
 
 def main(argv: list[str]) -> int:
+    """Run `rackwright module` and return its exit status."""
     arguments = _parser().parse_args(argv)
     try:
         status: int = arguments.run(arguments)
@@ -37,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
 
     verify = verbs.add_parser("verify", help="say who signed a module and whether this machine would take it")
     verify.add_argument("file", type=Path, metavar="FILE.py")
-    _trust(verify)
+    _add_trust_options(verify)
     verify.set_defaults(run=_verify)
 
     show = verbs.add_parser("list", help="the modules of a state tree and whether this machine would take them")
@@ -45,12 +46,12 @@ def _parser() -> argparse.ArgumentParser:
         "tree", type=Path, metavar="TREE", help=f"a state tree; its {extensions.FOLDER} folder is looked at"
     )
     show.add_argument("--json", action="store_true")
-    _trust(show)
+    _add_trust_options(show)
     show.set_defaults(run=_list)
     return parser
 
 
-def _trust(parser: argparse.ArgumentParser) -> None:
+def _add_trust_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--signers", type=Path, default=extensions.SIGNERS, help="OpenSSH allowed-signers file")
     parser.add_argument("--seen", type=Path, default=extensions.SEEN, help="where the versions seen are remembered")
 
@@ -77,21 +78,22 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    """Every module with its verdict; status 1 if one of them would be refused."""
+    """Print every module and whether it would be taken; status 1 if one of them would be refused."""
     folder = arguments.tree / extensions.FOLDER
     loader = Loader((FolderSource(folder),), arguments.signers, Memory(arguments.seen))
-    rows = [_row(loader, name) for name in loader.names()]
+    rows = [_check_module(loader, name) for name in loader.names()]
     if arguments.json:
         say(json.dumps({"modules": rows}))
     elif not rows:
         say(f"no modules in {folder}")
     for row in [] if arguments.json else rows:
-        said = row["refused"] or f"signed by {row['signer']}"
-        say(f"{row['name']:<20} {row['version'] or '-':<10} {said}")
+        verdict = row["refused"] or f"signed by {row['signer']}"
+        say(f"{row['name']:<20} {row['version'] or '-':<10} {verdict}")
     return 1 if any(row["refused"] for row in rows) else 0
 
 
-def _row(loader: Loader, name: str) -> dict[str, str | None]:
+def _check_module(loader: Loader, name: str) -> dict[str, str | None]:
+    """Return a module's version and signer, and why this machine would refuse it, if it would."""
     row: dict[str, str | None] = {"name": name, "version": None, "signer": None, "refused": None}
     try:
         bundle = loader.find(name)

@@ -1,4 +1,4 @@
-"""rackwright network"""
+"""`rackwright network`: networks, their ranges, and the addresses given out."""
 
 from typing import Annotated, Any
 
@@ -6,13 +6,13 @@ import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
-from rackwright.cli.output.answers import prints
 from rackwright.cli.output.exits import Exit, confirm, fail
-from rackwright.cli.shared import Filters, Limit, Node, Settings, Sort, Yes, listed, names_of, values
+from rackwright.cli.output.printing import prints
+from rackwright.cli.shared import Filters, Limit, Node, SetOptions, Sort, Yes, complete_names, parse_values, read_list
 
 app = make_app("Networks, and who has which address.")
 
-Network = Annotated[str, typer.Argument(help="Name or id of a network.", autocompletion=names_of("/networks"))]
+Network = Annotated[str, typer.Argument(help="Name or id of a network.", autocompletion=complete_names("/networks"))]
 Ranges = Annotated[
     list[str] | None,
     typer.Option("--range", metavar="NAME:FIRST-LAST[:USE]", help="Addresses to give out; may be repeated."),
@@ -23,7 +23,7 @@ Ranges = Annotated[
 @prints("name", "category", "v4_subnet", "v6_subnet", "vlan", "description", empty="No networks.")
 def list_all(filters: Filters = None, sort: Sort = None, limit: Limit = None) -> list[Any]:
     """All networks."""
-    return listed("/networks", filters, sort, limit)
+    return read_list("/networks", filters, sort, limit)
 
 
 @app.command("show")
@@ -46,16 +46,24 @@ def create(
     router: Annotated[list[str] | None, typer.Option(help="Address of a router; may be repeated.")] = None,
 ) -> Any:
     """A new network, with a role `network-NAME` to bind nodes to it."""
-    body = {"name": name, "category": category, "description": description, "vlan": vlan}
-    places = {"v4_subnet": v4, "v6_subnet": v6, "ranges": [_range(one) for one in ranges or []]}
-    return Client().post("/networks", {**body, **places, "routers": [{"address": one} for one in router or []]})
+    body = {
+        "name": name,
+        "category": category,
+        "description": description,
+        "vlan": vlan,
+        "v4_subnet": v4,
+        "v6_subnet": v6,
+        "ranges": [_parse_range(text) for text in ranges or []],
+        "routers": [{"address": address} for address in router or []],
+    }
+    return Client().post("/networks", body)
 
 
 @app.command()
 @prints()
-def update(network: Network, set: Settings = None) -> Any:
+def update(network: Network, set: SetOptions = None) -> Any:
     """Change a network: --set vlan=12 --set description="Storage" """
-    return Client().merge(f"/networks/{network}", values(set))
+    return Client().merge(f"/networks/{network}", parse_values(set))
 
 
 @app.command()
@@ -83,13 +91,15 @@ def allocate(network: Network, node: Node, address: str | None = None) -> Any:
 def free(network: Network, address: str, yes: Yes = False) -> None:
     """Take an address back."""
     confirm(f"Take {address} back?", yes)
-    Client().delete(f"/networks/{network}/allocations/{address}", tagged=False)
+    Client().delete(f"/networks/{network}/allocations/{address}", check_unchanged=False)
 
 
-def _range(text: str) -> dict[str, Any]:
-    name, _, rest = text.partition(":")
-    places, _, use = rest.rpartition(":") if rest.rpartition(":")[2].isalpha() else (rest, "", "")
-    first, dash, last = places.partition("-")
+def _parse_range(text: str) -> dict[str, Any]:
+    """Return the range of addresses that NAME:FIRST-LAST[:USE] stands for; another text ends the command."""
+    name, _, remainder = text.partition(":")
+    has_use = remainder.rpartition(":")[2].isalpha()
+    addresses, _, use = remainder.rpartition(":") if has_use else (remainder, "", "")
+    first, dash, last = addresses.partition("-")
     if not name or not dash:
         fail(f"{text!r} is not of the form NAME:FIRST-LAST, as host:10.0.0.10-10.0.0.99.", Exit.USAGE)
     return {"name": name, "first": first, "last": last} | ({"use": use} if use else {})

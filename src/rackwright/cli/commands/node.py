@@ -1,4 +1,4 @@
-"""rackwright node"""
+"""`rackwright node`: machines: adding, accepting, binding roles, power, BMC and host keys."""
 
 import os
 import sys
@@ -10,12 +10,12 @@ import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
-from rackwright.cli.output.answers import prints
 from rackwright.cli.output.cable_lines import with_links
 from rackwright.cli.output.exits import Exit, confirm, fail
 from rackwright.cli.output.passwords import PasswordStdin, read_password
+from rackwright.cli.output.printing import prints
 from rackwright.cli.output.terminal import say
-from rackwright.cli.shared import Deployment, Filters, Limit, Node, Role, Settings, Sort, Yes, listed, values
+from rackwright.cli.shared import Deployment, Filters, Limit, Node, Role, SetOptions, Sort, Yes, parse_values, read_list
 from rackwright.hammers.registry import bmc_kinds
 
 app = make_app("Machines.")
@@ -25,7 +25,7 @@ BMC_PASSWORD = "RACKWRIGHT_BMC_PASSWORD"  # noqa: S105  # says where the secret 
 COLUMNS = ("name", "state", "alive", "available", "deployment", "bootenv")
 
 
-class PowerAct(StrEnum):
+class PowerAction(StrEnum):
     STATUS = "status"
     ON = "on"
     OFF = "off"
@@ -35,7 +35,7 @@ class PowerAct(StrEnum):
 BMC_KINDS = bmc_kinds()
 
 
-def _known_kind(kind: str) -> str:
+def _check_bmc_kind(kind: str) -> str:
     if kind not in BMC_KINDS:
         raise typer.BadParameter(f"{kind!r} is not one of {', '.join(map(repr, BMC_KINDS))}.")
     return kind
@@ -45,7 +45,7 @@ BmcKind = Annotated[
     str,
     typer.Option(
         metavar=f"<{'|'.join(BMC_KINDS)}>",
-        callback=_known_kind,
+        callback=_check_bmc_kind,
         autocompletion=lambda: list(BMC_KINDS),
         help="What it speaks.",
     ),
@@ -56,11 +56,11 @@ BmcKind = Annotated[
 @prints(*COLUMNS, empty="No node fits.")
 def list_all(filters: Filters = None, sort: Sort = None, limit: Limit = None) -> list[Any]:
     """All nodes, or those that fit: -f state=error -f deployment=web"""
-    return listed("/nodes", filters, sort, limit)
+    return read_list("/nodes", filters, sort, limit)
 
 
 @app.command("show")
-@prints(people=with_links)
+@prints(for_people=with_links)
 def show_one(node: Node) -> Any:
     """One node, with all that is known of it."""
     return Client().get(f"/nodes/{node}")
@@ -86,34 +86,34 @@ def create(
     """Add a machine. Its discovery roles are bound at once. With --address it is one that runs already: let the server
     in there first (rackwright key show). Without --host-key you are asked about the host key that it shows."""
     body = {"name": name, "macs": mac or [], "alive": alive, "deployment": deployment, "description": description}
-    reached = {"address": address, "ssh_user": ssh_user, "ssh_port": ssh_port}
-    body |= {option: value for option, value in reached.items() if value is not None}
+    ssh_options = {"address": address, "ssh_user": ssh_user, "ssh_port": ssh_port}
+    body |= {option: value for option, value in ssh_options.items() if value is not None}
     if host_key is not None:
         body["host_key"] = _read_key(host_key)
     if trust_on_first_use:
         body["trust_on_first_use"] = True
     client = Client()
-    made = client.post("/nodes", {**body, "uuid": uuid})
+    created = client.post("/nodes", {**body, "uuid": uuid})
     if address is None:
-        return made
-    _introduce(client, made["name"])
-    return client.get(f"/nodes/{made['name']}")
+        return created
+    _reach_first_time(client, created["name"])
+    return client.get(f"/nodes/{created['name']}")
 
 
-def _introduce(client: Client, node: str) -> None:
-    """Have the server look at a machine that runs already, and ask about a host key that nobody has said is right."""
-    found = client.post(f"/nodes/{node}/reach")
-    offered = found["offered_host_key"]
-    if offered is not None and found["host_key"] is None and sys.stdin.isatty():
+def _reach_first_time(client: Client, node: str) -> None:
+    """Have the server look at a machine that runs already, and ask about a host key that nobody has confirmed."""
+    reached = client.post(f"/nodes/{node}/reach")
+    offered = reached["offered_host_key"]
+    if offered is not None and reached["host_key"] is None and sys.stdin.isatty():
         confirm(
             f"{node} was added, and shows host key {offered}. Nobody has said yet that this is its own. Compare it "
             "with what `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` says there. Is it the same?",
             yes=False,
         )
-        client.put(f"/nodes/{node}/host_key", {"fingerprint": offered}, tagged=False)
-        found = client.post(f"/nodes/{node}/reach")
-    if not found["reached"]:
-        say(f"{node} was added, but is not reached yet. {found['reason']}", file=sys.stderr)
+        client.put(f"/nodes/{node}/host_key", {"fingerprint": offered}, check_unchanged=False)
+        reached = client.post(f"/nodes/{node}/reach")
+    if not reached["reached"]:
+        say(f"{node} was added, but is not reached yet. {reached['reason']}", file=sys.stderr)
 
 
 @app.command()
@@ -125,9 +125,9 @@ def reach(node: Node) -> Any:
 
 @app.command()
 @prints()
-def update(node: Node, set: Settings = None) -> Any:
+def update(node: Node, set: SetOptions = None) -> Any:
     """Change a node: --set description="Third from the top" --set stay_on=true"""
-    return Client().merge(f"/nodes/{node}", values(set))
+    return Client().merge(f"/nodes/{node}", parse_values(set))
 
 
 @app.command()
@@ -180,7 +180,7 @@ def accept(
     names = nodes or []
     if every:
         waiting = client.pages("/nodes", waiting=True)
-        names = [one["name"] for one in waiting]
+        names = [machine["name"] for machine in waiting]
     if key is not None and len(names) != 1:
         raise typer.BadParameter("a key is of one machine: name just that.")
     body = None if key is None else {"key": key}
@@ -189,12 +189,12 @@ def accept(
 
 @app.command()
 @prints()
-def power(node: Node, act: Annotated[PowerAct, typer.Argument()] = PowerAct.STATUS, yes: Yes = False) -> Any:
+def power(node: Node, act: Annotated[PowerAction, typer.Argument()] = PowerAction.STATUS, yes: Yes = False) -> Any:
     """Ask for a machine's power over its BMC, or switch it."""
-    if act in (PowerAct.OFF, PowerAct.RESET):
+    if act in (PowerAction.OFF, PowerAction.RESET):
         confirm(f"Power {act} of {node} stops whatever runs there. Go on?", yes)
     client = Client()
-    if act is PowerAct.STATUS:
+    if act is PowerAction.STATUS:
         return client.get(f"/nodes/{node}/power")
     return client.post(f"/nodes/{node}/power", {"action": act.value})
 
@@ -225,23 +225,24 @@ def bmc(
     client = Client()
     body = {
         "kind": kind,
-        "address": address or _proposed_address(client, node, yes),
+        "address": address or _confirm_reported_address(client, node, yes),
         "username": username,
-        "password": _bmc_password(node, password_stdin),
+        "password": _read_bmc_password(node, password_stdin),
         "plain": plain,
         "insecure": insecure,
         "cipher_suite": cipher_suite,
     }
-    client.put(f"/nodes/{node}/bmc", body, tagged=False)
+    client.put(f"/nodes/{node}/bmc", body, check_unchanged=False)
 
 
-def _bmc_password(node: str, from_stdin: bool) -> str:
-    held = None if from_stdin else os.environ.get(BMC_PASSWORD)
-    return held if held is not None else read_password(f"Password of the BMC of {node}: ", from_stdin)
+def _read_bmc_password(node: str, from_stdin: bool) -> str:
+    """Return the password from standard input or the environment, else the one that the person types."""
+    variable = None if from_stdin else os.environ.get(BMC_PASSWORD)
+    return variable if variable is not None else read_password(f"Password of the BMC of {node}: ", from_stdin)
 
 
-def _proposed_address(client: Client, node: str, yes: bool) -> str:
-    """Where the machine says that its BMC is, once a person agrees."""
+def _confirm_reported_address(client: Client, node: str, yes: bool) -> str:
+    """Return the address that the machine reports for its BMC, once a person agrees."""
     reported = client.get(f"/nodes/{node}")["discovery"].get("bmc")
     address = reported.get("address") if isinstance(reported, dict) else None
     if not isinstance(address, str):
@@ -275,7 +276,7 @@ def host_key(
         body = {"host_key": _read_key(file)}
     elif pin is not None:
         body = {"fingerprint": pin}
-    Client().put(f"/nodes/{node}/host_key", body, tagged=False)
+    Client().put(f"/nodes/{node}/host_key", body, check_unchanged=False)
     if trust_on_first_use:
         say(f"The next host key that {node} shows is trusted.")
     else:

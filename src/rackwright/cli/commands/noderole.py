@@ -1,4 +1,4 @@
-"""rackwright noderole"""
+"""`rackwright noderole`: roles bound to nodes: their data, why they wait, retries and logs."""
 
 from typing import Annotated, Any
 
@@ -6,9 +6,19 @@ import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
-from rackwright.cli.output.answers import prints
 from rackwright.cli.output.exits import Exit, confirm, fail
-from rackwright.cli.shared import Filters, Limit, NodeRole, Settings, Sort, Yes, listed, noderole_id, values
+from rackwright.cli.output.printing import prints
+from rackwright.cli.shared import (
+    Filters,
+    Limit,
+    NodeRole,
+    SetOptions,
+    Sort,
+    Yes,
+    find_noderole_id,
+    parse_values,
+    read_list,
+)
 
 app = make_app("Roles bound to nodes.")
 
@@ -25,7 +35,7 @@ def list_all(
     node: str | None = None,
 ) -> list[Any]:
     """All noderoles, in the order in which they can run, or those that fit: -f state=error"""
-    return listed("/node_roles", filters, sort, limit, deployment=deployment, node=node)
+    return read_list("/node_roles", filters, sort, limit, deployment=deployment, node=node)
 
 
 @app.command("show")
@@ -33,15 +43,15 @@ def list_all(
 def show_one(noderole: NodeRole) -> Any:
     """One noderole, with its data and neighbours."""
     client = Client()
-    return client.get(f"/node_roles/{noderole_id(client, noderole)}")
+    return client.get(f"/node_roles/{find_noderole_id(client, noderole)}")
 
 
 @app.command()
 @prints()
-def update(noderole: NodeRole, set: Settings = None) -> Any:
+def update(noderole: NodeRole, set: SetOptions = None) -> Any:
     """Set data of yours in an open proposal: --set crowbar='{"target_os": "debian-12"}'"""
     client = Client()
-    return client.merge(f"/node_roles/{noderole_id(client, noderole)}", {"user_data": values(set)})
+    return client.merge(f"/node_roles/{find_noderole_id(client, noderole)}", {"user_data": parse_values(set)})
 
 
 @app.command()
@@ -49,7 +59,7 @@ def delete(noderole: NodeRole, yes: Yes = False) -> None:
     """Take a role off its node, in the deployment's proposal."""
     confirm(f"Unbind noderole {noderole} and what stands on it?", yes)
     client = Client()
-    client.delete(f"/node_roles/{noderole_id(client, noderole)}")
+    client.delete(f"/node_roles/{find_noderole_id(client, noderole)}")
 
 
 @app.command()
@@ -57,7 +67,7 @@ def delete(noderole: NodeRole, yes: Yes = False) -> None:
 def why(noderole: NodeRole) -> Any:
     """Why it waits or failed, down to what a person can do about it."""
     client = Client()
-    return client.get(f"/node_roles/{noderole_id(client, noderole)}/why")
+    return client.get(f"/node_roles/{find_noderole_id(client, noderole)}/why")
 
 
 @app.command()
@@ -68,12 +78,12 @@ def retry(
 ) -> Any:
     """Run what failed once more."""
     client = Client()
-    wanted = [noderole_id(client, one) for one in noderoles or []]
+    ids = [find_noderole_id(client, key) for key in noderoles or []]
     if every:
-        wanted += [one["id"] for one in client.pages("/node_roles", state="error")]
-    if not wanted:
+        ids += [noderole["id"] for noderole in client.pages("/node_roles", state="error")]
+    if not ids:
         fail("Say which noderoles: ROLE@NODE, or --all for everything in ERROR.", Exit.USAGE)
-    return [client.post(f"/node_roles/{id}/retry") for id in wanted]
+    return [client.post(f"/node_roles/{id}/retry") for id in ids]
 
 
 @app.command()
@@ -85,7 +95,7 @@ def log(
     from rackwright.cli.commands.run import print_log
 
     client = Client()
-    id = noderole_id(client, noderole)
+    id = find_noderole_id(client, noderole)
     runs = client.pages("/runs", 1, node_role_id=id, sort="-id")
     if not runs:
         fail(f"Noderole {noderole} has not run yet. See: rackwright noderole why {noderole}", Exit.NOT_FOUND)

@@ -1,4 +1,4 @@
-"""rackwright run"""
+"""`rackwright run`: runs of jigs, with their logs."""
 
 from typing import Annotated, Any
 
@@ -6,10 +6,10 @@ import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
-from rackwright.cli.output.answers import prints
 from rackwright.cli.output.exits import confirm
+from rackwright.cli.output.printing import prints
 from rackwright.cli.output.terminal import say, say_output
-from rackwright.cli.shared import Filters, Limit, Sort, Yes, listed
+from rackwright.cli.shared import Filters, Limit, Sort, Yes, read_list
 
 app = make_app("What jigs did and do.")
 
@@ -21,7 +21,7 @@ Id = Annotated[int, typer.Argument(help="Id of a run, as `run list` shows it.")]
 @prints(*COLUMNS, empty="No run fits.")
 def list_all(filters: Filters = None, sort: Sort = "-id", limit: Limit = 50) -> list[Any]:
     """The newest runs, or those that fit: -f state=failed -f node=n1.rack.example"""
-    return listed("/runs", filters, sort, limit)
+    return read_list("/runs", filters, sort, limit)
 
 
 @app.command("show")
@@ -46,17 +46,17 @@ def cancel(id: Id, yes: Yes = False) -> Any:
 
 
 def print_log(client: Client, id: int, follow: bool) -> None:
-    """The log so far; with `follow`, also what comes until the run ends, over breaks of the connection too."""
+    """Print the log so far; with `follow`, also the rest until the run ends, over breaks of the connection too."""
     if not follow:
         text, _ = client.text(f"/runs/{id}/log")
         say_output(text if text.endswith("\n") or not text else f"{text}\n")
         return
     position = ""
     while True:
-        for place, kind, data in client.stream(f"/runs/{id}/log/tail", position or None):
-            position = place
+        for event_id, kind, data in client.stream(f"/runs/{id}/log/tail", position or None):
+            position = event_id
             if kind == "end":
                 say(f"Run {id}: {data}.")
                 return
             say_output(data)
-        client.get(f"/runs/{id}")  # says so, and ends, if the server stays away
+        client.get(f"/runs/{id}")  # ends the command if the server stays away

@@ -1,4 +1,4 @@
-"""rackwright server"""
+"""`rackwright server`: run the server."""
 
 import sys
 from pathlib import Path
@@ -85,9 +85,9 @@ def server(
     from rackwright.server.settings import load_settings
 
     log_to_stderr()
-    given = {name: value for name, value in locals().items() if name in _FLAGS and value not in (None, [])}
+    flags = {name: value for name, value in locals().items() if name in _FLAGS and value not in (None, [])}
     try:
-        asyncio.run(serve(load_settings(given, config).options))
+        asyncio.run(serve(load_settings(flags, config).options))
     except RackwrightError as error:
         say(f"rackwright: {error}", file=sys.stderr)
         return 1

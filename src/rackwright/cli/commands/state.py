@@ -1,6 +1,6 @@
 """`rackwright state`: apply, test, show and explain a tree of states on this machine, and the modules' documentation.
 
-Plain argparse and late imports: this command must start in a blink. All that it does is in `rackwright.states`.
+Plain argparse and late imports, because this command must start in a blink. Its work is done by `rackwright.states`.
 """
 
 from __future__ import annotations
@@ -24,24 +24,25 @@ MODES = ("ansible", "justdoit", "genius")
 
 
 def main(argv: list[str]) -> int:
+    """Run `rackwright state` and return its exit status."""
     arguments = _parser().parse_args(argv)
     from rackwright.states.refusal import Refused
 
     try:
-        status = _from_git(arguments) if getattr(arguments, "git", None) else _from_disk(arguments)
+        status = _run_from_git(arguments) if getattr(arguments, "git", None) else _run_from_disk(arguments)
     except Refused as refused:
         from rackwright.states.running.record import Mask
 
         mask = Mask(getattr(arguments, "secrets", ()))
         problems = [mask.text(str(problem)) for problem in refused.problems]
-        return _refused(problems, getattr(arguments, "json", False))
+        return _print_refusal(problems, getattr(arguments, "json", False))
     except KeyboardInterrupt:
         say("rackwright: interrupted; what was started was ended", file=sys.stderr)
         return 130
     return status
 
 
-def _from_disk(arguments: argparse.Namespace) -> int:
+def _run_from_disk(arguments: argparse.Namespace) -> int:
     if getattr(arguments, "path", "") is None:
         from rackwright.states.refusal import refuse
 
@@ -50,26 +51,26 @@ def _from_disk(arguments: argparse.Namespace) -> int:
     return status
 
 
-def _from_git(arguments: argparse.Namespace) -> int:
-    """The same on the states of git repositories, pinned to their commits for the whole run."""
+def _run_from_git(arguments: argparse.Namespace) -> int:
+    """Run the verb on the states of git repositories, which stay at the same commits during the run."""
     from rackwright.states.reading.sources import Repository, SourceRefused, pinned
     from rackwright.states.refusal import refuse
 
     repositories = [Repository(url, signers=arguments.signers) for url in arguments.git]
     try:
-        with pinned(repositories, arguments.env) as held:
+        with pinned(repositories, arguments.env) as checkout:
             if not arguments.json:
-                for pin in held.pins:
+                for pin in checkout.pins:
                     signed = f", signed by {pin.signer}" if pin.signer else ""
                     say(f"{pin.url} at {pin.commit[:12]} ({pin.reference}{signed})", file=sys.stderr)
-            arguments.path = held.path / (arguments.path or "")
+            arguments.path = checkout.path / (arguments.path or "")
             status: int = arguments.run(arguments)
             return status
     except SourceRefused as refused:
         raise refuse(str(refused)) from None
 
 
-def _refused(problems: list[str], as_json: bool) -> int:
+def _print_refusal(problems: list[str], as_json: bool) -> int:
     if as_json:
         say(json.dumps({"errors": problems}))
     else:
@@ -84,19 +85,19 @@ def _parser() -> argparse.ArgumentParser:
         prog="rackwright state", description="Bring this machine into a state, or say what that would mean."
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    apply = _verb(verbs, "apply", "bring the states about", _apply)
+    apply = _add_verb(verbs, "apply", "bring the states about", _apply)
     apply.add_argument("--test", action="store_true", help="a dry run: say what would change")
-    _verb(verbs, "test", "the same as apply --test", _test)
-    show = _verb(verbs, "show", "print the order of the states, with the reasons", _show)
+    _add_verb(verbs, "test", "the same as apply --test", _test)
+    show = _add_verb(verbs, "show", "print the order of the states, with the reasons", _show)
     show.add_argument("--dot", action="store_true", help="the graph, for Graphviz")
-    _verb(verbs, "explain", "say what a mode does with the states, and why", _explain)
+    _add_verb(verbs, "explain", "say what a mode does with the states, and why", _explain)
     doc = verbs.add_parser("doc", help="the documentation of the modules")
     doc.add_argument("what", nargs="?", default="", metavar="MODULE[.FUNCTION]")
     doc.set_defaults(run=_doc)
     return parser
 
 
-def _verb(verbs: Any, name: str, text: str, run: Any) -> argparse.ArgumentParser:
+def _add_verb(verbs: Any, name: str, text: str, run: Any) -> argparse.ArgumentParser:
     verb: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)
     verb.set_defaults(run=run, test=name == "test", dot=False)
     verb.add_argument("path", type=Path, metavar="FILE|TREE", nargs="?", help="with --git: within the repository")
@@ -124,7 +125,8 @@ def _verb(verbs: Any, name: str, text: str, run: Any) -> argparse.ArgumentParser
 # Verbs
 
 
-def _plan(arguments: argparse.Namespace) -> Plan:
+def _make_plan(arguments: argparse.Namespace) -> Plan:
+    """Read the tree and the variables, and return the plan of the states."""
     from rackwright.states.facts import facts
     from rackwright.states.plan import plan, secret_texts
     from rackwright.states.reading.tree import merge, place
@@ -132,20 +134,23 @@ def _plan(arguments: argparse.Namespace) -> Plan:
     tree, sls = place(arguments.path, arguments.sls.split(",") if arguments.sls else None)
     variables: dict[str, Any] = {}
     for path in arguments.var_file:
-        variables = merge(variables, _variable_file(path))
-    for given in arguments.var:
-        variables = merge(variables, _variable(given))
+        variables = merge(variables, _read_variables(path))
+    for text in arguments.var:
+        variables = merge(variables, _parse_variable(text))
     arguments.secrets = set()
-    for secret in [*map(_variable_file, arguments.secret_file), *map(_variable, arguments.secret)]:
+    for secret in [*map(_read_variables, arguments.secret_file), *map(_parse_variable, arguments.secret)]:
         arguments.secrets |= secret_texts(list(secret.values()))
         variables = merge(variables, secret)
-    made = plan(tree, sls, variables, facts(arguments.node), _catalogue(tree.root))
-    made.secrets |= arguments.secrets
-    return made
+    planned = plan(tree, sls, variables, facts(arguments.node), _tree_catalogue(tree.root))
+    planned.secrets |= arguments.secrets
+    return planned
 
 
-def _catalogue(root: Path) -> Catalogue | None:
-    """With the tree's own modules, if it has any; verifying them is nothing to load for every run."""
+def _tree_catalogue(root: Path) -> Catalogue | None:
+    """Return a catalogue with the tree's own modules; None if it has none.
+
+    The code that verifies modules is not loaded for a tree without any.
+    """
     if not (root / "_modules").is_dir():
         return None
     from rackwright.states.extensions import tree_catalogue
@@ -153,28 +158,28 @@ def _catalogue(root: Path) -> Catalogue | None:
     return tree_catalogue(root)
 
 
-def _variable(given: str) -> dict[str, Any]:
+def _parse_variable(text: str) -> dict[str, Any]:
     from rackwright.states.reading.sls import parse
     from rackwright.states.refusal import refuse
 
-    name, equals, value = given.partition("=")
+    name, equals, value = text.partition("=")
     if not equals or not name:
         raise refuse(f"a variable is NAME=VALUE, not {name!r}")
     return {name: parse(value, f"--var {name}")}
 
 
-def _variable_file(path: Path) -> dict[str, Any]:
+def _read_variables(path: Path) -> dict[str, Any]:
     from rackwright.states.reading.sls import parse
     from rackwright.states.refusal import refuse
 
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
-        read = parse(text, str(path))
+        variables = parse(text, str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise refuse(f"cannot read the variables in {path}: {error}") from None
-    if not isinstance(read, dict):
+    if not isinstance(variables, dict):
         raise refuse("a file of variables is a mapping", str(path), 1)
-    return read
+    return variables
 
 
 def _test(arguments: argparse.Namespace) -> int:
@@ -185,10 +190,10 @@ def _test(arguments: argparse.Namespace) -> int:
 def _apply(arguments: argparse.Namespace) -> int:
     from rackwright.states.running.run import Run, go_home
 
-    made = _plan(arguments)
+    plan = _make_plan(arguments)
     go_home()
-    progress = _Progress(len(made.states), quiet=arguments.json)
-    run = Run(made, arguments.mode, arguments.test, arguments.parallel, progress.hear)
+    progress = _Progress(len(plan.states), quiet=arguments.json)
+    run = Run(plan, arguments.mode, arguments.test, arguments.parallel, progress.print_event)
     progress.mask = run.report.mask
     report = run.go()
     if arguments.json:
@@ -202,7 +207,7 @@ def _apply(arguments: argparse.Namespace) -> int:
 
 
 class _Progress:
-    """A line for each state as it ends."""
+    """Prints a line for each state as it ends."""
 
     def __init__(self, total: int, quiet: bool) -> None:
         self._total = total
@@ -210,15 +215,16 @@ class _Progress:
         self._done = 0
         self.mask: Mask | None = None
 
-    def hear(self, kind: str, state: State, detail: Any) -> None:
+    def print_event(self, kind: str, state: State, detail: Any) -> None:
+        """Print an event of the run: a line of a state's log, or its end."""
         if self._quiet or kind == "start":
             return
         if kind == "log":
             self._say(f"    {state.id}: {detail}")
         else:
-            self._end(detail)
+            self._print_end(detail)
 
-    def _end(self, record: Record) -> None:
+    def _print_end(self, record: Record) -> None:
         self._done += 1
         width = len(str(self._total))
         word = (
@@ -245,21 +251,22 @@ def _indented(text: str) -> str:
 def _show(arguments: argparse.Namespace) -> int:
     from rackwright.states import explain
 
-    made = _plan(arguments)
+    plan = _make_plan(arguments)
     if arguments.dot:
-        say(explain.dot(made))
+        say(explain.dot(plan))
     elif arguments.json:
-        say(json.dumps({"states": explain.steps(made)}, default=str))
+        say(json.dumps({"states": explain.steps(plan)}, default=str))
     else:
-        say("\n".join(explain.lines(made)))
+        say("\n".join(explain.lines(plan)))
     return OK
 
 
 def _explain(arguments: argparse.Namespace) -> int:
     from rackwright.states import explain
 
-    said = explain.explain(_plan(arguments), arguments.mode)
-    say(json.dumps({"mode": arguments.mode, "explanation": said}) if arguments.json else "\n".join(said))
+    explanation = explain.explain(_make_plan(arguments), arguments.mode)
+    as_json = {"mode": arguments.mode, "explanation": explanation}
+    say(json.dumps(as_json) if arguments.json else "\n".join(explanation))
     return OK
 
 
@@ -273,8 +280,8 @@ def _doc(arguments: argparse.Namespace) -> int:
         module, _, function = arguments.what.partition(".")
         functions = catalogue.functions(module)
         known = catalogue.modules() if functions is None else list(functions)
-        near = did_you_mean(module if functions is None else function, known)
-        say(f"rackwright: no documentation of {arguments.what!r}{near}", file=sys.stderr)
+        suggestion = did_you_mean(module if functions is None else function, known)
+        say(f"rackwright: no documentation of {arguments.what!r}{suggestion}", file=sys.stderr)
         return REFUSED
     say(text)
     return OK

@@ -1,4 +1,4 @@
-"""rackwright token"""
+"""`rackwright token`: tokens for programs."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -7,8 +7,8 @@ import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
-from rackwright.cli.output.answers import prints
 from rackwright.cli.output.exits import confirm
+from rackwright.cli.output.printing import prints
 from rackwright.cli.shared import Yes
 
 app = make_app("Tokens for programs.")
@@ -47,4 +47,4 @@ def create(
 def delete(id: int, yes: Yes = False) -> None:
     """Revoke a token. Whoever uses it is shut out at once."""
     confirm(f"Revoke token {id}?", yes)
-    Client().delete(f"/tokens/{id}", tagged=False)
+    Client().delete(f"/tokens/{id}", check_unchanged=False)

@@ -1,4 +1,4 @@
-"""rackwright user"""
+"""`rackwright user`: users, their passwords and grants."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -7,18 +7,28 @@ import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.client import Client
-from rackwright.cli.output.answers import prints
 from rackwright.cli.output.exits import confirm
 from rackwright.cli.output.passwords import PasswordStdin, read_password
-from rackwright.cli.shared import Deployment, Filters, Limit, Settings, Sort, Yes, listed, names_of, values
+from rackwright.cli.output.printing import prints
+from rackwright.cli.shared import (
+    Deployment,
+    Filters,
+    Limit,
+    SetOptions,
+    Sort,
+    Yes,
+    complete_names,
+    parse_values,
+    read_list,
+)
 
 app = make_app("People.")
 
 COLUMNS = ("name", "full_name", "role", "disabled", "grants")
-User = Annotated[str, typer.Argument(help="Name or id of a user.", autocompletion=names_of("/users"))]
+User = Annotated[str, typer.Argument(help="Name or id of a user.", autocompletion=complete_names("/users"))]
 
 
-class Role(StrEnum):
+class UserRole(StrEnum):
     ADMIN = "admin"
     OPERATOR = "operator"
     VIEWER = "viewer"
@@ -34,7 +44,7 @@ class GrantRole(StrEnum):
 @prints(*COLUMNS)
 def list_all(filters: Filters = None, sort: Sort = None, limit: Limit = None) -> list[Any]:
     """All users."""
-    return listed("/users", filters, sort, limit)
+    return read_list("/users", filters, sort, limit)
 
 
 @app.command("show")
@@ -48,20 +58,25 @@ def show_one(user: User) -> Any:
 @prints()
 def create(
     name: str,
-    role: Role = Role.VIEWER,
+    role: UserRole = UserRole.VIEWER,
     full_name: str = "",
     password_stdin: PasswordStdin = False,
 ) -> Any:
     """A new user. The password is asked for, or read from standard input."""
-    body = {"name": name, "role": role.value, "full_name": full_name, "password": _new_password(name, password_stdin)}
+    body = {
+        "name": name,
+        "role": role.value,
+        "full_name": full_name,
+        "password": _read_new_password(name, password_stdin),
+    }
     return Client().post("/users", body)
 
 
 @app.command()
 @prints()
-def update(user: User, set: Settings = None) -> Any:
+def update(user: User, set: SetOptions = None) -> Any:
     """Change a user: --set role=operator --set disabled=true"""
-    return Client().merge(f"/users/{user}", values(set))
+    return Client().merge(f"/users/{user}", parse_values(set))
 
 
 @app.command()
@@ -74,22 +89,24 @@ def delete(user: User, yes: Yes = False) -> None:
 @app.command()
 def password(user: User, password_stdin: PasswordStdin = False) -> None:
     """Give a user a new password. All their sessions end."""
-    Client().put(f"/users/{user}/password", {"password": _new_password(user, password_stdin)}, tagged=False)
+    Client().put(
+        f"/users/{user}/password", {"password": _read_new_password(user, password_stdin)}, check_unchanged=False
+    )
 
 
 @app.command()
 @prints()
 def grant(user: User, deployment: Deployment, role: GrantRole) -> Any:
     """Let a user do more in a deployment and everything below it."""
-    return Client().put(f"/users/{user}/grants/{deployment}", {"role": role.value}, tagged=False)
+    return Client().put(f"/users/{user}/grants/{deployment}", {"role": role.value}, check_unchanged=False)
 
 
 @app.command()
 def revoke(user: User, deployment: Deployment, yes: Yes = False) -> None:
     """Take a grant back."""
     confirm(f"Take from {user} what was granted in {deployment} and below?", yes)
-    Client().delete(f"/users/{user}/grants/{deployment}", tagged=False)
+    Client().delete(f"/users/{user}/grants/{deployment}", check_unchanged=False)
 
 
-def _new_password(name: str, from_stdin: bool) -> str:
+def _read_new_password(name: str, from_stdin: bool) -> str:
     return read_password(f"New password of {name}: ", from_stdin)

@@ -1,4 +1,4 @@
-"""How the demo is shown: a live table on a terminal, a line for each change elsewhere."""
+"""The view of the demo: a live table on a terminal, a line for each change elsewhere."""
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -23,18 +23,18 @@ STATES = {
     "error": "bold red",
 }
 MOST_ROWS = 40
-"""Of more machines than that only the counts are shown."""
+"""The most machines whose noderoles are shown; of more, only the counts are."""
 
 
 class View:
-    """Say lines that stay, and show what changes."""
+    """Prints lines that stay, and shows below them what changes."""
 
     def __init__(self, machines: int, console: "Console | None" = None) -> None:
         self.console = console or open_console(soft_wrap=True)
         self._live = Live(console=self.console, refresh_per_second=8) if self.console.is_terminal else None
         self.wants_rows = self._live is not None and machines <= MOST_ROWS
         """Whether single noderoles are shown, and not only their counts."""
-        self._last = ""
+        self._last_line = ""
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -50,34 +50,34 @@ class View:
     def say(self, line: str) -> None:
         self.console.print(line)
 
-    def count(self, line: str) -> None:
-        """How far something has come."""
+    def show_progress(self, line: str) -> None:
+        """Show how far something has come, in place of the line before."""
         if self._live is not None:
             self._live.update(Text(line))
-        elif line != self._last:
+        elif line != self._last_line:
             self.console.print(line)
-        self._last = line
+        self._last_line = line
 
     def show(self, counts: Mapping[str, int], noderoles: Sequence[dict[str, Any]]) -> None:
-        """How many noderoles are in which state, and, where they are shown, all of them as they are now."""
+        """Show how many noderoles are in which state and, if there are rows, all noderoles as they are now."""
         line = ", ".join(f"{counts[state]} {state.upper()}" for state in STATES if counts.get(state))
         if self._live is None:
-            self.count(line)
+            self.show_progress(line)
         else:
-            table = [_table(noderoles)] if self.wants_rows else []
+            table = [_make_table(noderoles)] if self.wants_rows else []
             self._live.update(Group(*table, Text(line)))
 
 
-def _table(noderoles: Sequence[dict[str, Any]]) -> Table:
+def _make_table(noderoles: Sequence[dict[str, Any]]) -> Table:
     table = Table("Node", "Noderoles", "Now", box=None, pad_edge=False)
     nodes: dict[str, list[dict[str, Any]]] = {}
-    for one in noderoles:
-        nodes.setdefault(one["node"], []).append(one)
-    for node, own in sorted(nodes.items()):
+    for noderole in noderoles:
+        nodes.setdefault(noderole["node"], []).append(noderole)
+    for node, bound in sorted(nodes.items()):
         bar = Text()
-        for one in sorted(own, key=lambda one: (one["cohort"], one["id"])):
-            bar.append("■ ", STATES.get(one["state"], ""))
-        now = [f"{one['role']}" for one in own if one["state"] == "transition"]
-        failed = [f"{one['role']}: {one['error']}" for one in own if one["state"] == "error"]
-        table.add_row(node, bar, Text("; ".join(failed), "bold red") if failed else Text(", ".join(now)))
+        for noderole in sorted(bound, key=lambda noderole: (noderole["cohort"], noderole["id"])):
+            bar.append("■ ", STATES.get(noderole["state"], ""))
+        running = [noderole["role"] for noderole in bound if noderole["state"] == "transition"]
+        failed = [f"{noderole['role']}: {noderole['error']}" for noderole in bound if noderole["state"] == "error"]
+        table.add_row(node, bar, Text("; ".join(failed), "bold red") if failed else Text(", ".join(running)))
     return table

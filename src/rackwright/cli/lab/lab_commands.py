@@ -1,7 +1,7 @@
-"""rackwright lab: real virtual machines, each with a BMC, on a network of their own, and a server that provisions them.
+"""`rackwright lab`: virtual machines, each with a BMC, on a network of their own, and a server that provisions them.
 
-`lab up` keeps two things apart: this process, which a person sees and talks to, and the lab itself, which is the first
-process of namespaces of its own. When either ends, however it ends, the lab is gone, and its files with it.
+`lab up` has two processes: this one, which a person sees and talks to, and the lab itself, which is the first process
+of namespaces of its own. When either ends, however it ends, the lab is gone, and its files with it.
 """
 
 import asyncio
@@ -27,13 +27,14 @@ from rackwright.parent_death import DIES_WITH_US
 
 app = make_app()
 
-INSIDE = ("-m", "rackwright.lab.lab_process")
-GOING_SECONDS = 120.0
-NEEDED = ("unshare", "setpriv", "ip")
+LAB_MODULE = ("-m", "rackwright.lab.lab_process")
+END_SECONDS = 120.0
+"""How long `lab down` waits for the end of the lab."""
+NEEDED_PROGRAMS = ("unshare", "setpriv", "ip")
 
 
-def _state() -> Path:
-    """Where a lab that is up is written down, for `console` and `down`."""
+def _record_file() -> Path:
+    """Return the file in which a lab that is up is recorded, for `console` and `down`."""
     return default_home() / "lab.json"
 
 
@@ -46,23 +47,23 @@ def up(
     power_on: Annotated[bool, typer.Option(help="Switch the machines on.")] = True,
 ) -> None:
     """Bring a lab up, and keep it until Ctrl-C or `rackwright lab down`."""
-    missing = [program for program in NEEDED if shutil.which(program) is None]
+    missing = [program for program in NEEDED_PROGRAMS if shutil.which(program) is None]
     if missing or os.geteuid() != 0:
         _fail(f"A lab needs root{' and ' + ', '.join(missing) if missing else ''}, for namespaces and network devices.")
     images = default_home() / "images"
     if not (images / "sledgehammer").exists():
         _fail("There is no sledgehammer image. Make it: rackwright image build sledgehammer --kernel cloud")
-    if _running() is not None:
+    if _read_running_lab() is not None:
         _fail("A lab is up already. End it: rackwright lab down")
-    with _folder() as folder, _written_down(folder):
-        wanted = {"machines": machines, "uefi": uefi, "memory": memory, "power_on": power_on, "images": str(images)}
-        raise typer.Exit(asyncio.run(_keep(folder, wanted, port)))
+    with _temporary_folder() as folder, _recorded(folder):
+        options = {"machines": machines, "uefi": uefi, "memory": memory, "power_on": power_on, "images": str(images)}
+        raise typer.Exit(asyncio.run(_run_lab(folder, options, port)))
 
 
 @app.command()
 def console(machine: Annotated[int, typer.Argument(help="Its number, from 1.")]) -> None:
     """Talk to a machine's serial line. Ctrl-] ends it; the machine does not notice."""
-    lab = _running()
+    lab = _read_running_lab()
     if lab is None:
         _fail("No lab is up. Bring one up: rackwright lab up")
     serial = Path(lab["folder"]) / f"m{machine}" / "serial"
@@ -76,7 +77,7 @@ def console(machine: Annotated[int, typer.Argument(help="Its number, from 1.")])
 @app.command()
 def down() -> None:
     """End the lab that is up."""
-    lab = _running()
+    lab = _read_running_lab()
     if lab is None:
         say("No lab is up.")
         return
@@ -87,11 +88,11 @@ def down() -> None:
         return
     try:
         signal.pidfd_send_signal(process, signal.SIGTERM)
-        gone, _, _ = select.select([process], [], [], GOING_SECONDS)
+        gone, _, _ = select.select([process], [], [], END_SECONDS)
     finally:
         os.close(process)
     if not gone:
-        _fail(f"The lab is still there after {GOING_SECONDS:g} s. Kill process {lab['pid']}: all of it goes with it.")
+        _fail(f"The lab is still there after {END_SECONDS:g} s. Kill process {lab['pid']}: all of it goes with it.")
     say("The lab is gone.")
 
 
@@ -100,54 +101,59 @@ def _fail(message: str) -> NoReturn:
     raise typer.Exit(1)
 
 
-def _started(pid: int) -> str:
-    """When a process was started: with its number that is its identity."""
+def _start_ticks(pid: int) -> str:
+    """Return when a process was started, in the kernel's ticks: number and start identify a process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:
         return ""
 
 
-def _running() -> dict[str, Any] | None:
+def _read_running_lab() -> dict[str, Any] | None:
+    """Return the record of the lab that is up; None if there is none."""
     try:
-        lab: dict[str, Any] = json.loads(_state().read_text())
+        lab: dict[str, Any] = json.loads(_record_file().read_text())
     except (FileNotFoundError, ValueError):
         return None
-    return lab if _started(lab["pid"]) == lab["started"] else None
+    return lab if _start_ticks(lab["pid"]) == lab["started"] else None
 
 
 @contextlib.contextmanager
-def _written_down(folder: Path) -> Iterator[None]:
-    state = _state()
-    state.parent.mkdir(parents=True, exist_ok=True)
-    state.write_text(json.dumps({"pid": os.getpid(), "started": _started(os.getpid()), "folder": str(folder)}))
+def _recorded(folder: Path) -> Iterator[None]:
+    """Keep the record of this lab until the end of the block."""
+    record = _record_file()
+    record.parent.mkdir(parents=True, exist_ok=True)
+    record.write_text(json.dumps({"pid": os.getpid(), "started": _start_ticks(os.getpid()), "folder": str(folder)}))
     try:
         yield
     finally:
-        state.unlink(missing_ok=True)
+        record.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def _folder() -> Iterator[Path]:
-    """A folder that is gone when this process is, even if it is killed: somebody waits for that at a pipe's end."""
+def _temporary_folder() -> Iterator[Path]:
+    """Give a folder that is removed when this process ends, even if it is killed.
+
+    A child process removes it; the child sees the end of this process as the end of its standard input.
+    """
     folder = Path(tempfile.mkdtemp(prefix="rackwright-lab-"))
     script = 'cat >/dev/null; until rm -rf -- "$0" 2>/dev/null; do sleep 0.2; done'
-    keeper = subprocess.Popen(["sh", "-c", script, str(folder)], stdin=subprocess.PIPE, start_new_session=True)
+    remover = subprocess.Popen(["sh", "-c", script, str(folder)], stdin=subprocess.PIPE, start_new_session=True)
     try:
         yield folder
     finally:
-        assert keeper.stdin is not None
-        keeper.stdin.close()
-        keeper.wait()
+        assert remover.stdin is not None
+        remover.stdin.close()
+        remover.wait()
 
 
-async def _keep(folder: Path, wanted: dict[str, Any], port: int) -> int:
-    """The lab in its namespaces, and its server's port on this host's loopback, until either of us is told to end."""
+async def _run_lab(folder: Path, options: dict[str, Any], port: int) -> int:
+    """Run the lab in its namespaces, with its server's port on this host's loopback, until a signal or its own end."""
     lab = await asyncio.create_subprocess_exec(
         *(*DIES_WITH_US, "unshare", "--net", "--pid", "--mount", "--fork", "--kill-child"),
-        *("--mount-proc", sys.executable, *INSIDE, str(folder), json.dumps(wanted)),
+        *("--mount-proc", sys.executable, *LAB_MODULE, str(folder), json.dumps(options)),
         stdin=asyncio.subprocess.PIPE,
-        # Ctrl-C is for us alone: the lab's database and machines would take it for themselves.
+        # Ctrl-C is for this process alone: the lab's database and machines would take it for themselves.
         start_new_session=True,
     )
     assert lab.stdin is not None
@@ -162,11 +168,12 @@ async def _keep(folder: Path, wanted: dict[str, Any], port: int) -> int:
 
 
 async def _relay(folder: Path, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Relay a connection from this host to the lab's server."""
     try:
-        there_reader, there_writer = await asyncio.open_unix_connection(folder / "api")
+        lab_reader, lab_writer = await asyncio.open_unix_connection(folder / "api")
     except OSError:
         writer.close()
         return
-    from rackwright.lab.relay import both_ways
+    from rackwright.lab.relay import relay_both_ways
 
-    await both_ways((reader, writer), (there_reader, there_writer))
+    await relay_both_ways((reader, writer), (lab_reader, lab_writer))

@@ -1,4 +1,4 @@
-"""A person at a machine's serial line: what is typed goes there as it is, until Ctrl-]."""
+"""Connects a person's terminal to a machine's serial line: what is typed goes there as it is, until Ctrl-]."""
 
 import contextlib
 import os
@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 END = b"\x1d"
+"""Ctrl-]"""
 
 
 @contextlib.contextmanager
-def _raw() -> Iterator[None]:
-    """Every key at once, and none interpreted here."""
+def _raw_terminal() -> Iterator[None]:
+    """Put the terminal into raw mode: every key is read at once, and none is interpreted here."""
     if not sys.stdin.isatty():
         yield
         return
@@ -28,20 +29,20 @@ def _raw() -> Iterator[None]:
 
 
 def talk(serial: Path) -> None:
-    """Until the person or the machine ends it."""
-    with socket.socket(socket.AF_UNIX) as line, _raw():
+    """Pass bytes between the terminal and a serial line until the person or the machine ends it."""
+    with socket.socket(socket.AF_UNIX) as line, _raw_terminal():
         line.connect(str(serial))
-        listening = [line.fileno(), sys.stdin.fileno()]
+        sources = [line.fileno(), sys.stdin.fileno()]
         while True:
-            for ready in select.select(listening, [], [])[0]:
-                said = os.read(ready, 4096)
+            for ready in select.select(sources, [], [])[0]:
+                data = os.read(ready, 4096)
                 if ready == line.fileno():
-                    if not said:
+                    if not data:
                         return
-                    os.write(sys.stdout.fileno(), said)
-                elif END in said:
+                    os.write(sys.stdout.fileno(), data)
+                elif END in data:
                     return
-                elif not said:
-                    listening.remove(ready)  # nothing more will be typed, but the machine may go on
+                elif not data:
+                    sources.remove(ready)  # nothing more will be typed, but the machine may go on
                 else:
-                    line.sendall(said)
+                    line.sendall(data)

@@ -1,4 +1,4 @@
-"""`rackwright agent`: runs the mesh's agent of this server in the foreground, for systemd or for a person."""
+"""`rackwright agent`: run this server's agent of the mesh in the foreground, for systemd or for a person."""
 
 import sys
 from pathlib import Path
@@ -28,11 +28,11 @@ def run(folder: Folder = None) -> None:
     from rackwright.mesh.errors import MeshError
     from rackwright.mesh.folder import default_folder
 
-    async def live() -> None:
+    async def run_agent() -> None:
         await Agent(folder or default_folder()).run()
 
     try:
-        asyncio.run(live())
+        asyncio.run(run_agent())
     except MeshError as problem:
         say(f"rackwright agent: {problem}", file=sys.stderr)
         raise typer.Exit(1) from problem

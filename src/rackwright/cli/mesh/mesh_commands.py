@@ -1,7 +1,7 @@
-"""`rackwright mesh`: make a cluster of servers, let servers in and out, and see who is alive.
+"""`rackwright mesh`: make a cluster of servers, let servers in and out, and see which are alive.
 
-Speaks to this server's agent over its control socket. Tables are for people, `--json` for scripts, and what goes wrong
-is one sentence with the way out. The demo's verbs are `mesh_demo.py`.
+The commands speak to this server's agent over its control socket. Tables are for people, `--json` for scripts, and an
+error is one sentence that says what to do. The verbs of the demo are in `mesh_demo.py`.
 """
 
 import getpass
@@ -36,6 +36,7 @@ mesh_config.add_verbs(app)
 
 TOKEN_VARIABLE = "RACKWRIGHT_MESH_TOKEN"  # noqa: S105 - says where the secret is, and is none
 MAX_TOKEN = 16 * 1024
+"""The most characters that are read of a token."""
 TOKEN_SHOWN = (
     "a token on the command line can be read by everybody on this server, in the list of processes; make a new one and"
     f" give it with --token-file FILE, with --token-file - when asked for it, or in {TOKEN_VARIABLE}"
@@ -67,15 +68,16 @@ def init(
     from rackwright.mesh.joining.founding import found_cluster
 
     home = folder or default_folder()
-    where = parse_address(advertise)
+    advertised = parse_address(advertise)
     life = LIFE if certificate_hours is None else timedelta(hours=certificate_hours)
     identity = found_cluster(
-        home, name or _host_name(), cluster, parse_address(bind) if bind else None, where, passphrase_file, life
+        home, name or _host_name(), cluster, parse_address(bind) if bind else None, advertised, passphrase_file, life
     )
     say(f"Made the cluster {cluster!r} with its first server {identity.name}.")
     say("Start its agent:      systemctl enable --now rackwright-agent   (or: rackwright agent run)")
     say("Let a server in:      rackwright mesh invite NAME ADDRESS --host-key FINGERPRINT")
-    say(f"and on that server:   rackwright mesh join {where} --ca-fingerprint {fingerprint(identity.ca)} --name NAME")
+    ca_fingerprint = fingerprint(identity.ca)
+    say(f"and on that server:   rackwright mesh join {advertised} --ca-fingerprint {ca_fingerprint} --name NAME")
 
 
 @app.command()
@@ -86,13 +88,13 @@ def invite(
     host_key: Annotated[str, typer.Option(help="Fingerprint of its SSH host key, SHA256:...")],
     port: Annotated[int, typer.Option(help="Its SSH port.")] = 22,
     user: Annotated[str, typer.Option(help="Whom to log in as there.")] = "root",
-    placed: Annotated[str, typer.Option("--folder", help="Its mesh folder there.")] = str(FOLDER),
+    remote_folder: Annotated[str, typer.Option("--folder", help="Its mesh folder there.")] = str(FOLDER),
     hours: Annotated[float, typer.Option(help="How long the invite holds.")] = 24.0,
     as_json: AsJson = False,
     folder: Folder = None,
 ) -> None:
     """Invite a server: the cluster will visit it over SSH when it asks to join."""
-    told = control.ask(
+    invited = control.ask(
         folder or default_folder(),
         "invite",
         name=name,
@@ -100,15 +102,15 @@ def invite(
         host_key=host_key,
         port=port,
         user=user,
-        folder=placed,
+        folder=remote_folder,
         seconds=int(hours * 3600),
     )
     if as_json:
-        say(json.dumps(told))
+        say(json.dumps(invited))
         return
     say(f"Invited {name} at {address}. The cluster must be able to log in there as {user}; if it cannot yet, add to")
-    say(f"its authorized_keys:  {told['authorized_key']}")
-    say(f"Then on {name}:  rackwright mesh join {told['address']} --ca-fingerprint {told['ca']} --name {name}")
+    say(f"its authorized_keys:  {invited['authorized_key']}")
+    say(f"Then on {name}:  rackwright mesh join {invited['address']} --ca-fingerprint {invited['ca']} --name {name}")
 
 
 @app.command()
@@ -123,13 +125,13 @@ def token(
     folder: Folder = None,
 ) -> None:
     """Make a one-time token for a server that cannot be visited over SSH. Carry it there as you would a password."""
-    told = control.ask(folder or default_folder(), "token", name=name, address=address, seconds=int(minutes * 60))
+    created = control.ask(folder or default_folder(), "token", name=name, address=address, seconds=int(minutes * 60))
     if as_json:
-        say(json.dumps(told))
+        say(json.dumps(created))
         return
     say(f"On {name}, within {minutes:g} minutes, once:  rackwright mesh join --token-file -")
     say("and give it this token:")
-    say(told["token"])
+    say(created["token"])
 
 
 @app.command("join")
@@ -159,30 +161,33 @@ def join_command(
     home = folder or default_folder()
     refuse_if_member(home, again=again)
     listen = parse_address(bind) if bind else None
-    reached = parse_address(advertise) if advertise else None
+    advertised = parse_address(advertise) if advertise else None
     if shown_token is not None:
         raise BadRequest(TOKEN_SHOWN)
-    one_time_token = _one_time_token(token_file, wanted=not address)
+    one_time_token = _read_one_time_token(token_file, use_variable=not address)
     if one_time_token:
-        given = read_token(one_time_token)
-        options = JoinOptions(given.name, given.address, given.ca, listen, reached, given)
+        token = read_token(one_time_token)
+        options = JoinOptions(token.name, token.address, token.ca, listen, advertised, token)
     elif address and ca_fingerprint:
-        options = JoinOptions(name or _host_name(), parse_address(address), ca_fingerprint, listen, reached)
+        options = JoinOptions(name or _host_name(), parse_address(address), ca_fingerprint, listen, advertised)
     else:
         raise BadRequest("say where to and whom to trust: a member's ADDRESS and --ca-fingerprint, or --token-file")
     identity = asyncio.run(join(home, options))
     say(f"This server is {identity.name} now. Start its agent: systemctl enable --now rackwright-agent")
 
 
-def _one_time_token(file: Path | None, *, wanted: bool) -> str:
-    """The token from where others on this server cannot see it; empty if there is none."""
+def _read_one_time_token(file: Path | None, *, use_variable: bool) -> str:
+    """Return the token from where others on this server cannot see it; empty if there is none.
+
+    Without a file it is taken from the environment, if `use_variable` is set.
+    """
     if file is None:
-        return os.environ.get(TOKEN_VARIABLE, "") if wanted else ""
+        return os.environ.get(TOKEN_VARIABLE, "") if use_variable else ""
     if str(file) == "-":
         return getpass.getpass("Token: ") if sys.stdin.isatty() else sys.stdin.readline(MAX_TOKEN)
     try:
-        with file.open() as held:
-            return held.read(MAX_TOKEN)
+        with file.open() as opened:
+            return opened.read(MAX_TOKEN)
     except (OSError, ValueError) as problem:
         raise BadRequest(f"the token in {file} cannot be read: {problem}") from problem
 
@@ -199,9 +204,9 @@ def members(
 
     home = folder or default_folder()
     if watch:
-        _watch(home, as_json)
+        _watch_members(home, as_json)
     else:
-        _show(control.ask(home, "members"), as_json, lambda told: members_table(told["members"]))
+        _print_answer(control.ask(home, "members"), as_json, lambda answer: members_table(answer["members"]))
 
 
 @app.command()
@@ -211,8 +216,8 @@ def status(as_json: AsJson = False, folder: Folder = None) -> None:
     from rackwright.cli.mesh.mesh_tables import status_table
 
     home = folder or default_folder()
-    told = control.ask(home, "status") | {"servers": control.ask(home, "members")["members"]}
-    _show(told, as_json, status_table)
+    status = control.ask(home, "status") | {"servers": control.ask(home, "members")["members"]}
+    _print_answer(status, as_json, status_table)
 
 
 @app.command()
@@ -247,27 +252,29 @@ def ssh_key(folder: Folder = None) -> None:
     say(ensure_key(path))
 
 
-def _show(told: dict[str, Any], as_json: bool, table: "Callable[[dict[str, Any]], Table]") -> None:
+def _print_answer(answer: dict[str, Any], as_json: bool, make_table: "Callable[[dict[str, Any]], Table]") -> None:
+    """Print an answer of the agent, as JSON or as a table."""
     if as_json:
-        say(json.dumps(told))
+        say(json.dumps(answer))
         return
 
-    print_table(table(told))
+    print_table(make_table(answer))
 
 
-def _watch(home: Path, as_json: bool) -> None:
+def _watch_members(home: Path, as_json: bool) -> None:
+    """Show the members as they change, until Ctrl-C."""
     try:
         if as_json:
-            for told in control.listen(home, "watch"):
-                say(json.dumps(told), flush=True)
+            for answer in control.listen(home, "watch"):
+                say(json.dumps(answer), flush=True)
             return
         from rich.live import Live
 
         from rackwright.cli.mesh.mesh_tables import members_table
 
         with Live(console=open_console(), refresh_per_second=8) as live:
-            for told in control.listen(home, "watch"):
-                live.update(members_table(told["members"]))
+            for answer in control.listen(home, "watch"):
+                live.update(members_table(answer["members"]))
     except KeyboardInterrupt:
         return
 

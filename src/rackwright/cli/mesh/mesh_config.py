@@ -1,4 +1,4 @@
-"""`rackwright mesh config` and `mesh repository`: what all servers agree on, and branches that run when they move."""
+"""`rackwright mesh config` and `mesh repository`: settings of all servers, and branches that run when they move."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import typer
 
 from rackwright.cli.apps import make_app
 from rackwright.cli.mesh.mesh_options import AsJson, Folder, Yes, plain_errors
-from rackwright.cli.mesh.mesh_run import MODES, pairs, split
+from rackwright.cli.mesh.mesh_run import MODES, parse_pairs, split_names
 from rackwright.cli.output.exits import confirm
 from rackwright.cli.output.terminal import print_table, say
 from rackwright.mesh import control
@@ -19,6 +19,7 @@ repository_app = make_app("Branches that are run when they move.")
 
 
 def add_verbs(app: typer.Typer) -> None:
+    """Add the verbs of this module to `rackwright mesh`."""
     app.command()(config)
     app.add_typer(repository_app, name="repository")
 
@@ -30,12 +31,12 @@ def config(
     folder: Folder = None,
 ) -> None:
     """The cluster's configuration: what counts on all servers before what their files say."""
-    told = control.ask(folder or default_folder(), "config", settings=pairs(settings))
+    answer = control.ask(folder or default_folder(), "config", settings=parse_pairs(settings))
     if as_json:
-        say(json.dumps(told))
+        say(json.dumps(answer))
         return
-    for key in told["known"]:
-        say(f"{key}={told['config'].get(key, '')}")
+    for key in answer["known"]:
+        say(f"{key}={answer['config'].get(key, '')}")
 
 
 @repository_app.command("add")
@@ -56,15 +57,15 @@ def add(
 ) -> None:
     """Run a branch on servers now, and again whenever it moves."""
     from rackwright.mesh.identity import trust
+    from rackwright.mesh.runs.repository_orders import RepositoryOrder
     from rackwright.mesh.runs.run_model import Targets
-    from rackwright.mesh.runs.standing_orders import Order
 
     home = folder or default_folder()
     if mode not in MODES:
         raise BadRequest(f"{mode!r} is no mode; it is one of {', '.join(MODES)}")
     cluster = str(control.ask(home, "status")["ca"])
-    targets = Targets(tuple(split(on)), pairs(label), pairs(fact))
-    order = Order(name, cluster, url, branch, targets, mode, seconds, signed_commits, tuple(modules or ()))
+    targets = Targets(tuple(split_names(on)), parse_pairs(label), parse_pairs(fact))
+    order = RepositoryOrder(name, cluster, url, branch, targets, mode, seconds, signed_commits, tuple(modules or ()))
     signature = trust.sign(order.dump().encode(), key)
     control.ask(home, "repository", action="add", order=order.dump(), signature=signature)
     say(f"{name} is run whenever {branch} moves, by a datastore server that has a trusted run-key in its folder.")
@@ -83,13 +84,14 @@ def remove(name: Annotated[str, typer.Argument()], folder: Folder = None, yes: Y
 @plain_errors
 def show(as_json: AsJson = False, folder: Folder = None) -> None:
     """The repositories, and the commit that was run last."""
-    told = control.ask(folder or default_folder(), "repository", action="list")
+    answer = control.ask(folder or default_folder(), "repository", action="list")
     if as_json:
-        say(json.dumps(told))
+        say(json.dumps(answer))
         return
     from rich.table import Table
 
     table = Table("name", "repository", "branch", "last commit")
-    for entry in told["repositories"]:
-        table.add_row(entry["name"], entry["url"], entry["branch"], entry["seen"][:12] or "not yet")
+    for repository in answer["repositories"]:
+        last_commit = repository["seen"][:12] or "not yet"
+        table.add_row(repository["name"], repository["url"], repository["branch"], last_commit)
     print_table(table)

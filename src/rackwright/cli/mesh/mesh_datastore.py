@@ -1,4 +1,4 @@
-"""`rackwright mesh datastore` and `mesh recover`: how the datastore is, and how to begin it anew from a snapshot."""
+"""`rackwright mesh datastore` and `mesh recover`: the datastore's members and health, and recovery from a snapshot."""
 
 import json
 from pathlib import Path
@@ -15,6 +15,7 @@ from rackwright.mesh.folder import default_folder
 
 
 def add_verbs(app: typer.Typer) -> None:
+    """Add the verbs of this module to `rackwright mesh`."""
     app.command()(datastore)
     app.command()(recover)
 
@@ -31,14 +32,14 @@ def datastore(
         taken = control.ask(home, "snapshot")
         say(json.dumps(taken) if as_json else f"Snapshot taken: {taken['snapshot']}")
         return
-    told = control.ask(home, "datastore")
+    answer = control.ask(home, "datastore")
     if as_json:
-        say(json.dumps(told))
+        say(json.dumps(answer))
         return
 
     from rackwright.cli.mesh.mesh_tables import datastore_table
 
-    print_table(datastore_table(told))
+    print_table(datastore_table(answer))
 
 
 @plain_errors
@@ -56,5 +57,6 @@ def recover(
     home = folder or default_folder()
     question = "The datastore begins anew here; what came after the snapshot is lost, and no other server keeps its own"
     confirm(f"{question}. Go on?", yes)
-    told = control.ask(home, "recover", snapshot=str(file.absolute()) if file else None)
-    say(f"Recovered from {told['snapshot']}; this is datastore {told['era']} of the cluster. It grows by itself now.")
+    answer = control.ask(home, "recover", snapshot=str(file.absolute()) if file else None)
+    era = f"this is datastore {answer['era']} of the cluster"
+    say(f"Recovered from {answer['snapshot']}; {era}. It grows by itself now.")

@@ -1,4 +1,4 @@
-"""`rackwright mesh demo`: five servers on this machine, in network namespaces, to play with and to hurt."""
+"""`rackwright mesh demo`: five servers on this machine, in network namespaces, to kill, pause and cut off."""
 
 import contextlib
 import os
@@ -25,8 +25,8 @@ FOLDER = Path("/var/lib/rackwright/mesh-demo")
 Number = Annotated[int, typer.Argument(min=1, max=5, help="Which server, 1 to 5.")]
 
 
-class _Plain:
-    """Errors as one sentence."""
+class _PlainErrors:
+    """Ends the command with one sentence if the block raises an error of the mesh."""
 
     def __enter__(self) -> None:
         return None
@@ -37,7 +37,8 @@ class _Plain:
             raise typer.Exit(1) from problem
 
 
-def _fleet() -> "Fleet":
+def _open_fleet() -> "Fleet":
+    """Return the fleet of the five servers, whether they run or not."""
     from rackwright.lab.mesh_fleet import Fleet
     from rackwright.lab.namespaces import Network
     from rackwright.mesh.datastore.datastore_settings import DatastoreConfig
@@ -57,20 +58,20 @@ def _network(fleet: "Fleet") -> "Network":
 @app.command()
 def up() -> None:
     """Make the five servers, form a cluster of them, and show it."""
-    with _Plain():
-        fleet = _fleet()
-        _end(fleet)
+    with _PlainErrors():
+        fleet = _open_fleet()
+        _remove_fleet(fleet)
         try:
             _network(fleet).up()
             for server in SERVERS:
                 fleet.home(server).mkdir(parents=True, mode=0o700)
-            fleet.found()
+            fleet.create_cluster()
             fleet.start_all()
             fleet.wait_agree(dict.fromkeys(SERVERS, "alive"))
         except BaseException:
-            _end(fleet)
+            _remove_fleet(fleet)
             raise
-        _look(fleet)
+        _print_members(fleet)
         say("Hurt one:  rackwright mesh demo kill 3 | pause 3 | cut 3       Mend all:  rackwright mesh demo heal")
         say("Look:      rackwright mesh demo members --watch               End:       rackwright mesh demo down")
 
@@ -78,22 +79,22 @@ def up() -> None:
 @app.command()
 def kill(number: Number) -> None:
     """Kill one server's agent, as a crash would."""
-    with _Plain():
-        _fleet().kill(SERVERS[number - 1])
+    with _PlainErrors():
+        _open_fleet().kill(SERVERS[number - 1])
 
 
 @app.command()
 def pause(number: Number) -> None:
     """Stop one server's agent without ending it, as a hung machine would."""
-    with _Plain():
-        _fleet().pause(SERVERS[number - 1])
+    with _PlainErrors():
+        _open_fleet().pause(SERVERS[number - 1])
 
 
 @app.command()
 def cut(number: Number) -> None:
     """Pull one server's network cable."""
-    with _Plain():
-        fleet = _fleet()
+    with _PlainErrors():
+        fleet = _open_fleet()
         fleet.pid(SERVERS[number - 1])
         _network(fleet).cut(SERVERS[number - 1])
 
@@ -103,8 +104,8 @@ def heal() -> None:
     """Bring back whatever was killed, paused or cut."""
     from rackwright.lab.mesh_fleet import NotRunning
 
-    with _Plain():
-        fleet = _fleet()
+    with _PlainErrors():
+        fleet = _open_fleet()
         _network(fleet).heal()
         for server in SERVERS:
             try:
@@ -112,7 +113,7 @@ def heal() -> None:
             except NotRunning:
                 fleet.start(server)
         fleet.wait_agree(dict.fromkeys(SERVERS, "alive"))
-        _look(fleet)
+        _print_members(fleet)
 
 
 @app.command()
@@ -125,14 +126,14 @@ def members(
 
     from rackwright.cli.mesh.mesh_tables import members_table
 
-    with _Plain():
-        home = _fleet().home(SERVERS[number - 1])
+    with _PlainErrors():
+        home = _open_fleet().home(SERVERS[number - 1])
         if not watch:
             open_console().print(members_table(control.ask(home, "members")["members"]))
             return
         with contextlib.suppress(KeyboardInterrupt), Live(console=open_console(), refresh_per_second=8) as live:
-            for told in control.listen(home, "watch"):
-                live.update(members_table(told["members"]))
+            for answer in control.listen(home, "watch"):
+                live.update(members_table(answer["members"]))
 
 
 @app.command()
@@ -140,24 +141,25 @@ def datastore(number: Annotated[int, typer.Argument(min=1, max=5, help="Through 
     """Which of them hold the datastore. Kill its leader, and look again after some seconds."""
     from rackwright.cli.mesh.mesh_tables import datastore_table
 
-    with _Plain():
-        open_console().print(datastore_table(_fleet().ask(SERVERS[number - 1], "datastore")))
+    with _PlainErrors():
+        open_console().print(datastore_table(_open_fleet().ask(SERVERS[number - 1], "datastore")))
 
 
 @app.command()
 def down() -> None:
     """End the agents and remove the namespaces and their files."""
-    with _Plain():
-        _end(_fleet())
+    with _PlainErrors():
+        _remove_fleet(_open_fleet())
 
 
-def _look(fleet: "Fleet") -> None:
+def _print_members(fleet: "Fleet") -> None:
     from rackwright.cli.mesh.mesh_tables import members_table
 
     open_console().print(members_table(fleet.ask(SERVERS[0], "members")["members"]))
 
 
-def _end(fleet: "Fleet") -> None:
+def _remove_fleet(fleet: "Fleet") -> None:
+    """End the agents, and remove the namespaces and files."""
     fleet.end()
     _network(fleet).down()
     shutil.rmtree(fleet.folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What the verbs of `rackwright mesh` share: two options, and errors as one sentence with the way out."""
+"""What the verbs of `rackwright mesh` share: three options, and errors as one sentence that says what to do."""
 
 import functools
 import sys
@@ -20,6 +20,8 @@ P = ParamSpec("P")
 
 
 def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
+    """Decorate a command so that an error of the mesh is printed as one sentence and ends it with status 1."""
+
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
         try:

@@ -1,7 +1,7 @@
-"""`rackwright mesh run`: states on many servers at once, watched as they go.
+"""`rackwright mesh run`: apply states on many servers at once, and show the run as it goes on.
 
-The operator's key signs here, where the operator is; the agent only carries what was signed. Plain argparse and late
-imports, as for `state`: it must start in a blink.
+The run is signed here, with the key of the operator; the agent only carries what was signed. Plain argparse and late
+imports, as for `state`, because this command must start in a blink.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from rackwright.mesh.errors import BadRequest, MeshError
 from rackwright.mesh.folder import default_folder
 from rackwright.mesh.runs import run_model
 from rackwright.mesh.runs.run_model import Targets
-from rackwright.mesh.runs.run_request import new_request, sealed, write_package
+from rackwright.mesh.runs.run_request import new_request, seal_request, write_package
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MODES = ("ansible", "justdoit", "genius")
-_WELL = b'{"ok": true, '
+_SUCCESS_PREFIX = b'{"ok": true, '
+"""The beginning of each line of the agent that tells no error."""
 
 
 def main(argv: list[str]) -> int:
+    """Run `rackwright mesh run` and return its exit status."""
     arguments = _parser().parse_args(argv)
     try:
         return _run(arguments)
@@ -71,71 +73,71 @@ def _run(arguments: argparse.Namespace) -> int:
         raise BadRequest(f"{arguments.mode!r} is no mode; it is one of {', '.join(MODES)}")
     if arguments.key is None:
         raise BadRequest("a run is signed by an operator: name your OpenSSH key with --key")
-    chosen = Targets(tuple(split(arguments.on)), pairs(arguments.label), pairs(arguments.fact))
-    variables = _variables(arguments.var)
-    hidden = {**_secrets_in(arguments.secret_file), **_variables(arguments.secret)}
+    targets = Targets(tuple(split_names(arguments.on)), parse_pairs(arguments.label), parse_pairs(arguments.fact))
+    variables = _parse_variables(arguments.var)
+    secrets = {**_read_secrets(arguments.secret_file), **_parse_variables(arguments.secret)}
     cluster = str(control.ask(home, "status")["ca"])
     with tempfile.TemporaryDirectory(prefix="rackwright-run-", dir=home) as scratch:
-        packed, named, pins = _packed(arguments.tree, arguments.sls, arguments.git or [], arguments.env)
+        packed_tree, sls, pins = _pack_tree(arguments.tree, arguments.sls, arguments.git or [], arguments.env)
         request = new_request(
             cluster,
-            packed,
-            chosen,
-            sls=named,
+            packed_tree,
+            targets,
+            sls=sls,
             mode=arguments.mode,
             test=arguments.test,
             parallel=arguments.parallel,
             variables=variables,
-            secrets=sorted(hidden),
+            secrets=sorted(secrets),
             modules=arguments.modules or [],
             pins=pins,
         )
-        if hidden:
-            published = control.ask(home, "seals", targets=asdict(chosen))["seals"]
-            request = sealed(request, hidden, published, (home / "ca.pem").read_bytes())
-        package = write_package(Path(scratch), request, packed, arguments.key)
-        return show(control.listen_lines(home, "run", package=str(package)), arguments.json)
+        if secrets:
+            seals = control.ask(home, "seals", targets=asdict(targets))["seals"]
+            request = seal_request(request, secrets, seals, (home / "ca.pem").read_bytes())
+        package = write_package(Path(scratch), request, packed_tree, arguments.key)
+        return show_run(control.listen_lines(home, "run", package=str(package)), arguments.json)
 
 
-# What goes in
+# The request
 
 
-def _packed(
+def _pack_tree(
     tree: Path | None, sls: str | None, git: list[str], environment: str
 ) -> tuple[bytes, list[str] | None, list[dict[str, str]]]:
-    """The packed tree, the SLS of it that are meant, and the commits it was taken from."""
+    """Return the packed tree, the SLS of it that are to be run, and the commits that it was taken from."""
     from rackwright.states.reading.tree import place
     from rackwright.states.refusal import Refused
 
-    named = sls.split(",") if sls else None
+    names = sls.split(",") if sls else None
     try:
         if git:
-            return _from_git(tree, named, git, environment)
+            return _pack_from_git(tree, names, git, environment)
         if tree is None:
             raise BadRequest("name a tree of states, or a repository with --git URL")
-        made, meant = place(tree, named)
-        return run_model.pack_tree(made.root), meant, []
+        located, chosen_sls = place(tree, names)
+        return run_model.pack_tree(located.root), chosen_sls, []
     except Refused as refused:
         raise BadRequest("; ".join(str(problem) for problem in refused.problems)) from refused
 
 
-def _from_git(
-    tree: Path | None, named: list[str] | None, git: list[str], environment: str
+def _pack_from_git(
+    tree: Path | None, names: list[str] | None, git: list[str], environment: str
 ) -> tuple[bytes, list[str] | None, list[dict[str, str]]]:
     from rackwright.states.reading.sources import Repository, SourceRefused, pinned
     from rackwright.states.reading.tree import place
 
     try:
-        with pinned([Repository(url) for url in git], environment) as held:
-            pins = [{"url": pin.url, "reference": pin.reference, "commit": pin.commit} for pin in held.pins]
-            made, meant = place(held.path / (tree or ""), named)
-            return run_model.pack_tree(made.root), meant, pins
+        with pinned([Repository(url) for url in git], environment) as checkout:
+            pins = [{"url": pin.url, "reference": pin.reference, "commit": pin.commit} for pin in checkout.pins]
+            located, chosen_sls = place(checkout.path / (tree or ""), names)
+            return run_model.pack_tree(located.root), chosen_sls, pins
     except SourceRefused as refused:
         raise BadRequest(str(refused)) from refused
 
 
-def _secrets_in(file: Path | None) -> dict[str, Any]:
-    """The variables in a file: what is given as an argument can be read by everybody on this server."""
+def _read_secrets(file: Path | None) -> dict[str, Any]:
+    """Return the secret variables in a file; arguments, in contrast, can be read by everybody on this server."""
     from rackwright.states.reading.sls import parse
     from rackwright.states.refusal import Refused
 
@@ -150,51 +152,58 @@ def _secrets_in(file: Path | None) -> dict[str, Any]:
     return dict(content)
 
 
-def split(given: list[str] | None) -> list[str]:
-    return [name for part in given or () for name in part.split(",") if name]
+def split_names(texts: list[str] | None) -> list[str]:
+    """Return the names in texts that hold several, separated by commas."""
+    return [name for text in texts or () for name in text.split(",") if name]
 
 
-def pairs(given: list[str] | None) -> dict[str, str]:
-    pairs = [part.partition("=") for part in given or ()]
+def parse_pairs(texts: list[str] | None) -> dict[str, str]:
+    """Return the values of texts KEY=VALUE by key; BadRequest for another text."""
+    pairs = [text.partition("=") for text in texts or ()]
     if not all(equals and name for name, equals, _ in pairs):
         raise BadRequest("a label or fact is KEY=VALUE")
     return {name: value for name, _, value in pairs}
 
 
-def _variables(given: list[str] | None) -> dict[str, Any]:
-    if not given:
+def _parse_variables(texts: list[str] | None) -> dict[str, Any]:
+    if not texts:
         return {}
     from rackwright.states.reading.sls import parse
 
-    return {name: parse(value, f"--var {name}") for name, value in pairs(given).items()}
+    return {name: parse(value, f"--var {name}") for name, value in parse_pairs(texts).items()}
 
 
-# What comes out
+# The answers
 
 
-def show(answers: Iterable[list[bytes]], as_json: bool) -> int:
-    """Show a run as it goes on; the exit status: 0 all well, 1 something failed or was lost."""
-    ended: dict[str, str] = {}
+def show_run(answers: Iterable[list[bytes]], as_json: bool) -> int:
+    """Show a run as it goes on; return the exit status: 0 all succeeded, 1 something failed or was lost."""
+    task_states: dict[str, str] = {}
     try:
         for lines in answers:
-            told = [(line, control.parse_answer(line)) for line in lines]
-            news = [(line, one) for line, one in told if one.get("event", {}).get("kind") != "still_here"]
-            ended |= _ended(one for _, one in news)
+            messages = [(line, control.parse_answer(line)) for line in lines]
+            news = [(line, message) for line, message in messages if not _is_heartbeat(message)]
+            task_states |= _read_task_states(message for _, message in news)
             if as_json:
-                # As they came: whoever reads them gets what the target wrote.
-                _print_json(line.replace(_WELL, b"{", 1) for line, _ in news)
+                # The lines as they came, so that a script gets what the target wrote.
+                _print_json(line.replace(_SUCCESS_PREFIX, b"{", 1) for line, _ in news)
             else:
-                from rackwright.cli.mesh.mesh_run_view import print_news
+                from rackwright.cli.mesh.mesh_run_view import print_messages
 
-                print_news(one for _, one in news)
+                print_messages(message for _, message in news)
     except KeyboardInterrupt:
         say("It goes on without you; see: rackwright mesh runs", file=sys.stderr)
         return 130
-    return 0 if ended and all(state == "done" for state in ended.values()) else 1
+    return 0 if task_states and all(state == "done" for state in task_states.values()) else 1
 
 
-def _ended(news: Iterable[dict[str, Any]]) -> dict[str, str]:
-    events = (one["event"] for one in news if "event" in one)
+def _is_heartbeat(message: dict[str, Any]) -> bool:
+    return bool(message.get("event", {}).get("kind") == "still_here")
+
+
+def _read_task_states(messages: Iterable[dict[str, Any]]) -> dict[str, str]:
+    """Return the last state of each target's task, by target."""
+    events = (message["event"] for message in messages if "event" in message)
     return {event["target"]: event["state"] for event in events if event["kind"] == "task"}
 
 

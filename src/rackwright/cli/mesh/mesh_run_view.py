@@ -1,4 +1,4 @@
-"""How runs across servers look to a person: the list of them, and one of them line by line while it goes on."""
+"""Prints runs across servers for a person: the list of runs, and one run line by line while it goes on."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -16,25 +16,26 @@ COLOURS |= {"changed": "yellow", "blocked": "red"}
 
 
 def print_runs(runs: Iterable[dict[str, Any]]) -> None:
+    """Print a table of runs."""
     table = Table("run", "mode", "servers", "outcome")
-    for entry in runs:
-        states = list(entry["tasks"].values())
-        outcome = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-        table.add_row(entry["run"], entry["mode"], str(len(entry["targets"])), outcome)
+    for run in runs:
+        states = list(run["tasks"].values())
+        counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+        table.add_row(run["run"], run["mode"], str(len(run["targets"])), counts)
     print_table(table)
 
 
-def print_news(news: Iterable[dict[str, Any]]) -> None:
-    """What a run has told: that it has begun, or events of it."""
+def print_messages(messages: Iterable[dict[str, Any]]) -> None:
+    """Print messages of a run: that it has begun, or its events."""
     console = open_console()
-    for told in news:
-        if "run" in told:
-            console.print(f"run {told['run']} on {', '.join(told['targets'])}")
+    for message in messages:
+        if "run" in message:
+            console.print(f"run {message['run']} on {', '.join(message['targets'])}")
         else:
-            _line(console, told["event"])
+            _print_event(console, message["event"])
 
 
-def _line(console: "Console", event: dict[str, Any]) -> None:
+def _print_event(console: "Console", event: dict[str, Any]) -> None:
     if event["kind"] == "state":
         state = event["state"]
         outcome = state["outcome"]

@@ -1,6 +1,6 @@
-"""`rackwright mesh runs, cancel, events, trust, module`: what came of runs across servers, and what they need.
+"""`rackwright mesh runs`, `cancel`, `events`, `trust` and `module`: runs across servers, and what they need.
 
-`mesh run` itself is `mesh_run.py`.
+`mesh run` itself is in `mesh_run.py`.
 """
 
 import json
@@ -17,12 +17,13 @@ from rackwright.cli.output.terminal import say
 from rackwright.mesh import control
 from rackwright.mesh.folder import default_folder
 
-RAW = {"ignore_unknown_options": True, "allow_extra_args": True}
+RAW_ARGUMENTS = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
 def add_verbs(app: typer.Typer) -> None:
-    # Its options are those of `mesh_run.py`, which is called directly unless somebody asks for all verbs.
-    app.command(context_settings=RAW, add_help_option=False)(run)
+    """Add the verbs of this module to `rackwright mesh`."""
+    # The options of `run` are those of `mesh_run.py`, which is called directly unless somebody asks for all verbs.
+    app.command(context_settings=RAW_ARGUMENTS, add_help_option=False)(run)
     app.command()(runs)
     app.command()(cancel)
     app.command()(events)
@@ -48,14 +49,14 @@ def runs(
     """The runs that are kept; or one of them, live while it goes on."""
     home = folder or default_folder()
     if run is not None:
-        raise typer.Exit(mesh_run.show(control.listen_lines(home, "follow", run=run, cursor=cursor), as_json))
-    told = control.ask(home, "runs")
+        raise typer.Exit(mesh_run.show_run(control.listen_lines(home, "follow", run=run, cursor=cursor), as_json))
+    answer = control.ask(home, "runs")
     if as_json:
-        say(json.dumps(told))
+        say(json.dumps(answer))
         return
     from rackwright.cli.mesh.mesh_run_view import print_runs
 
-    print_runs(told["runs"])
+    print_runs(answer["runs"])
 
 
 @plain_errors
@@ -68,11 +69,11 @@ def cancel(
 ) -> None:
     """End what has not ended of a run, on all its servers. What was done stays done."""
     confirm(f"End run {run} on all its servers?", yes)
-    told = control.ask(folder or default_folder(), "cancel", run=run, why=why)
+    answer = control.ask(folder or default_folder(), "cancel", run=run, why=why)
     if as_json:
-        say(json.dumps(told))
-    elif told["cancelled"]:
-        say(f"Cancelled on {', '.join(told['cancelled'])}.")
+        say(json.dumps(answer))
+    elif answer["cancelled"]:
+        say(f"Cancelled on {', '.join(answer['cancelled'])}.")
     else:
         say("It had ended everywhere already.")
 
@@ -85,9 +86,9 @@ def events(
 ) -> None:
     """What happened in the cluster and in its runs, one JSON object a line, each with a cursor to go on from."""
     try:
-        for told in control.listen(folder or default_folder(), "events", cursor=cursor, follow=follow):
-            if told["event"]["kind"] != "still_here":
-                say(json.dumps(told), flush=True)
+        for answer in control.listen(folder or default_folder(), "events", cursor=cursor, follow=follow):
+            if answer["event"]["kind"] != "still_here":
+                say(json.dumps(answer), flush=True)
     except KeyboardInterrupt:
         return
 
@@ -100,13 +101,13 @@ def module(
 ) -> None:
     """Give an extension module to all servers; without a file, the modules that are there."""
     home = folder or default_folder()
-    told = control.ask(home, "module", file=str(file.absolute())) if file else control.ask(home, "modules")
+    answer = control.ask(home, "module", file=str(file.absolute())) if file else control.ask(home, "modules")
     if as_json:
-        say(json.dumps(told))
+        say(json.dumps(answer))
     elif file:
-        say(f"{told['name']} {told['version']}, signed by {told['signer']}, is in the datastore.")
+        say(f"{answer['name']} {answer['version']}, signed by {answer['signer']}, is in the datastore.")
     else:
-        say("\n".join(told["modules"]) or "no modules")
+        say("\n".join(answer["modules"]) or "no modules")
 
 
 @trust_app.command("add")
@@ -117,8 +118,8 @@ def trust_add(
     folder: Folder = None,
 ) -> None:
     """Trust an operator's key on all servers. On the server that holds the CA."""
-    told = control.ask(folder or default_folder(), "trust", action="add", name=name, key=key.read_text())
-    say(f"{name} is trusted; the list is at version {told['version']}.")
+    answer = control.ask(folder or default_folder(), "trust", action="add", name=name, key=key.read_text())
+    say(f"{name} is trusted; the list is at version {answer['version']}.")
 
 
 @trust_app.command("remove")
@@ -128,14 +129,14 @@ def trust_remove(
 ) -> None:
     """Trust an operator's key no longer. On the server that holds the CA."""
     confirm(f"Trust the key of {name} no longer?", yes)
-    told = control.ask(folder or default_folder(), "trust", action="remove", name=name)
-    say(f"{name} is no longer trusted; the list is at version {told['version']}.")
+    answer = control.ask(folder or default_folder(), "trust", action="remove", name=name)
+    say(f"{name} is no longer trusted; the list is at version {answer['version']}.")
 
 
 @trust_app.command("list")
 @plain_errors
 def trust_list(as_json: AsJson = False, folder: Folder = None) -> None:
     """The keys that this server trusts."""
-    told = control.ask(folder or default_folder(), "trust", action="list")
-    lines = [f"{name} {key}" for name, key in sorted(told["keys"].items())]
-    say(json.dumps(told) if as_json else "\n".join(lines) or "no key is trusted yet: rackwright mesh trust add")
+    answer = control.ask(folder or default_folder(), "trust", action="list")
+    lines = [f"{name} {key}" for name, key in sorted(answer["keys"].items())]
+    say(json.dumps(answer) if as_json else "\n".join(lines) or "no key is trusted yet: rackwright mesh trust add")

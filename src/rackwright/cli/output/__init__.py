@@ -1,4 +1,4 @@
 """What a person at a terminal sees: tables, plans, errors and questions.
 
-Used by every command. It must never let what strangers said reach the terminal unescaped.
+Used by every command. Text from strangers must never reach the terminal unescaped.
 """

@@ -1,6 +1,7 @@
-"""The links of a node a line each, with where the cable leads: what `node show` tells people. Programs get it as it is.
+"""The network links of a node, a line each, with the switch port that the cable leads to, for `node show`.
 
-Machines report what they like, so nothing is taken for granted: what does not look like a link is not made into one.
+Only people get these lines; programs get the node's discovery as it is. Machines report what they like, so nothing is
+taken for granted: what does not look like a link is not shown as one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,28 +11,29 @@ Row = Mapping[str, Any]
 
 
 def with_links(node: Row) -> dict[str, Any]:
-    """A node to be shown: the links instead of the parts of its discovery that they are told from."""
-    discovery = _facts(node.get("discovery"))
-    lines = dict(_lines(discovery))
+    """Return a node with a line for each link, instead of the parts of its discovery that the lines are made from."""
+    discovery = _mapping(node.get("discovery"))
+    lines = dict(_link_lines(discovery))
     if not lines:
         return {**node}
     others = {name: value for name, value in discovery.items() if name not in ("links", "lldp")}
     return {**node, **lines, "discovery": others}
 
 
-def _lines(discovery: Row) -> Iterator[tuple[str, str]]:
-    heard = {link: where for link, said in _facts(discovery.get("lldp")).items() if (where := _where(_facts(said)))}
+def _link_lines(discovery: Row) -> Iterator[tuple[str, str]]:
+    neighbours = _mapping(discovery.get("lldp")).items()
+    cables = {link: cable for link, neighbour in neighbours if (cable := _describe_cable(_mapping(neighbour)))}
     reported = discovery.get("links")
     for link in reported if isinstance(reported, list) else ():
-        name = _text(_facts(link), "name") or _text(_facts(link), "mac")
+        name = _text(_mapping(link), "name") or _text(_mapping(link), "mac")
         if name:
-            words = [_text(link, "mac"), *_state(link), heard.pop(name, "")]
+            words = [_text(link, "mac"), *_link_state(link), cables.pop(name, "")]
             yield f"link {name}", ", ".join(filter(None, words))
-    for name, where in heard.items():
-        yield f"link {name}", where
+    for name, cable in cables.items():
+        yield f"link {name}", cable
 
 
-def _state(link: Row) -> Iterator[str]:
+def _link_state(link: Row) -> Iterator[str]:
     up, speed = link.get("up"), link.get("speed")
     if isinstance(up, bool):
         yield "up" if up else "down"
@@ -39,21 +41,21 @@ def _state(link: Row) -> Iterator[str]:
         yield f"{speed} Mbit/s"
 
 
-def _where(said: Row) -> str:
-    """Of a neighbour, in the words of somebody who looks for the cable."""
-    who, port = _text(said, "name") or _text(said, "chassis"), _text(said, "port")
-    if not who or not port:
+def _describe_cable(neighbour: Row) -> str:
+    """Return where a cable leads, in the words of a person who looks for it; empty if the neighbour did not say."""
+    switch, port = _text(neighbour, "name") or _text(neighbour, "chassis"), _text(neighbour, "port")
+    if not switch or not port:
         return ""
-    more = [
-        _text(said, "port_description"),
-        f"VLAN {said['vlan']}" if isinstance(said.get("vlan"), int) else "",
-        f"managed at {_text(said, 'management')}" if _text(said, "management") else "",
+    details = [
+        _text(neighbour, "port_description"),
+        f"VLAN {neighbour['vlan']}" if isinstance(neighbour.get("vlan"), int) else "",
+        f"managed at {_text(neighbour, 'management')}" if _text(neighbour, "management") else "",
     ]
-    told = ", ".join(filter(None, more))
-    return f"connected to {who} port {port}" + (f" ({told})" if told else "")
+    shown_details = ", ".join(filter(None, details))
+    return f"connected to {switch} port {port}" + (f" ({shown_details})" if shown_details else "")
 
 
-def _facts(value: object) -> Row:
+def _mapping(value: object) -> Row:
     return value if isinstance(value, dict) else {}
 
 

@@ -1,4 +1,4 @@
-"""How a command ends when it does not end well: one sentence on standard error, and a number scripts can tell apart."""
+"""How a command fails: one sentence on standard error, and an exit code that scripts can tell apart."""
 
 import sys
 from enum import IntEnum
@@ -16,7 +16,7 @@ class Exit(IntEnum):
     """The command line itself is wrong."""
     NOT_FOUND = 3
     CONFLICT = 4
-    """Something stands in the way, or somebody else was quicker."""
+    """Something is in the way, or somebody else changed the object first."""
     NOT_ALLOWED = 5
     UNREACHABLE = 6
     """The server does not answer."""
@@ -31,9 +31,11 @@ BY_STATUS = {
     422: Exit.USAGE,
     503: Exit.UNREACHABLE,
 }
+"""HTTP status -> exit code; FAILED for all others"""
 
 
 def fail(message: str, code: Exit = Exit.FAILED) -> NoReturn:
+    """End the command with a sentence and an exit code."""
     say(f"rackwright: {message}", file=sys.stderr)
     sys.exit(code)
 

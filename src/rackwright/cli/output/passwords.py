@@ -1,5 +1,7 @@
-"""How a person gives a password: asked for, or on standard input. Never as an argument: everybody on a host can read
-the arguments of its processes."""
+"""Reads a password from a person: asked for, or on standard input.
+
+Never as an argument: everybody on a host can read the arguments of its processes.
+"""
 
 import getpass
 import sys

@@ -1,4 +1,7 @@
-"""A plan as a diff to read, and a graph as text: what is made is green, what goes is red, what is wiped shouts."""
+"""Prints a plan as a diff, and a graph of noderoles as text.
+
+New noderoles are green, removed ones red, and machines that are wiped stand out.
+"""
 
 from typing import Any
 
@@ -11,15 +14,16 @@ MARKS = {
     "removed": ("-", "red"),
     "relinked": ("&", "cyan"),
 }
-"""list of the plan -> how its lines look"""
+"""name of a list of the plan -> the mark and the colour of its lines"""
 
 
 def print_plan(plan: dict[str, Any]) -> None:
+    """Print what a commit would do, and the plan's digest."""
     from rich.text import Text
 
     console = open_console(soft_wrap=True)
-    for what, (mark, style) in MARKS.items():
-        for line in plan[what]:
+    for change, (mark, style) in MARKS.items():
+        for line in plan[change]:
             because = f"  ({line['because']})" if line.get("because") else ""
             console.print(Text(f"{mark} {line['role']} on {line['node']}{because}", style=style))
     for name in plan["roles_removed"]:
@@ -29,33 +33,33 @@ def print_plan(plan: dict[str, Any]) -> None:
     for name in plan["wiped"]:
         console.print(Text(f"! {name} IS WIPED AND INSTALLED ANEW", style="bold white on red"))
     for install in plan["installs"]:
-        given = f"  {install['node']}: {install['os'] or 'no system'} on {install['disk'] or 'an unknown disk'}"
-        console.print(Text(given, style="bold"))
+        target = f"{install['os'] or 'no system'} on {install['disk'] or 'an unknown disk'}"
+        console.print(Text(f"  {install['node']}: {target}", style="bold"))
         for lack in install["missing"]:
             console.print(Text(f"  ? {install['node']}: {lack}", style="yellow"))
     counted = (*MARKS, "roles_removed")
-    counts = ", ".join(f"{len(plan[what])} {what.replace('_', ' ')}" for what in counted if plan[what])
+    counts = ", ".join(f"{len(plan[change])} {change.replace('_', ' ')}" for change in counted if plan[change])
     console.print(counts or "Nothing changes.")
     console.print(Text(f"digest: {plan['digest']}", style="dim"))
 
 
 def print_graph(graph: dict[str, Any]) -> None:
-    """Cohort by cohort; under each noderole what it stands on."""
+    """Print noderoles cohort by cohort, each with the noderoles that it depends on."""
     from rich.text import Text
 
-    from rackwright.cli.output.answers import STYLES
+    from rackwright.cli.output.printing import STYLES
 
     console = open_console(soft_wrap=True)
-    titles = {one["id"]: f"{one['role']} on {one['node']}" for one in graph["vertices"]}
+    titles = {vertex["id"]: f"{vertex['role']} on {vertex['node']}" for vertex in graph["vertices"]}
     parents: dict[int, list[int]] = {}
     for edge in graph["edges"]:
         parents.setdefault(edge["child"], []).append(edge["parent"])
-    for one in sorted(graph["vertices"], key=lambda one: (one["cohort"], one["role"], one["node"])):
-        below = ", ".join(sorted(titles.get(parent, f"#{parent}") for parent in parents.get(one["id"], [])))
-        text = Text(f"{one['cohort']:>3}  ")
-        text.append(titles[one["id"]], style=STYLES.get(one["state"], ""))
-        text.append(f"  {one['state'].upper()}", style="dim")
-        text.append(f"  <- {below}" if below else "", style="dim")
+    for vertex in sorted(graph["vertices"], key=lambda vertex: (vertex["cohort"], vertex["role"], vertex["node"])):
+        needed = ", ".join(sorted(titles.get(parent, f"#{parent}") for parent in parents.get(vertex["id"], [])))
+        text = Text(f"{vertex['cohort']:>3}  ")
+        text.append(titles[vertex["id"]], style=STYLES.get(vertex["state"], ""))
+        text.append(f"  {vertex['state'].upper()}", style="dim")
+        text.append(f"  <- {needed}" if needed else "", style="dim")
         console.print(text)
     if not graph["whole"]:
         console.print("There are more than that; the web page shows all of them.")

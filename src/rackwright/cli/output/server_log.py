@@ -1,4 +1,7 @@
-"""What the server logs, on standard error. Strangers have a say in that, so it is written as harmlessly as all else."""
+"""The log of a server on standard error.
+
+Messages can contain text from strangers, so control characters in them are escaped.
+"""
 
 import logging
 
@@ -6,7 +9,7 @@ from rackwright.cli.output.terminal import visible
 
 
 class HarmlessFormatter(logging.Formatter):
-    """A message is one line, so that nobody makes up another."""
+    """A formatter that keeps each message on one line, so that nobody can forge another, and escapes controls."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return super().formatMessage(record).replace("\n", "\\n")
@@ -16,7 +19,7 @@ class HarmlessFormatter(logging.Formatter):
 
 
 def log_to_stderr() -> None:
-    """Have warnings and errors of this process written to standard error."""
+    """Write warnings and errors of this process to standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(HarmlessFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])

@@ -1,26 +1,26 @@
-"""How a table is made to fit a terminal: which columns are shown, and how wide each may be. Pure arithmetic."""
+"""Chooses the columns of a table, and their widths, so that it fits a terminal. Pure arithmetic."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 GAP = 2
 """Blanks between two columns."""
-WHOLE = 10
-"""What is no wider than this is never shortened: a number, a state, yes or no."""
-READABLE = 18
-"""The first column says which thing a line is about, so it stays as wide as this as long as anything else can give."""
+UNCUT_WIDTH = 10
+"""A column that is no wider than this is never made narrower: a number, a state, yes or no."""
+FIRST_WIDTH = 18
+"""The first column says what a line is about, so it stays as wide as this as long as other columns can be narrower."""
 
 
 @dataclass(frozen=True)
 class Column:
     name: str
     width: int
-    """As its widest cell or its heading needs."""
+    """The width of its widest cell or its heading."""
     rigid: bool = False
-    """It is shown whole or not at all: half of a time says nothing."""
+    """It is shown completely or not at all: half of a time says nothing."""
 
-    def least(self, first: bool) -> int:
-        return self.width if self.rigid else min(self.width, READABLE if first else WHOLE)
+    def least_width(self, is_first: bool) -> int:
+        return self.width if self.rigid else min(self.width, FIRST_WIDTH if is_first else UNCUT_WIDTH)
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class Fit:
 def fit_columns(columns: Sequence[Column], room: int) -> Fit:
     """Choose columns and widths so that a line takes no more than `room`.
 
-    Wide columns give first, down to what is readable; if that does not do, the last columns are left out. The first
-    column always stays.
+    Wide columns are made narrower first, down to what is readable; if that is not enough, the last columns are left
+    out. The first column always stays.
     """
     shown = list(columns)
-    while len(shown) > 1 and _total([column.least(shown[0] is column) for column in shown]) > room:
+    while len(shown) > 1 and _total([column.least_width(shown[0] is column) for column in shown]) > room:
         shown.pop()
     widths = [min(column.width, room) for column in shown]
-    least = [min(column.least(column is shown[0]), room) for column in shown]
+    least = [min(column.least_width(column is shown[0]), room) for column in shown]
     while _total(widths) > room:
         widest = max(range(len(widths)), key=lambda at: (widths[at] - least[at] > 0, widths[at], at))
         widths[widest] -= 1

@@ -1,6 +1,8 @@
-"""The one way to a person's terminal. What is shown there often comes from strangers: a machine's inventory, the output
-of a script, a reason for a failure. A terminal obeys control characters in it: they could overwrite what was said
-before, retitle the window, or type. So none reaches it; each is shown as JSON would write it.
+"""Prints to a person's terminal, with control characters escaped. All output of commands goes through this module.
+
+What is shown often comes from strangers: a machine's inventory, the output of a script, a reason for a failure. A
+terminal obeys control characters in it: they could overwrite earlier lines, retitle the window, or type. So none
+reaches the terminal; each is shown as JSON would write it.
 """
 
 import re
@@ -16,22 +18,22 @@ if TYPE_CHECKING:
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-AS_WIDE_AS_IT_LIKES = 1_000_000
-"""Columns. What is piped to a program or a file has no terminal that it must fit."""
+UNLIMITED_WIDTH = 1_000_000
+"""Columns for output that is piped to a program or a file, and so has no terminal that it must fit."""
 
 
 def visible(text: str) -> str:
-    """The text with its control characters written out. JSON stays the same JSON."""
-    return _CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    """Return the text with its control characters written out. JSON stays the same JSON."""
+    return _CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def say(text: object = "", *, end: str = "\n", file: TextIO | None = None, flush: bool = False) -> None:
-    """Print for a person, or for a program that reads lines or JSON."""
+    """Print a text for a person, or for a program that reads lines or JSON."""
     print(visible(str(text)), end=end, file=file, flush=flush)
 
 
 def say_output(text: str) -> None:
-    """Print what a program somewhere printed: to a terminal harmlessly, elsewhere as it is."""
+    """Print the output of a program: to a terminal with control characters escaped, elsewhere as it is."""
     if sys.stdout.isatty():
         text = visible(text.replace("\r\n", "\n").replace("\r", "\n"))
     sys.stdout.write(text)
@@ -39,12 +41,12 @@ def say_output(text: str) -> None:
 
 
 def open_console(*, soft_wrap: bool = False) -> "Console":
-    """For tables and colours. Nothing in what it is given is a control character or a number to be coloured."""
+    """Return a console for tables and colours. It escapes control characters and does not colour numbers."""
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
 
     class Harmless(Console):
-        """Its own control sequences are segments apart, so those in text are not its own."""
+        """A console that escapes controls in text; its own control sequences are separate segments."""
 
         def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
             for segment in super().render(renderable, options):
@@ -54,8 +56,8 @@ def open_console(*, soft_wrap: bool = False) -> "Console":
 
 
 def print_table(table: "RenderableType") -> None:
-    """Print a table, or whatever has columns: no wider than a terminal is, and elsewhere as wide as it likes to be."""
+    """Print a table, or anything with columns: no wider than the terminal, and elsewhere as wide as it needs."""
     console = open_console()
     if not console.is_terminal:
-        console.width = AS_WIDE_AS_IT_LIKES
+        console.width = UNLIMITED_WIDTH
     console.print(table, soft_wrap=not console.is_terminal)

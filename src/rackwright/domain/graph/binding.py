@@ -118,7 +118,7 @@ class Binder:
 
     @staticmethod
     def _check_circle(stack: list[tuple[int, str]], missing: tuple[int, str]) -> None:
-        if False:
+        if missing in stack:
             names = [name for _, name in [*stack[stack.index(missing) :], missing]]
             raise Conflict(Rule.CYCLE, f"These roles need each other in a circle: {' -> '.join(names)}.")
 

@@ -1,4 +1,4 @@
-"""The composition root of one server of the mesh: the agent, what may be asked of it, and its settings.
+"""The composition root of a server of the mesh: the agent that builds all parts, and the handlers of requests to it.
 
 Used by `rackwright agent` alone. No other package of the mesh may import it.
 """

@@ -1,7 +1,8 @@
-"""What may be asked of an agent over HTTP: the cluster's CA, to be let in, and a new certificate.
+"""The handler of an agent's HTTP requests: for the cluster's CA, for admission, and for a renewed certificate.
 
-Strangers reach the join endpoint and nothing else. A member that does not hold the CA carries a joiner's request to one
-that does. The rules of admission are `mesh/joining/admission.py`; the carriage is `mesh/transport/transport.py`.
+Strangers reach the join endpoint and nothing else. A member that does not hold the CA relays a joiner's request to a
+member that does. The rules of admission are `mesh/joining/admission.py`; the transport is
+`mesh/transport/transport.py`.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from rackwright.mesh.transport import http
 MAX_SEEDS = 16
 
 
-class Relayed(MeshError):
+class RelayedRefusal(MeshError):
     """The member that holds the CA refused"""
 
     code = "relayed"
@@ -27,23 +28,25 @@ class Relayed(MeshError):
 
 @dataclass(frozen=True)
 class AdmissionPorts:
-    """What answering over HTTP uses of its agent."""
+    """What the HTTP handler uses of its agent."""
 
     admission: Admission | None
     """None on a server that does not hold the CA"""
     identity: OwnIdentity
     members: MemberView
     tls: SSLContext
-    """For calls to other members: shows this server's certificate"""
+    """For calls to other members; it presents this server's certificate"""
     refusals: Refusals
 
 
 class AdmissionHandler:
+    """The HTTP handler of an agent, with rate limits for strangers and members."""
+
     def __init__(self, ports: AdmissionPorts) -> None:
         self._ports, self._members = ports, ports.members
         self.rate = RateLimit()
         self.renewals = RateLimit()
-        """Apart from joins: what strangers ask, at any member, must not keep a member from renewing its certificate."""
+        """Separate from joins: requests of strangers, at any member, must not keep a member from renewing"""
 
     @property
     def holds_ca(self) -> bool:
@@ -53,8 +56,8 @@ class AdmissionHandler:
         """Return the admission of this server. Raises NoAuthority, which names the servers that hold the CA."""
         if self._ports.admission:
             return self._ports.admission
-        held = authority_names(self._members)
-        raise NoAuthority(f"this server does not hold the cluster's CA; do it on a server that does: {held}")
+        holders = authority_names(self._members)
+        raise NoAuthority(f"this server does not hold the cluster's CA; do it on a server that does: {holders}")
 
     async def answer(self, request: http.Request) -> http.Response:
         try:
@@ -76,28 +79,28 @@ class AdmissionHandler:
         raise BadRequest("there is nothing at this path for you")
 
     async def _admit(self, request: http.Request) -> dict[str, Any]:
-        wish = request.json()
+        joiner = request.json()
         if self._ports.admission:
-            # What a member carries here, that member says: where the joiner is we have not seen.
-            answer = await self._ports.admission.admit(wish, "" if request.peer else request.source)
+            # The joiner's address is unknown here when a member relays the request: only the member says it.
+            certificate = await self._ports.admission.admit(joiner, "" if request.peer else request.source)
         elif request.peer is None:
-            answer = await self._relay(wish)
+            certificate = await self._relay(joiner)
         else:
             raise NoAuthority("this member does not hold the CA, and what a member relays is not relayed again")
-        return {**answer, "seeds": [record.address for record in live_records(self._members)][:MAX_SEEDS]}
+        return {**certificate, "seeds": [record.address for record in live_records(self._members)][:MAX_SEEDS]}
 
-    async def _relay(self, wish: dict[str, Any]) -> dict[str, Any]:
-        """Carry a joiner's request to a member that holds the CA. It holds proofs and no secret."""
+    async def _relay(self, joiner: dict[str, Any]) -> dict[str, Any]:
+        """Relay a joiner's request to a member that holds the CA. The request contains proofs and no secret."""
         problem: MeshError = NoAuthority("no member that holds the CA is alive; bring one back, or ask it directly")
         for record in authorities(self._members):
             try:
-                answer = await http.call(
-                    parse_address(record.address), self._ports.tls, "POST", http.JOIN, wish, record.name
+                response = await http.call(
+                    parse_address(record.address), self._ports.tls, "POST", http.JOIN, joiner, record.name
                 )
             except MeshError as unreachable:
                 problem = unreachable
                 continue
-            if answer.status == 200:
-                return answer.content
-            problem = Relayed(f"{record.name} says: {str(answer.content.get('message'))[:500]}")
+            if response.status == 200:
+                return response.content
+            problem = RelayedRefusal(f"{record.name} says: {str(response.content.get('message'))[:500]}")
         raise problem

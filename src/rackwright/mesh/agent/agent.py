@@ -1,7 +1,7 @@
-"""The agent of one server: builds its parts, hands each what it uses, starts them, and ends them.
+"""The agent of a server: builds all its parts, gives each the ports it uses, starts them, and ends them.
 
-It holds no rule of its own. The machine decides (`mesh/membership/swim.py`), the driver carries that out
-(`membership_driver.py`), the desk answers (`handlers.py`); no other module of the mesh knows this one.
+It has no rules of its own. The state machine decides (`mesh/membership/swim.py`), the driver carries that out
+(`membership_driver.py`), the handlers answer (`handlers.py`); no other module of the mesh imports this one.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from pathlib import Path
 from rackwright.mesh import agent_settings, metrics
 from rackwright.mesh.agent.admission_handler import AdmissionHandler, AdmissionPorts
 from rackwright.mesh.agent.control_server import ControlServer
-from rackwright.mesh.agent.handlers import Desk, DeskPorts
+from rackwright.mesh.agent.handlers import ControlHandlerPorts, ControlHandlers
 from rackwright.mesh.agent.membership_driver import DriverPorts, MembershipDriver, new_machine
 from rackwright.mesh.agent.revocation_spread import RevocationSpread, SpreadPorts
 from rackwright.mesh.agent.seeds import SeedPorts, Seeds
@@ -33,11 +33,11 @@ from rackwright.mesh.log import Log
 from rackwright.mesh.membership.member_view import live_records
 from rackwright.mesh.metrics import Metrics
 from rackwright.mesh.refusals import Refusals
-from rackwright.mesh.runs.believed_records import RunBelief
-from rackwright.mesh.runs.engine_pool import Engines
-from rackwright.mesh.runs.repositories import Repositories, RepositoryPorts
-from rackwright.mesh.runs.run_handlers import RunDesk, RunDeskPorts
-from rackwright.mesh.runs.run_overseer import Overseer, OverseerPorts
+from rackwright.mesh.runs.engine_pool import EnginePool
+from rackwright.mesh.runs.record_verifier import RecordVerifier
+from rackwright.mesh.runs.repositories import RepositoryPorts, RepositoryWatcher
+from rackwright.mesh.runs.run_handlers import RunHandlerPorts, RunHandlers
+from rackwright.mesh.runs.run_monitor import RunMonitor, RunMonitorPorts
 from rackwright.mesh.runs.run_start import RunStart, RunStartPorts
 from rackwright.mesh.runs.run_store import RunStore
 from rackwright.mesh.runs.run_trust import RunTrust
@@ -50,6 +50,8 @@ LEAVE_SECONDS = 3.0
 
 
 class Agent:
+    """An agent with its files in `folder`."""
+
     def __init__(self, folder: Path, write_log: Callable[[str], object] | None = None) -> None:
         self._folder = folder
         self._settings = agent_settings.load(folder)
@@ -57,8 +59,8 @@ class Agent:
         self._identity = OwnIdentity(files)
         self._name = self._settings.name
         if self._identity.current.name != self._name:
-            theirs = self._identity.current.name
-            raise BadSettings(f"agent.yml says {self._name}, but the certificate in {folder} is {theirs}'s")
+            certified_name = self._identity.current.name
+            raise BadSettings(f"agent.yml says {self._name}, but the certificate in {folder} is {certified_name}'s")
         self._log = Log(self._name, write_log)
         self._metrics = Metrics()
         self._refusals = Refusals(self._log, self._metrics)
@@ -74,9 +76,9 @@ class Agent:
         self._datastore = self._build_datastore()
         self._store = self._build_store()
         self._conductor = self._build_conductor()
-        self._overseer = self._build_overseer()
+        self._run_monitor = self._build_run_monitor()
         self._trust = RunTrust(self._name, folder, self._identity, self._store.etcd, self._refusals, self._log)
-        self._engines = Engines(folder / "runs.log", folder / "engines")
+        self._engines = EnginePool(folder / "runs.log", folder / "engines")
         self._tasks = self._build_tasks()
         self._run_start = self._build_run_start()
         self._repositories = self._build_repositories()
@@ -84,15 +86,15 @@ class Agent:
         self._renewal = self._build_renewal()
         ssh_key = folder / "ssh_key"
         admission = self._build_admission(ssh_key)
-        desk = self._build_desk(admission, ssh_key)
-        self._control = ControlServer(folder, desk.ask)
-        self._connect(desk, admission)
+        handlers = self._build_handlers(admission, ssh_key)
+        self._control = ControlServer(folder, handlers.handle)
+        self._connect(handlers, admission)
 
-    # Life
+    # Start and stop
 
     async def run(self) -> None:
-        """Until a signal or `leave` ends it. Leaves the cluster on the way out."""
-        with self._only_one():
+        """Run until a signal or the request `leave` ends the agent, then leave the cluster."""
+        with self._lock_folder():
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._ending.set)
@@ -112,7 +114,7 @@ class Agent:
         for name in self._revocations.current.names:
             self._driver.remove(name)
         self._driver.joined()
-        for part, work in self._works().items():
+        for part, work in self._background_work().items():
             self._parts.keep(part, work)
         if self._settings.metrics:
             await metrics.serve(self._metrics, self._settings.metrics)
@@ -120,18 +122,18 @@ class Agent:
         self._metrics.revocations.set(self._revocations.current.version)
         self._log.info("started", address=str(bound), session=self._swim.me.session, expires=expires.isoformat())
 
-    def _works(self) -> dict[str, Work]:
-        """What runs as long as the agent does."""
+    def _background_work(self) -> dict[str, Work]:
+        """Return the work that runs as long as the agent does, by the name of its part."""
         return {
             "seek": self._seeds.seek,
-            "peers": self._seeds.keep,
+            "peers": self._seeds.save_changes,
             "certificate": self._renewal.run,
             "revocations": self._spread.run,
             "datastore": self._datastore.run,
             "snapshots": self._datastore.keep_snapshots,
             "conductor": self._conductor.run,
             "tasks": self._tasks.run,
-            "overseer": self._overseer.run,
+            "overseer": self._run_monitor.run,
             "repositories": self._repositories.run,
         }
 
@@ -145,7 +147,7 @@ class Agent:
         self._log.info("ended")
 
     @contextlib.contextmanager
-    def _only_one(self) -> Iterator[None]:
+    def _lock_folder(self) -> Iterator[None]:
         with (self._folder / "agent.lock").open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -154,10 +156,10 @@ class Agent:
             yield
 
     def _failing_parts(self) -> dict[str, str]:
-        """The parts of this agent that failed a short while ago, each with the reason."""
+        """Return the parts of this agent that failed a short while ago, each with the reason."""
         return {**self._driver.transport.parts.failing(), **self._parts.failing()}
 
-    # The parts, in the order in which they need each other
+    # The parts, each after those that it needs
 
     def _open_authority(self) -> Authority | None:
         files = AuthorityFiles(self._folder, self._settings.ca_passphrase_file)
@@ -206,8 +208,10 @@ class Agent:
         return Datastore(ports)
 
     def _build_store(self) -> RunStore:
-        statements = Statements(lambda: self._identity.current, lambda *shown: self._revocations.current.covers(*shown))
-        return RunStore(self._datastore.etcd, RunBelief(statements, self._refusals.refuse_record))
+        statements = Statements(
+            lambda: self._identity.current, lambda *certificate: self._revocations.current.covers(*certificate)
+        )
+        return RunStore(self._datastore.etcd, RecordVerifier(statements, self._refusals.refuse_record))
 
     def _build_conductor(self) -> Conductor:
         ports = ConductorPorts(
@@ -222,8 +226,8 @@ class Agent:
         )
         return Conductor(ports)
 
-    def _build_overseer(self) -> Overseer:
-        ports = OverseerPorts(
+    def _build_run_monitor(self) -> RunMonitor:
+        ports = RunMonitorPorts(
             name=self._name,
             config=self._settings.datastore,
             store=self._store,
@@ -232,7 +236,7 @@ class Agent:
             revocations=self._revocations,
             log=self._log,
         )
-        return Overseer(ports)
+        return RunMonitor(ports)
 
     def _build_tasks(self) -> TaskRunner:
         ports = TaskPorts(
@@ -263,7 +267,7 @@ class Agent:
         )
         return RunStart(ports)
 
-    def _build_repositories(self) -> Repositories:
+    def _build_repositories(self) -> RepositoryWatcher:
         ports = RepositoryPorts(
             name=self._name,
             folder=self._folder,
@@ -275,7 +279,7 @@ class Agent:
             refusals=self._refusals,
             log=self._log,
         )
-        return Repositories(ports)
+        return RepositoryWatcher(ports)
 
     def _build_spread(self) -> RevocationSpread:
         ports = SpreadPorts(
@@ -325,8 +329,8 @@ class Agent:
         )
         return AdmissionHandler(ports)
 
-    def _build_run_desk(self) -> RunDesk:
-        ports = RunDeskPorts(
+    def _build_run_handlers(self) -> RunHandlers:
+        ports = RunHandlerPorts(
             name=self._name,
             config=self._settings.datastore,
             store=self._store,
@@ -338,10 +342,10 @@ class Agent:
             revocations=self._revocations,
             log=self._log,
         )
-        return RunDesk(ports)
+        return RunHandlers(ports)
 
-    def _build_desk(self, admission: AdmissionHandler, ssh_key: Path) -> Desk:
-        ports = DeskPorts(
+    def _build_handlers(self, admission: AdmissionHandler, ssh_key: Path) -> ControlHandlers:
+        ports = ControlHandlerPorts(
             name=self._name,
             advertise=self._settings.advertise,
             ssh_key=ssh_key,
@@ -351,21 +355,21 @@ class Agent:
             admission=admission,
             datastore=self._datastore,
             conductor=self._conductor,
-            runs=self._build_run_desk(),
+            runs=self._build_run_handlers(),
             metrics=self._metrics,
             count_links=self._driver.count_links,
             failing_parts=self._failing_parts,
             end=self._ending.set,
         )
-        return Desk(ports)
+        return ControlHandlers(ports)
 
-    def _connect(self, desk: Desk, admission: AdmissionHandler) -> None:
-        """Let what other members send and ask reach the parts, and let parts hear of members."""
+    def _connect(self, handlers: ControlHandlers, admission: AdmissionHandler) -> None:
+        """Connect the parts: handlers for the frames and HTTP requests of members, and subscribers to member events."""
         self._driver.handlers |= {
-            Kind.REVOCATIONS_VERSION: self._spread.offered,
-            Kind.REVOCATIONS: self._spread.received,
+            Kind.REVOCATIONS_VERSION: self._spread.version_received,
+            Kind.REVOCATIONS: self._spread.list_received,
             Kind.LOOK: lambda peer, payload: self._datastore.wake(),
         }
-        self._driver.answer_with = admission.answer
+        self._driver.http_handler = admission.answer
         self._driver.subscribe(self._seeds.member_changed)
-        self._driver.subscribe(desk.member_changed)
+        self._driver.subscribe(handlers.member_changed)

@@ -1,4 +1,7 @@
-"""The agent's end of its control socket; the asker's end is `mesh/control.py`."""
+"""The server of an agent's control socket: reads a request, calls the handler, writes its answers.
+
+The client is `mesh/control.py`.
+"""
 
 import asyncio
 import json
@@ -13,16 +16,18 @@ from rackwright.mesh.errors import BadRequest, MeshError
 MAX_LINE = 64 * 1024
 
 Handler = Callable[[str, dict[str, Any]], Awaitable[Answer | AsyncIterator[Answer] | AsyncIterator[Answer | bytes]]]
-"""An answer, or answers as they come; bytes are whole lines that somebody has made already."""
+"""Returns an answer, or answers as they come; bytes are complete lines that are encoded already."""
 
 
 class ControlServer:
+    """A UNIX socket that only the agent's own user can use."""
+
     def __init__(self, folder: Path, handler: Handler) -> None:
         self.path, self.handler = folder / SOCKET, handler
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        # A socket left by a killed agent; that no other agent lives here, the folder's lock has already shown.
+        # Delete a socket left by a killed agent. The folder's lock has shown already that no other agent runs here.
         self.path.unlink(missing_ok=True)
         before = os.umask(0o177)
         try:
@@ -42,17 +47,17 @@ class ControlServer:
                 writer.write(answer if isinstance(answer, bytes) else json.dumps(answer).encode() + b"\n")
                 await writer.drain()
         except (OSError, ValueError):
-            # The asker went away, or sent more than a line may hold. There is nobody left to tell.
+            # The client went away, or sent more than a line may hold. There is nobody to answer.
             pass
         finally:
             writer.close()
 
     async def _answers(self, line: bytes) -> AsyncIterator[Answer | bytes]:
         try:
-            wish = json.loads(line)
-            if not isinstance(wish, dict) or not isinstance(wish.get("do"), str):
+            request = json.loads(line)
+            if not isinstance(request, dict) or not isinstance(request.get("do"), str):
                 raise BadRequest("a request is an object with a verb in do")
-            answer = await self.handler(wish.pop("do"), wish)
+            answer = await self.handler(request.pop("do"), request)
             if isinstance(answer, dict):
                 yield {"ok": True, **answer}
                 return

@@ -1,7 +1,7 @@
-"""What people on the same server may ask of an agent, on its control socket. The carriage is `control_server.py`.
+"""Handlers of the control socket, for people on the same server: members, status, invites, the datastore, leaving.
 
-Questions about runs are `mesh/runs/run_handlers.py`; what strangers and members ask over HTTP is
-`admission_handler.py`.
+The socket is `control_server.py`. Requests about runs are handled in `mesh/runs/run_handlers.py`, HTTP requests of
+strangers and members in `admission_handler.py`.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from rackwright.mesh.datastore.conductor import Conductor
 from rackwright.mesh.datastore.datastore_gossip import Part, hint_of
 from rackwright.mesh.datastore.local_datastore import Datastore
 from rackwright.mesh.errors import BadRequest, TooMany
-from rackwright.mesh.health.software import software_of
+from rackwright.mesh.health.software import read_software
 from rackwright.mesh.identity.revocation import RevocationFile
 from rackwright.mesh.identity.server_identity import OwnIdentity, fingerprint
 from rackwright.mesh.joining.admission import INVITE_SECONDS, TOKEN_SECONDS, Admission
@@ -26,34 +26,34 @@ from rackwright.mesh.membership.member import MemberRecord, State
 from rackwright.mesh.membership.member_view import MemberView, authorities, live_records
 from rackwright.mesh.membership.protocol_outputs import Event
 from rackwright.mesh.metrics import Metrics
-from rackwright.mesh.runs.run_handlers import RunDesk
+from rackwright.mesh.runs.run_handlers import RunHandlers
 
 MAX_WATCHERS = 64
 
 
 class AwareMemberView(MemberView, Protocol):
-    """The members, and how this server doubts itself."""
+    """The members, and how much this server doubts its own health."""
 
     @property
     def awareness(self) -> int:
-        """Zero when healthy; the higher, the more this member doubts itself."""
+        """Zero when healthy; the higher, the more this member doubts its own health."""
 
 
 @dataclass(frozen=True)
-class DeskPorts:
-    """What the questions on the control socket use of their agent."""
+class ControlHandlerPorts:
+    """What the handlers use of their agent."""
 
     name: str
     advertise: Address
     ssh_key: Path
-    """The key with which invited servers are visited"""
+    """The SSH key with which invited servers are visited"""
     identity: OwnIdentity
     members: AwareMemberView
     revocations: RevocationFile
     admission: AdmissionHandler
     datastore: Datastore
     conductor: Conductor
-    runs: RunDesk
+    runs: RunHandlers
     metrics: Metrics
     count_links: Callable[[], int]
     failing_parts: Callable[[], dict[str, str]]
@@ -61,21 +61,23 @@ class DeskPorts:
     """Ends the agent"""
 
 
-class Desk:
-    def __init__(self, ports: DeskPorts) -> None:
+class ControlHandlers:
+    """The handlers of an agent's control socket, by verb, and the clients that watch its members."""
+
+    def __init__(self, ports: ControlHandlerPorts) -> None:
         self._ports, self._name, self._members = ports, ports.name, ports.members
-        self._began = _now()
+        self._started_at = _now()
         self._watchers: set[asyncio.Queue[dict[str, Any]]] = set()
 
-    async def ask(
-        self, verb: str, wish: dict[str, Any]
+    async def handle(
+        self, verb: str, request: dict[str, Any]
     ) -> dict[str, Any] | AsyncIterator[dict[str, Any]] | AsyncIterator[dict[str, Any] | bytes]:
         verbs = {"members": self.members, "status": self.status, "metrics": self._metrics, "leave": self._leave}
         if verb in verbs:
             return verbs[verb]()
         if verb == "watch":
             return self._watch()
-        answer = await self._ports.runs.ask(verb, wish)
+        answer = await self._ports.runs.handle(verb, request)
         if answer is not None:
             return answer
         if verb == "datastore":
@@ -83,16 +85,18 @@ class Desk:
         if verb == "snapshot":
             return {"snapshot": str(await self._ports.datastore.snapshot())}
         if verb == "recover":
-            named = wish.get("snapshot")
-            return await self._ports.datastore.recover(Path(named) if named else None)
+            snapshot = request.get("snapshot")
+            return await self._ports.datastore.recover(Path(snapshot) if snapshot else None)
         admission = self._ports.admission.admission()
         if verb == "invite":
-            return await self._invite(admission, wish)
+            return await self._invite(admission, request)
         if verb == "token":
-            address, seconds = str(self._ports.advertise), int(wish.get("seconds", TOKEN_SECONDS))
-            return {"token": await admission.token(wish["name"], address, seconds, str(wish.get("address") or ""))}
+            address, seconds = str(self._ports.advertise), int(request.get("seconds", TOKEN_SECONDS))
+            return {
+                "token": await admission.token(request["name"], address, seconds, str(request.get("address") or ""))
+            }
         if verb == "remove":
-            return await self._remove(admission, wish["name"])
+            return await self._remove(admission, request["name"])
         raise BadRequest(f"the agent does not know {verb!r}; is the command newer than the agent? restart the agent")
 
     def members(self) -> dict[str, Any]:
@@ -101,18 +105,18 @@ class Desk:
 
     def describe(self, name: str, record: MemberRecord) -> dict[str, Any]:
         entry = self._members.member(name)
-        software = software_of(record)
+        software = read_software(record)
         return {
             "name": name,
             "address": record.address,
             "state": entry.state.name.lower() if entry else "removed",
             # Nobody here has seen anything before this agent started, itself included.
-            "seconds": round(_now() - max(entry.since, self._began), 3) if entry else 0.0,
+            "seconds": round(_now() - max(entry.since, self._started_at), 3) if entry else 0.0,
             "incarnation": record.incarnation,
             "session": record.session,
             "labels": dict(record.labels),
             "datastore": hint_of(record).part.name.lower(),
-            "checks": software.shown(),
+            "checks": software.status_words(),
             "reasons": software.reasons(),
             "checks_left_out": software.left_out,
             "self": name == self._name,
@@ -145,7 +149,7 @@ class Desk:
         return {}
 
     async def _watch(self) -> AsyncIterator[dict[str, Any]]:
-        """The members now, then every event."""
+        """Yield the members as they are now, then every event with the members."""
         if len(self._watchers) >= MAX_WATCHERS:
             raise TooMany("too many are watching; end one of them first")
         queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(1024)
@@ -155,31 +159,31 @@ class Desk:
             while True:
                 try:
                     async with asyncio.timeout(1.0):
-                        told = await queue.get()
+                        notice = await queue.get()
                 except TimeoutError:
-                    # Time passes, and a watcher who has gone is to be noticed.
-                    told = {"event": "still_here"}
-                yield {**told, **self.members()}
+                    # Sent so that times are updated, and that a watcher who has gone is noticed.
+                    notice = {"event": "still_here"}
+                yield {**notice, **self.members()}
         finally:
             self._watchers.discard(queue)
 
     def member_changed(self, event: Event) -> None:
-        """Tell an event to all that watch."""
-        told = {"event": event.kind.value, "member": self.describe(event.member.name, event.member)}
+        """Send an event to all watchers."""
+        notice = {"event": event.kind.value, "member": self.describe(event.member.name, event.member)}
         for watcher in self._watchers:
-            # A watcher that does not read loses events, not the agent its memory.
+            # A watcher that does not read loses events; the agent must not run out of memory for it.
             with contextlib.suppress(asyncio.QueueFull):
-                watcher.put_nowait(told)
+                watcher.put_nowait(notice)
 
-    async def _invite(self, admission: Admission, wish: dict[str, Any]) -> dict[str, Any]:
+    async def _invite(self, admission: Admission, request: dict[str, Any]) -> dict[str, Any]:
         await admission.invite(
-            wish["name"],
-            wish["address"],
-            wish["host_key"],
-            int(wish["port"]),
-            wish["user"],
-            wish["folder"],
-            int(wish.get("seconds", INVITE_SECONDS)),
+            request["name"],
+            request["address"],
+            request["host_key"],
+            int(request["port"]),
+            request["user"],
+            request["folder"],
+            int(request.get("seconds", INVITE_SECONDS)),
         )
         line = ensure_key(self._ports.ssh_key)
         ca = fingerprint(self._ports.identity.current.ca)

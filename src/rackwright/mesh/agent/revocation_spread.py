@@ -1,6 +1,6 @@
-"""Spreads the list of who is no longer a member, and puts a newer one in force: the members it names are shut out.
+"""Spreads the list of revoked members, and applies a newer list: the members on it are disconnected and forgotten.
 
-The list itself is `mesh/identity/revocation.py`; only the CA can sign a newer one.
+The list itself is `mesh/identity/revocation.py`; only the CA can sign a newer list.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ class SpreadPorts:
     revocations: RevocationFile
     transport: Transport
     remove: Callable[[str], None]
-    """Makes the members forget one"""
+    """Removes a member from the member table"""
     changed: Callable[[], None]
-    """Is called when a newer list is in force"""
+    """Called when a newer list is in force"""
     end: Callable[[], None]
     """Ends the agent"""
     refusals: Refusals
@@ -41,11 +41,16 @@ class SpreadPorts:
 
 
 class RevocationSpread:
+    """The part of an agent that exchanges the revocation list with other members."""
+
     def __init__(self, ports: SpreadPorts) -> None:
         self._ports, self._revocations = ports, ports.revocations
 
     async def run(self) -> None:
-        """Members compare versions when they connect and now and then, so that no list is missed for long."""
+        """Offer the version of our list now and then, until cancelled.
+
+        Members also compare versions when they connect, so that no member misses a list for long.
+        """
         if self._ports.authority:
             self.take(await self._ports.authority.revocations(), self._ports.name)
         while True:
@@ -53,27 +58,27 @@ class RevocationSpread:
             version = self._revocations.current.version.to_bytes(8, "big")
             self._ports.transport.broadcast(Kind.REVOCATIONS_VERSION, version)
 
-    def offered(self, peer: str, payload: bytes) -> None:
-        """Send our list to a peer whose version is older."""
+    def version_received(self, peer: str, payload: bytes) -> None:
+        """Send our list to a peer that has an older version."""
         if int.from_bytes(payload, "big") < self._revocations.current.version:
             self._ports.transport.send_to(peer, Kind.REVOCATIONS, self._revocations.signed)
 
-    def received(self, peer: str, payload: bytes) -> None:
+    def list_received(self, peer: str, payload: bytes) -> None:
         self.take(payload, peer)
 
     def take_own(self, signed: bytes) -> None:
-        """Take a list that the CA of this very server has signed."""
+        """Apply a list that the CA on this server has signed."""
         self.take(signed, self._ports.name)
 
     def take(self, signed: bytes, source: str) -> None:
-        """Put a newer list in force: shut out whom it names, and pass it on."""
+        """Apply a newer list: disconnect and forget the members on it, and pass it on."""
         ports, before = self._ports, self._revocations.current
         try:
-            fresh = self._revocations.take(signed)
+            is_newer = self._revocations.take(signed)
         except BadRecords as problem:
             ports.refusals.refuse(problem.code, peer=source, why=str(problem))
             return
-        if not fresh:
+        if not is_newer:
             return
         now = self._revocations.current
         ports.metrics.revocations.set(now.version)

@@ -1,4 +1,4 @@
-"""Where a server finds its cluster: the seeds it was told of, and the members it knew before it was restarted."""
+"""How a server finds its cluster: from the configured seeds, and from the members it knew before it was restarted."""
 
 import asyncio
 import contextlib
@@ -17,23 +17,25 @@ from rackwright.private_files import write_private_file
 
 ALONE_SECONDS = 2.0
 PEERS_SECONDS = 1.0
-MAX_KEPT = 64
+MAX_PEERS = 64
 
 
 @dataclass(frozen=True)
 class SeedPorts:
-    """What seeking members uses of its agent."""
+    """What finding the cluster uses of its agent."""
 
     name: str
     folder: Path
     advertise: Address
     seeds: Sequence[Address]
-    """Those that a person has set"""
+    """The addresses that a person has configured"""
     driver: MembershipDriver
     log: Log
 
 
 class Seeds:
+    """The addresses at which to look for members."""
+
     def __init__(self, ports: SeedPorts) -> None:
         self._ports, self._driver = ports, ports.driver
         self._path = ports.folder / "peers.json"
@@ -43,10 +45,10 @@ class Seeds:
         self._changed.set()
 
     async def seek(self) -> None:
-        """While alone, try everyone we were told of or once knew."""
+        """While this server is alone, try to connect to every seed and to every member it once knew."""
         swim = self._driver.swim
         while True:
-            for seed in self.known() if swim.live <= 1 else ():
+            for seed in self.known_addresses() if swim.live <= 1 else ():
                 await self._try(seed)
                 if swim.live > 1:
                     break
@@ -61,28 +63,31 @@ class Seeds:
             return
         self._driver.joined(record)
 
-    def known(self) -> list[Address]:
+    def known_addresses(self) -> list[Address]:
         """Return the addresses to try, each once and not this server's own."""
-        kept: list[Address] = []
+        saved: list[Address] = []
         with contextlib.suppress(OSError, ValueError, MeshError, TypeError):
-            kept = [parse_address(address) for address in json.loads(self._path.read_text())]
-        return [seed for seed in dict.fromkeys([*self._ports.seeds, *kept]) if seed != self._ports.advertise]
+            saved = [parse_address(address) for address in json.loads(self._path.read_text())]
+        return [seed for seed in dict.fromkeys([*self._ports.seeds, *saved]) if seed != self._ports.advertise]
 
-    async def keep(self) -> None:
-        """Save whom to seek whenever members have changed, until cancelled."""
+    async def save_changes(self) -> None:
+        """Save the addresses of members whenever members have changed, until cancelled."""
         while True:
             await self._changed.wait()
-            # Members come in bunches.
+            # Members often change several at a time.
             await asyncio.sleep(PEERS_SECONDS)
             self._changed.clear()
             self.save()
 
     def save(self) -> None:
-        """Whom to seek after a restart. Never emptied: who knows nobody any more keeps whom it knew."""
+        """Save the addresses to try after a restart.
+
+        The file is never emptied: a server that knows no other member any more keeps the addresses it has saved.
+        """
         members, linked = self._driver.swim.members(), self._driver.linked
         entries = [entry for entry in members if entry.state in LIVE and entry.name != self._ports.name]
-        # First who has shown a certificate: of the others we were only told, perhaps by a rogue member.
+        # Members that have shown a certificate come first: the others were only named, perhaps by a rogue member.
         entries.sort(key=lambda entry: (entry.name not in linked, entry.record.address))
         if entries:
-            addresses = [entry.record.address for entry in entries[:MAX_KEPT]]
+            addresses = [entry.record.address for entry in entries[:MAX_PEERS]]
             write_private_file(self._path, json.dumps(addresses).encode())

@@ -240,7 +240,9 @@ class Conductor:
         """Log a change, and record it as an event of the cluster."""
         self.reason = f"{what} {server}: {reason}"
         self._ports.log.warning(f"datastore_{what}", member=server, why=reason)
-        recording = self._ports.store.tell(self._ports.name, f"datastore_{what}", member=server, why=reason)
+        recording = self._ports.store.publish_cluster_event(
+            self._ports.name, f"datastore_{what}", member=server, why=reason
+        )
         self._ports.spawner.once("events", recording)
 
 

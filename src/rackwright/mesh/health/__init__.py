@@ -1,4 +1,4 @@
-"""The health of software on members: checks, how they are made, and the events that tell of it.
+"""The health of software on members: checks, how they are carried out, and the rules for events about members.
 
-Used by the agent. It must never decide who is alive: membership does.
+Used by the agent. It must never decide which member is alive: `mesh/membership` does.
 """

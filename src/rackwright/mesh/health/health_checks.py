@@ -1,8 +1,8 @@
-"""Software health, the pure half: what is checked, when, what counts as failing, and how it travels with the gossip.
+"""The rules of software health checks: declarations, schedule, when a check counts as failing, and the gossip format.
 
-No I/O and no clock: how a check is done is `health_probes.py`, and `health_runner.py` runs them. The arithmetic
-promises that a failure is known within two intervals, whatever it is (gone or hanging), and a recovery within one and
-the check's own time.
+No I/O and no clock: `health_probes.py` carries a check out, `health_runner.py` runs the checks on time. The arithmetic
+guarantees that a failure is known within two intervals, whether the software is gone or hangs, and a recovery within
+one interval plus the check's own duration.
 """
 
 import enum
@@ -25,7 +25,7 @@ class BadCheck(ValueError):
 
 
 class Status(enum.IntEnum):
-    """A wire enum: only append, never renumber."""
+    """The state of a check. Sent between members: only append, never renumber."""
 
     UNKNOWN = 0
     PASSING = 1
@@ -34,7 +34,10 @@ class Status(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What all checks have. After a first failure a check is repeated sooner than its interval, until it counts."""
+    """The settings that every check has.
+
+    After a first failure a check is repeated sooner than its interval, until the failure counts.
+    """
 
     name: str
     interval: float = 10.0
@@ -57,7 +60,10 @@ class Check:
 
     @property
     def repeat_after(self) -> float:
-        """All the repetitions together take a quarter of the interval, and their timeouts at most the rest of it."""
+        """Seconds until a failed check is repeated.
+
+        All repetitions together take a quarter of the interval, and their timeouts at most the other three quarters.
+        """
         return self.interval / 4 / max(1, self.failures - 1)
 
 
@@ -71,7 +77,10 @@ class ProcessCheck(Check):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TcpCheck(Check):
-    """Something accepts, and says `expect` if that is given. A stopped process still accepts: its kernel does."""
+    """A port accepts connections, and sends `expect` if that is set.
+
+    A stopped process still accepts connections: its kernel does that.
+    """
 
     host: str = "127.0.0.1"
     port: int
@@ -80,6 +89,8 @@ class TcpCheck(Check):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpCheck(Check):
+    """A URL answers with one of the statuses, and with a body that contains the text `contains`."""
+
     url: str
     statuses: tuple[int, ...] = (200,)
     contains: str = ""
@@ -88,13 +99,15 @@ class HttpCheck(Check):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandCheck(Check):
-    """A program with its arguments, never a shell; exit status 0 passes."""
+    """A program run with its arguments, never by a shell, that ends with exit status 0."""
 
     command: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskCheck(Check):
+    """A file system has at least `free_percent` free."""
+
     interval: float = 30.0
     timeout: float = 5.0
     path: str = "/"
@@ -103,8 +116,9 @@ class DiskCheck(Check):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockCheck(Check):
-    """The wall clock runs as fast as the monotonic one; with `synchronised`, the kernel must say that it is
-    disciplined.
+    """The wall clock runs as fast as the monotonic clock.
+
+    With `synchronised`, the kernel must also report that an NTP client disciplines the clock.
     """
 
     failures: int = 1
@@ -123,12 +137,12 @@ KINDS: dict[str, type[Check]] = {
 
 
 def built_in_checks() -> list[Check]:
-    """What every agent looks at without being told."""
+    """Return the checks that every agent runs without a declaration."""
     return [DiskCheck(name="disk"), ClockCheck(name="clock")]
 
 
 def parse_checks(declared: Iterable[Mapping[str, object]]) -> list[Check]:
-    """Checks as the cluster's configuration declares them: `{name: web, kind: http, url: ..., interval: 5}`."""
+    """Read checks as the cluster's configuration declares them: `{name: web, kind: http, url: ..., interval: 5}`."""
     checks = [_parse_check(entry) for entry in declared]
     if len(checks) > MAX_CHECKS:
         raise BadCheck(f"{len(checks)} health checks declared, at most {MAX_CHECKS} are run")
@@ -140,7 +154,7 @@ def parse_checks(declared: Iterable[Mapping[str, object]]) -> list[Check]:
 
 
 def _parse_check(declared: Mapping[str, object]) -> Check:
-    # Costs a third of an agent's start, and most agents have no checks but those built in.
+    # This import costs a third of an agent's start, and most agents have only the built-in checks.
     from pydantic import TypeAdapter, ValidationError
 
     name = str(declared.get("name", "(unnamed)"))
@@ -156,26 +170,29 @@ def _parse_check(declared: Mapping[str, object]) -> Check:
         return TypeAdapter(kind).validate_python(arguments)
     except ValidationError as error:
         problem = error.errors()[0]
-        if isinstance(ours := problem.get("ctx", {}).get("error"), BadCheck):
-            raise ours from error
+        if isinstance(bad_check := problem.get("ctx", {}).get("error"), BadCheck):
+            raise bad_check from error
         setting = ".".join(str(part) for part in problem["loc"])
         raise BadCheck(f"check {name}: {setting}: {problem['msg'].lower()}") from error
 
 
-# -- when, and what counts ---------------------------------------------------------------------------------------------
+# -- schedule ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one run of a check found."""
+class CheckResult:
+    """What a single run of a check returned."""
 
     passed: bool
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """What is held of a check: travels with the gossip. `reason` is why it began to fail, and stays until it passes."""
+class CheckReport:
+    """The state of a check over its last runs, as sent to the other members by gossip.
+
+    `reason` is why the check began to fail, and stays the same until the check passes.
+    """
 
     name: str
     status: Status
@@ -183,116 +200,122 @@ class Result:
 
 
 @dataclass(slots=True)
-class _Watch:
+class _ScheduledCheck:
+    """A check, when it is due next, how often it failed in a row, and its report."""
+
     check: Check
     due: float
     running: bool = False
     failed: int = 0
-    result: Result = field(init=False)
+    report: CheckReport = field(init=False)
 
     def __post_init__(self) -> None:
-        self.result = Result(self.check.name, Status.UNKNOWN)
+        self.report = CheckReport(self.check.name, Status.UNKNOWN)
 
 
 class Schedule:
-    """When each check is due and what its outcomes amount to."""
+    """When each check is due, and the report that follows from its results."""
 
     def __init__(self, checks: Iterable[Check], now: float) -> None:
-        self._watches = {check.name: _Watch(check, now) for check in checks}
+        self._scheduled = {check.name: _ScheduledCheck(check, now) for check in checks}
 
     def next_deadline(self) -> float:
-        return min((watch.due for watch in self._watches.values() if not watch.running), default=math.inf)
+        return min((scheduled.due for scheduled in self._scheduled.values() if not scheduled.running), default=math.inf)
 
     def due(self, now: float) -> list[Check]:
-        """Checks to run now. One that still runs is never started again: a hanging service must not gather hanging
-        checks.
+        """Return the checks to run now, and mark them as running.
+
+        A check that still runs is not started again: a hanging service must not collect hanging checks.
         """
-        starting = [watch for watch in self._watches.values() if not watch.running and watch.due <= now]
-        for watch in starting:
-            watch.running = True
-            watch.due = now + watch.check.interval
-        return [watch.check for watch in starting]
+        starting = [
+            scheduled for scheduled in self._scheduled.values() if not scheduled.running and scheduled.due <= now
+        ]
+        for scheduled in starting:
+            scheduled.running = True
+            scheduled.due = now + scheduled.check.interval
+        return [scheduled.check for scheduled in starting]
 
-    def finished(self, now: float, name: str, outcome: Outcome) -> Result | None:
-        """The new result if this outcome changed it."""
-        watch = self._watches[name]
-        watch.running = False
-        before = watch.result
-        if outcome.passed:
-            watch.failed = 0
-            watch.result = Result(name, Status.PASSING)
+    def record_result(self, now: float, name: str, result: CheckResult) -> CheckReport | None:
+        """Take the result of a check that has ended; return the new report if the result changed it."""
+        scheduled = self._scheduled[name]
+        scheduled.running = False
+        before = scheduled.report
+        if result.passed:
+            scheduled.failed = 0
+            scheduled.report = CheckReport(name, Status.PASSING)
         else:
-            watch.failed += 1
-            if watch.failed >= watch.check.failures:
-                reason = before.reason if before.status is Status.FAILING else plain(outcome.reason)
-                watch.result = Result(name, Status.FAILING, reason)
+            scheduled.failed += 1
+            if scheduled.failed >= scheduled.check.failures:
+                reason = before.reason if before.status is Status.FAILING else printable_reason(result.reason)
+                scheduled.report = CheckReport(name, Status.FAILING, reason)
             else:
-                watch.due = min(watch.due, now + watch.check.repeat_after)
-        watch.due = max(watch.due, now)
-        return watch.result if watch.result != before else None
+                scheduled.due = min(scheduled.due, now + scheduled.check.repeat_after)
+        scheduled.due = max(scheduled.due, now)
+        return scheduled.report if scheduled.report != before else None
 
-    def results(self) -> list[Result]:
-        return [watch.result for watch in self._watches.values()]
+    def reports(self) -> list[CheckReport]:
+        return [scheduled.report for scheduled in self._scheduled.values()]
 
 
-def judge_disk(free: int, total: int, check: DiskCheck) -> Outcome:
+def evaluate_disk(free: int, total: int, check: DiskCheck) -> CheckResult:
     percent = 100.0 * free / total if total else 0.0
     if percent >= check.free_percent:
-        return Outcome(True)
-    return Outcome(False, f"{check.path}: {percent:.1f} % free, {check.free_percent:g} % wanted")
+        return CheckResult(True)
+    return CheckResult(False, f"{check.path}: {percent:.1f} % free, {check.free_percent:g} % wanted")
 
 
-def judge_clock(wall: float, monotonic: float, disciplined: bool, check: ClockCheck) -> Outcome:
-    """`wall` and `monotonic` are the seconds both clocks counted since the last look."""
+def evaluate_clock(wall: float, monotonic: float, disciplined: bool, check: ClockCheck) -> CheckResult:
+    """Compare the clocks. `wall` and `monotonic` are the seconds that each counted since the last comparison."""
     step = wall - monotonic
     if abs(step) > check.largest_step:
-        return Outcome(False, f"the clock was stepped by {step:+.1f} s")
+        return CheckResult(False, f"the clock was stepped by {step:+.1f} s")
     if check.synchronised and not disciplined:
-        return Outcome(False, "the clock is not synchronised")
-    return Outcome(True)
+        return CheckResult(False, "the clock is not synchronised")
+    return CheckResult(True)
 
 
-# -- on the wire -------------------------------------------------------------------------------------------------------
+# -- gossip format -----------------------------------------------------------------------------------------------------
 
 
-def plain(reason: str) -> str:
-    """A reason as it may travel: printable ASCII, bounded."""
-    return "".join(letter if " " <= letter <= "~" else "?" for letter in reason)[:MAX_REASON].rstrip()
+def printable_reason(reason: str) -> str:
+    """Return a reason as it may be sent: printable ASCII of limited length."""
+    return "".join(character if " " <= character <= "~" else "?" for character in reason)[:MAX_REASON].rstrip()
 
 
-def pack_results(results: Iterable[Result], room: int = HEALTH_BYTES) -> bytes:
-    """Failing ones first and with their reasons; what does not fit is counted, and is passing unless very much
-    fails.
+def pack_reports(reports: Iterable[CheckReport], room: int = HEALTH_BYTES) -> bytes:
+    """Encode reports into at most `room` bytes: failing checks first, with their reasons.
+
+    Reports that do not fit are only counted; they are of passing checks, unless very many checks fail.
     """
-    ordered = sorted(results, key=lambda result: (-result.status, result.name))
-    if sum(_size(result) for result in ordered) + 1 > room:
-        # Names are worth more than reasons.
-        ordered = [replace(result, reason="") for result in ordered]
+    ordered = sorted(reports, key=lambda report: (-report.status, report.name))
+    if sum(_size(report) for report in ordered) + 1 > room:
+        # The names of checks matter more than the reasons.
+        ordered = [replace(report, reason="") for report in ordered]
     packed, left_out = [], 0
     room -= 1
-    for result in ordered:
-        if _size(result) > room:
+    for report in ordered:
+        if _size(report) > room:
             left_out += 1
             continue
-        room -= _size(result)
-        packed.append(bytes([result.status]) + encode_text(result.name) + encode_text(result.reason))
+        room -= _size(report)
+        packed.append(bytes([report.status]) + encode_text(report.name) + encode_text(report.reason))
     return bytes([min(left_out, 255)]) + b"".join(packed)
 
 
-def unpack_results(packed: bytes) -> tuple[list[Result], int]:
-    """The results, and how many were left out. Raises `BadMessage` if this is no such thing."""
+def unpack_reports(packed: bytes) -> tuple[list[CheckReport], int]:
+    """Return the reports, and how many were left out. Raises `BadMessage` if `packed` is not in this format."""
     reader = Reader(packed)
     left_out = reader.u8()
-    results: list[Result] = []
+    reports: list[CheckReport] = []
     while not reader.at_end:
         status, name, reason = reader.u8(), reader.text(), reader.text()
         if status not in Status.__members__.values():
             raise BadMessage(f"unknown health status {status}")
-        if len(name) > MAX_CHECK_NAME or not _NAME.fullmatch(name) or reason != plain(reason):
+        if len(name) > MAX_CHECK_NAME or not _NAME.fullmatch(name) or reason != printable_reason(reason):
             raise BadMessage("a health result with a bad name or reason")
-        results.append(Result(name, Status(status), reason))
-    return results, left_out
+        reports.append(CheckReport(name, Status(status), reason))
+    return reports, left_out
 
 
-def _size(result: Result) -> int:
-    return 3 + len(result.name) + len(result.reason)
+def _size(report: CheckReport) -> int:
+    return 3 + len(report.name) + len(report.reason)

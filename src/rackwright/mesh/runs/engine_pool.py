@@ -1,7 +1,7 @@
-"""The engines of an agent: child processes that check and run states, one of them always started before it is needed.
+"""The pool of an agent's engines: child processes that check and run states, with a spare one started in advance.
 
-Loading what the engine is made of takes longer than most runs. What the processes do is `engine_process.py`; what
-becomes of what they say is `run_execution.py`.
+Loading the engine's modules takes longer than most runs. What the processes do is `engine_process.py`; what is done
+with their output is `run_execution.py`.
 """
 
 import asyncio
@@ -21,110 +21,113 @@ from rackwright.parent_death import DIES_WITH_US
 
 PIPE_BYTES = 1024 * 1024
 PACE_SECONDS = 0.01
-"""How long what an engine says may gather before it is read: a thousand states a second are not a thousand reads."""
+"""How long an engine's output may gather before it is read: a thousand states a second must not be a thousand reads."""
 IDLE_SECONDS = 1.0
-"""Between the end of a run and the start of the next engine: who waits for the run's end comes first."""
+"""Between the end of a run and the start of the next engine: reporting the run's end comes first."""
 
 STOP_SECONDS = 3.0
 """How long an engine may take to end what it has started."""
 
 
 class Engine:
-    """One process for one job, with a folder of its own that goes with it."""
+    """A process for a single job, with its own scratch folder, which is deleted with it."""
 
-    def __init__(self, process: asyncio.subprocess.Process, said: int, log: Path, scratch: Path) -> None:
-        self._process, self._said, self.log, self._scratch = process, said, log, scratch
+    def __init__(self, process: asyncio.subprocess.Process, output: int, log: Path, scratch: Path) -> None:
+        self._process, self._output, self.log, self._scratch = process, output, log, scratch
 
     @classmethod
     async def start(cls, log: Path, folder: Path) -> "Engine":
         scratch = Path(tempfile.mkdtemp(dir=folder))
-        said, write = os.pipe()
+        output, write_end = os.pipe()
         try:
-            with contextlib.suppress(OSError):  # more than a user may have; it is slower then
-                fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-            os.set_blocking(said, False)
-            with log.open("ab") as trouble:
+            with contextlib.suppress(OSError):  # the user may not have such a pipe; a smaller one is slower
+                fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+            os.set_blocking(output, False)
+            with log.open("ab") as errors:
                 process = await asyncio.create_subprocess_exec(
                     *(*DIES_WITH_US, sys.executable, "-m", "rackwright.mesh.runs.engine_process", scratch),
                     stdin=asyncio.subprocess.PIPE,
-                    stdout=write,
-                    stderr=trouble,
+                    stdout=write_end,
+                    stderr=errors,
                     start_new_session=True,
                 )
         except BaseException:
-            os.close(said)
+            os.close(output)
             shutil.rmtree(scratch)
             raise
         finally:
-            os.close(write)
-        return cls(process, said, log, scratch)
+            os.close(write_end)
+        return cls(process, output, log, scratch)
 
     @property
     def running(self) -> bool:
         return self._process.returncode is None
 
-    async def say(self, message: dict[str, Any]) -> None:
+    async def send(self, message: dict[str, Any]) -> None:
         assert self._process.stdin is not None
         with contextlib.suppress(ConnectionError):
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             await self._process.stdin.drain()
 
     async def lines(self) -> AsyncIterator[list[bytes]]:
-        """What it says, some lines at a time, until it has ended: what it has started may hold the pipe for longer."""
+        """Yield the lines of its output, some at a time, until the engine has ended.
+
+        Not until the pipe is closed: processes that the engine has started may keep it open for longer.
+        """
         ending = asyncio.ensure_future(self._process.wait())
-        rest = b""
+        partial = b""
         try:
             while True:
-                over = await self._something(ending)
+                has_ended = await self._wait_for_output(ending)
                 while read := self._read():
-                    *lines, rest = (rest + read).split(b"\n")
+                    *lines, partial = (partial + read).split(b"\n")
                     yield lines
-                if over or read == b"":
+                if has_ended or read == b"":
                     return
         finally:
             ending.cancel()
 
-    async def _something(self, ending: "asyncio.Future[int]") -> bool:
-        """Wait until it has said something, and a moment longer; True if it has ended."""
+    async def _wait_for_output(self, ending: "asyncio.Future[int]") -> bool:
+        """Wait until there is output, and a moment longer for more of it; return whether the engine has ended."""
         loop = asyncio.get_running_loop()
         readable = loop.create_future()
-        loop.add_reader(self._said, lambda: None if readable.done() else readable.set_result(None))
+        loop.add_reader(self._output, lambda: None if readable.done() else readable.set_result(None))
         try:
             await asyncio.wait({readable, ending}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            loop.remove_reader(self._said)
+            loop.remove_reader(self._output)
             readable.cancel()
         if not ending.done():
             await asyncio.wait({ending}, timeout=PACE_SECONDS)
         return ending.done()
 
     def _read(self) -> bytes | None:
-        """Nothing (but not None) when nobody can say anything any more."""
+        """Read the waiting output: None if there is none now, empty if the pipe is closed and there will be none."""
         try:
-            return os.read(self._said, PIPE_BYTES)
+            return os.read(self._output, PIPE_BYTES)
         except BlockingIOError:
             return None
 
-    async def end(self) -> int:
-        """Its exit status, once it has ended."""
+    async def wait(self) -> int:
+        """Wait until the engine has ended; return its exit status."""
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """Have it end what it has started: its commands, in sessions of their own, outlive an engine that is killed."""
+        """Ask the engine to end its commands and itself: commands run in their own sessions, so they survive a kill."""
         await ask_to_end(self._process, STOP_SECONDS)
 
     async def kill(self) -> None:
-        """End it and what it has started, if it has not ended."""
+        """Kill the engine's process group if it still runs, and delete its scratch folder."""
         if self.running:
             await kill_group(self._process)
-        if self._said >= 0:
-            os.close(self._said)
-            self._said = -1
+        if self._output >= 0:
+            os.close(self._output)
+            self._output = -1
             await asyncio.to_thread(shutil.rmtree, self._scratch)
 
 
-class Engines:
-    """`folder` is theirs alone: what an agent that was killed left in it goes."""
+class EnginePool:
+    """The engines of an agent. `folder` is theirs alone: what an agent that was killed left in it is deleted."""
 
     def __init__(self, log: Path, folder: Path) -> None:
         self.log, self.folder = log, folder
@@ -135,7 +138,7 @@ class Engines:
         self._stocking = asyncio.Lock()
 
     async def take(self) -> Engine:
-        """An engine for one job. Whoever takes it ends it with `kill`."""
+        """Return an engine for a single job. The caller ends it with `kill`."""
         async with self._stocking:
             spare, self._spare = self._spare, None
         if spare is not None and spare.running:
@@ -145,11 +148,11 @@ class Engines:
         return await Engine.start(self.log, self.folder)
 
     async def stock(self, seconds: float = 0.0) -> None:
-        """Have one at hand, after so many seconds."""
+        """Start a spare engine, after so many seconds."""
         await asyncio.sleep(seconds)
         async with self._stocking:
             if self._spare is None:
-                with contextlib.suppress(OSError):  # whoever needs one tries again, and is told
+                with contextlib.suppress(OSError):  # `take` tries again, and raises the error
                     self._spare = await Engine.start(self.log, self.folder)
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Events as they lie in the datastore: many of them in one value, each a line of JSON, and how one is pointed at.
+"""The format of events in the datastore: a value packs many events, each a line of JSON; a cursor points at an event.
 
-A datastore that is asked for one thing a thousand times is slow, and one that is asked for a thousand things is not. So
-what a target has to tell within a moment goes into one value, packed. Nobody has to read an event to pass it on.
+A thousand requests to the datastore for an event each are slow, a request for a thousand events is not. So the events
+that a target has within a moment go into a single value, packed. Events are passed on without being parsed.
 """
 
 import re
@@ -13,19 +13,19 @@ from rackwright.mesh.datastore.etcd_client import Change
 from rackwright.mesh.errors import BadRequest
 
 MARK = b"\x01"
-"""No JSON begins with it."""
+"""The first byte of a packed value. No JSON begins with it."""
 MAX_BATCH = 512 * 1024
 MAX_UNPACKED = 16 * 1024 * 1024
 _ODD = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
-"""JSON escapes these. What is passed on unread must not play with somebody's terminal."""
+"""Control characters, which JSON escapes. What is passed on unparsed must not control somebody's terminal."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One event that was read, or one other change below the same prefix."""
+class EventLine:
+    """An event that was read, or another change below the same prefix."""
 
     cursor: str
-    """Where to go on after it."""
+    """Where to continue reading after this event"""
     key: str
     line: bytes
     deleted: bool = False
@@ -33,18 +33,18 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place among the events: after the `count` first events of `key`, as it was written at `revision`."""
+    """A position among the events: after the first `count` events of `key`, as written at `revision`."""
 
     revision: int = 0
     key: str = ""
-    """Empty if all of that revision was seen."""
+    """Empty if all of that revision was read"""
     count: int = 0
-    """0 for all of that key."""
+    """0 if all of that key was read"""
 
 
 def read_cursor(text: str) -> Cursor:
-    revision, _, place = text.partition(":")
-    key, _, count = place.rpartition("#") if "#" in place else (place, "", "0")
+    revision, _, position = text.partition(":")
+    key, _, count = position.rpartition("#") if "#" in position else (position, "", "0")
     if text and not (revision.isdecimal() and count.isdecimal()):
         raise BadRequest(f"{text!r} is no cursor; take one from an event")
     return Cursor(int(revision or 0), key, int(count))
@@ -55,7 +55,7 @@ def pack(lines: Sequence[bytes]) -> bytes:
 
 
 def unpack(value: bytes) -> list[bytes]:
-    """The events of a value, none if it is no value that an engine wrote."""
+    """Return the events of a value, none if the value is not one that an engine wrote."""
     if not value.startswith(MARK):
         return [value]
     unpacker = zlib.decompressobj()
@@ -67,12 +67,12 @@ def unpack(value: bytes) -> list[bytes]:
 
 
 def is_one_line(text: bytes) -> bool:
-    """Whether it can be passed on as a line, and to a terminal, unread."""
+    """Return whether a text can be passed on unparsed, as a line and to a terminal."""
     return b"\n" not in text and not _ODD.search(text)
 
 
 def batches(lines: Sequence[bytes]) -> Iterable[list[bytes]]:
-    """Parts of them that fit into a value."""
+    """Split lines into batches, each small enough for a value."""
     batch: list[bytes] = []
     size = 0
     for line in lines:
@@ -85,13 +85,15 @@ def batches(lines: Sequence[bytes]) -> Iterable[list[bytes]]:
         yield batch
 
 
-def told(change: Change, after: Cursor | None = None) -> list[Told]:
-    """What a change tells, from the cursor on."""
+def event_lines(change: Change, after: Cursor | None = None) -> list[EventLine]:
+    """Return the events in a change, from the cursor on."""
     item = change.item
-    place = f"{item.modified}:{item.key}"
+    position = f"{item.modified}:{item.key}"
     if change.deleted or not item.value.startswith(MARK):
-        # A key may hold the sign that comes before a count: every member may write any key.
-        return [Told(f"{place}#0" if "#" in item.key else place, item.key, item.value, change.deleted)]
+        # A key may contain "#", the sign before a count: every member may write any key.
+        return [EventLine(f"{position}#0" if "#" in item.key else position, item.key, item.value, change.deleted)]
     lines = unpack(item.value)
     first = after.count if after and (after.revision, after.key) == (item.modified, item.key) else 0
-    return [Told(f"{place}#{number}", item.key, lines[number - 1]) for number in range(first + 1, len(lines) + 1)]
+    return [
+        EventLine(f"{position}#{number}", item.key, lines[number - 1]) for number in range(first + 1, len(lines) + 1)
+    ]

@@ -1,8 +1,8 @@
-"""State repositories of the cluster: when their branch moves, a run begins by itself.
+"""Watches the cluster's state repositories, and begins a run when the branch of a repository moves.
 
-What is to be run where is an operator's signed order; the datastore only keeps it. The run is signed with the key
-`run-key` of the datastore server that sees the change, which an operator must have put into the list of trusted keys: a
-cluster in which nobody has done so starts nothing by itself.
+Which branch to run on which servers is an operator's signed order; the datastore only stores it. The run is signed with
+the key `run-key` of the datastore server that sees the change. An operator must have put that key into the list of
+trusted keys: a cluster in which nobody has done so begins no runs by itself.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from rackwright.mesh.identity import trust
 from rackwright.mesh.log import Log
 from rackwright.mesh.refusals import Refusals
 from rackwright.mesh.runs import run_model
-from rackwright.mesh.runs.run_model import EXPIRES_SECONDS, Request
-from rackwright.mesh.runs.run_store import RunStore, Signed
+from rackwright.mesh.runs.repository_orders import RepositoryOrder, read_order
+from rackwright.mesh.runs.run_model import EXPIRES_SECONDS, RunRequest
+from rackwright.mesh.runs.run_store import RunStore, SignedText
 from rackwright.mesh.runs.run_trust import RunTrust
-from rackwright.mesh.runs.standing_orders import Order, read_order
 from rackwright.states.reading.sources import Repository, SourceRefused, pinned
 from rackwright.states.reading.tree import place
 from rackwright.states.refusal import Refused
@@ -37,19 +37,19 @@ RUN_KEY = "run-key"
 EVERY_SECONDS = 2.0
 
 
-def _signed(item: Item) -> Signed:
+def _read_signed(item: Item) -> SignedText:
     content = read_object(item.value, item.key[:200])
-    return Signed(str(content.get("request")), str(content.get("signature")))
+    return SignedText(str(content.get("request")), str(content.get("signature")))
 
 
-def _commit(seen: Item | None) -> str:
-    """The commit that was run last."""
+def _read_commit(seen: Item | None) -> str:
+    """Return the commit that was run last."""
     return seen.value.decode(errors="replace").partition(" ")[0] if seen else ""
 
 
 @dataclass(frozen=True)
 class RepositoryPorts:
-    """What watching repositories uses of its agent."""
+    """What the repository watcher uses of its agent."""
 
     name: str
     folder: Path
@@ -58,18 +58,20 @@ class RepositoryPorts:
     trust: RunTrust
     is_voter: Callable[[], bool]
     """Whether this server is one of the healthy datastore servers, which take turns"""
-    begin: Callable[[Signed, bytes], Awaitable[object]]
+    begin: Callable[[SignedText, bytes], Awaitable[object]]
     """Begins a run with a packed tree"""
     refusals: Refusals
     log: Log
 
 
-class Repositories:
+class RepositoryWatcher:
+    """The orders of the cluster, and the part of a datastore server's agent that acts on them."""
+
     def __init__(self, ports: RepositoryPorts) -> None:
         self._ports, self.store, self.etcd, self._trust = ports, ports.store, ports.store.etcd, ports.trust
         self.lock = Lock(self.etcd, LOCK_KEY, ports.name, ports.config.lease_seconds)
-        self._next: dict[str, float] = {}
-        self._told: dict[str, str] = {}
+        self._next_check: dict[str, float] = {}
+        self._reported: dict[str, str] = {}
 
     async def run(self) -> None:
         try:
@@ -87,8 +89,8 @@ class Repositories:
     def key(self) -> Path:
         return self._ports.folder / RUN_KEY
 
-    async def add(self, signed: Signed) -> Order:
-        order = await self._believed(signed)
+    async def add(self, signed: SignedText) -> RepositoryOrder:
+        order = await self._verify(signed)
         await self.etcd.put(f"{ORDERS}{order.name}", signed.dump())
         return order
 
@@ -97,19 +99,19 @@ class Repositories:
             raise BadRequest(f"there is no repository {name!r}; see: rackwright mesh repository list")
         await self.etcd.delete(f"{ORDERS}{name}")
 
-    async def listed(self) -> list[dict[str, Any]]:
-        found = []
+    async def list_orders(self) -> list[dict[str, Any]]:
+        orders = []
         for item in (await self.etcd.page(ORDERS)).items:
             try:
-                order = read_order(_signed(item).text)
+                order = read_order(_read_signed(item).text)
             except MeshError as problem:
                 self._ports.refusals.refuse_record(problem)
                 continue
             seen = await self.etcd.get(f"{SEEN}{order.name}")
-            found.append({**asdict(order), "seen": _commit(seen)})
-        return found
+            orders.append({**asdict(order), "seen": _read_commit(seen)})
+        return orders
 
-    async def _believed(self, signed: Signed) -> Order:
+    async def _verify(self, signed: SignedText) -> RepositoryOrder:
         await self._trust.refresh_signers()
         await self._trust.verify(signed)
         order = read_order(signed.text)
@@ -122,39 +124,39 @@ class Repositories:
             return
         for item in (await self.etcd.page(ORDERS)).items:
             name = item.key.removeprefix(ORDERS)
-            if time.monotonic() < self._next.get(name, 0.0):
+            if time.monotonic() < self._next_check.get(name, 0.0):
                 continue
             try:
-                order = await self._believed(_signed(item))
-                self._next[name] = time.monotonic() + order.seconds
-                await self._look(order)
-                self._told.pop(name, None)
+                order = await self._verify(_read_signed(item))
+                self._next_check[name] = time.monotonic() + order.seconds
+                await self._check_branch(order)
+                self._reported.pop(name, None)
             except (MeshError, SourceRefused, Refused) as problem:
-                if self._next.get(name, 0.0) <= time.monotonic():
-                    self._next[name] = time.monotonic() + 60.0
-                if self._told.get(name) != str(problem):
-                    self._told[name] = str(problem)
+                if self._next_check.get(name, 0.0) <= time.monotonic():
+                    self._next_check[name] = time.monotonic() + 60.0
+                if self._reported.get(name) != str(problem):
+                    self._reported[name] = str(problem)
                     self._ports.log.error("repository_failed", repository=name, why=str(problem))
 
-    async def _look(self, order: Order) -> None:
-        """Begin a run if the branch has moved since the last one; once a commit, whoever looks."""
+    async def _check_branch(self, order: RepositoryOrder) -> None:
+        """Begin a run if the branch has moved since the last run; once for each commit, whichever server checks."""
         commit, packed, sls = await asyncio.to_thread(self._fetch, order)
         seen = await self.etcd.get(f"{SEEN}{order.name}")
-        if _commit(seen) == commit:
+        if _read_commit(seen) == commit:
             return
         now = int(time.time())
         run = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(4)}"
-        # Told before it is begun: after a crash in between, the commit is not run rather than run twice.
+        # Noted before the run begins: after a crash in between, the commit is not run rather than run twice.
         await self.lock.check()
         if not await self.etcd.replace(f"{SEEN}{order.name}", f"{commit} {run}".encode(), seen):
             return
         pins = [{"url": order.url, "reference": order.branch, "commit": commit}]
-        request = Request(
+        request = RunRequest(
             run,
             order.cluster,
             now,
             now + EXPIRES_SECONDS,
-            run_model.digest_of(packed),
+            run_model.tree_digest(packed),
             order.targets,
             sls,
             order.mode,
@@ -162,12 +164,14 @@ class Repositories:
             pins=pins,
         )
         signature = await asyncio.to_thread(trust.sign, request.dump().encode(), self.key)
-        await self.store.tell(self._ports.name, "repository_changed", repository=order.name, commit=commit, run=run)
-        await self._ports.begin(Signed(request.dump(), signature), packed)
+        await self.store.publish_cluster_event(
+            self._ports.name, "repository_changed", repository=order.name, commit=commit, run=run
+        )
+        await self._ports.begin(SignedText(request.dump(), signature), packed)
 
-    def _fetch(self, order: Order) -> tuple[str, bytes, list[str] | None]:
+    def _fetch(self, order: RepositoryOrder) -> tuple[str, bytes, list[str] | None]:
         signers = self._trust.signers.allowed if order.signed_commits else None
         cache = self._ports.folder / "sources"
-        with pinned([Repository(order.url, signers=signers)], order.branch, cache) as held:
-            tree, sls = place(held.path)
-            return held.pins[0].commit, run_model.pack_tree(tree.root), sls
+        with pinned([Repository(order.url, signers=signers)], order.branch, cache) as checkout:
+            tree, sls = place(checkout.path)
+            return checkout.pins[0].commit, run_model.pack_tree(tree.root), sls

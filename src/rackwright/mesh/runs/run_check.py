@@ -1,8 +1,8 @@
-"""Checks a run once, before any target is told: builds the plan of every target and looks at all of them together.
+"""Checks a run once, before any target gets its task: builds the plan of every target and compares all of the plans.
 
-In a child process of the agent that takes the request (`engine_process.py`). The job has the facts of every target; the
-answer is how many states each has, or all that is wrong. Targets that differ in nothing but their name share the work
-where the states do not ask for a name.
+Runs in a child process of the agent that takes the request (`engine_process.py`). The job has the facts of every
+target; the answer is how many states each target has, or all problems. Targets that differ only in their name share a
+plan where the states do not use a name.
 """
 
 import json
@@ -11,88 +11,94 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-from rackwright.mesh.runs.run_worker import OtherServers, catalogue_of, make_plan
+from rackwright.mesh.runs.run_worker import RemoteOutputs, build_catalogue, make_plan
 from rackwright.states.extensions import Bundle, ExtensionRefused
 from rackwright.states.node import unpack_files
 from rackwright.states.plan import Plan
 from rackwright.states.refusal import Refused
 
-OWN = ("id", "host")
+NAME_FACTS = ("id", "host")
+"""The facts that hold a server's own name."""
 
 
-class GivenSource:
-    """Modules of the datastore that came with the job."""
+class JobModuleSource:
+    """Modules of the datastore that were sent with the job."""
 
     def __init__(self, modules: dict[str, Any]) -> None:
         self.modules = modules
 
     def names(self) -> list[str]:
-        """None of them by itself: each is asked for by name, when a state wants it."""
+        """Return no names: a module is fetched by name when a state uses it."""
         return []
 
     def fetch(self, name: str) -> Bundle | None:
-        found = self.modules.get(name)
-        if found is None:
+        module = self.modules.get(name)
+        if module is None:
             return None
-        manifest = b64decode(found["manifest"]) if found["manifest"] else None
-        return Bundle(b64decode(found["code"]), manifest, str(found["origin"]))
+        manifest = b64decode(module["manifest"]) if module["manifest"] else None
+        return Bundle(b64decode(module["code"]), manifest, str(module["origin"]))
 
 
-def checked(job: dict[str, Any], folder: Path) -> dict[str, Any]:
+def check_job(job: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Check a run; return how many states each target has, or what is wrong."""
     try:
         unpack_files(folder, job["files"])
-        return check(folder, job)
+        return check_targets(folder, job)
     except Refused as refused:
         return {"errors": [str(problem) for problem in refused.problems]}
     except ExtensionRefused as refused_module:
         return {"errors": [str(refused_module)]}
 
 
-def check(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
+def check_targets(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
     facts: dict[str, dict[str, Any]] = job["facts"]
     targets = sorted(facts)
-    catalogue = catalogue_of(folder, job, GivenSource(job["modules"]))
+    catalogue = build_catalogue(folder, job, JobModuleSource(job["modules"]))
     plans: dict[str, Plan] = {}
-    asked: dict[str, list[tuple[str, str]]] = {}
-    known: dict[str, str] = {}
-    personal = _personal(folder)
+    references: dict[str, list[tuple[str, str]]] = {}
+    planned_targets: dict[str, str] = {}
+    may_differ = _may_use_names(folder)
     for target in targets:
-        alike = json.dumps([{key: value for key, value in facts[target].items() if key not in OWN}], sort_keys=True)
-        if not personal and alike in known:
-            plans[target], asked[target] = plans[known[alike]], asked[known[alike]]
+        unnamed = {key: value for key, value in facts[target].items() if key not in NAME_FACTS}
+        unnamed_facts = json.dumps([unnamed], sort_keys=True)
+        if not may_differ and unnamed_facts in planned_targets:
+            equal_target = planned_targets[unnamed_facts]
+            plans[target], references[target] = plans[equal_target], references[equal_target]
             continue
-        remote = OtherServers(None, targets)
+        remote = RemoteOutputs(None, targets)
         try:
             plans[target] = make_plan(folder, job, catalogue, remote, facts[target])
         except Refused as refused:
             return {"errors": [f"{target}: {problem}" for problem in refused.problems]}
-        asked[target], known[alike] = remote.asked, target
-    problems = across(plans, asked, job["mode"])
-    return {"errors": problems} if problems else {"states": {name: len(made.states) for name, made in plans.items()}}
+        references[target], planned_targets[unnamed_facts] = remote.references, target
+    problems = find_cross_server_problems(plans, references, job["mode"])
+    return {"errors": problems} if problems else {"states": {name: len(plan.states) for name, plan in plans.items()}}
 
 
-def _personal(folder: Path) -> bool:
-    """Whether anything in the tree may differ from server to server of the same kind."""
-    words = ("{{", "{%", "#!")
+def _may_use_names(folder: Path) -> bool:
+    """Return whether the states may differ between servers that have the same facts but their name."""
+    marks = ("{{", "{%", "#!")
     texts = [path.read_text(errors="replace") for path in folder.rglob("*.sls")]
-    return (folder / "vars" / "node").is_dir() or any(word in text for text in texts for word in words)
+    return (folder / "vars" / "node").is_dir() or any(mark in text for text in texts for mark in marks)
 
 
-def across(plans: dict[str, Plan], asked: dict[str, list[tuple[str, str]]], mode: str) -> list[str]:
-    """What is wrong between the servers: an output that nobody makes, or servers that wait for each other."""
-    if not any(asked.values()):
+def find_cross_server_problems(
+    plans: dict[str, Plan], references: dict[str, list[tuple[str, str]]], mode: str
+) -> list[str]:
+    """Return what is wrong between servers: an output that no state makes, or servers that wait for each other."""
+    if not any(references.values()):
         return []
     problems: list[str] = []
     sorter: TopologicalSorter[tuple[str, int]] = TopologicalSorter()
-    for target, made in plans.items():
-        _own_order(sorter, target, made, mode)
-        for state, node, reference in _uses(made):
+    for target, plan in plans.items():
+        _add_own_order(sorter, target, plan, mode)
+        for state, node, reference in _remote_references(plan):
             owner = plans.get(node)
-            found = None if owner is None else _state_of(owner, reference)
-            if found is None:
+            source = None if owner is None else _referenced_state(owner, reference)
+            if source is None:
                 problems.append(f"{target}: ${{node:{node}/{reference}}} refers to no state of {node}")
             else:
-                sorter.add((target, state), (node, found))
+                sorter.add((target, state), (node, source))
     try:
         sorter.prepare()
     except CycleError as cycle:
@@ -101,28 +107,29 @@ def across(plans: dict[str, Plan], asked: dict[str, list[tuple[str, str]]], mode
     return problems
 
 
-def _own_order(sorter: "TopologicalSorter[tuple[str, int]]", target: str, made: Plan, mode: str) -> None:
-    for node in range(len(made.graph)):
-        sorter.add((target, node), *((target, source) for source in made.graph.into(node)))
+def _add_own_order(sorter: "TopologicalSorter[tuple[str, int]]", target: str, plan: Plan, mode: str) -> None:
+    """Add the order in which a target runs its own states."""
+    for node in range(len(plan.graph)):
+        sorter.add((target, node), *((target, source) for source in plan.graph.into(node)))
     if mode == "ansible":
-        for before, after in zip(made.sequence, made.sequence[1:], strict=False):
+        for before, after in zip(plan.sequence, plan.sequence[1:], strict=False):
             sorter.add((target, after), (target, before))
 
 
-def _uses(made: Plan) -> list[tuple[int, str, str]]:
-    """Each use of another server's output: the state, the server, and what of it."""
-    found = []
-    for state, keys in made.filled_late.items():
-        values = {"name": made.states[state].name, **made.states[state].arguments, **made.states[state].options}
+def _remote_references(plan: Plan) -> list[tuple[int, str, str]]:
+    """Return each use of another server's output: the state that uses it, the server, and the reference."""
+    references = []
+    for state, keys in plan.filled_late.items():
+        values = {"name": plan.states[state].name, **plan.states[state].arguments, **plan.states[state].options}
         for key in keys:
-            for reference, _ in made.references.find(values.get(key)):
+            for reference, _ in plan.references.find(values.get(key)):
                 if reference is not None and reference.node:
-                    found.append((state, reference.node, reference.rest))
-    return found
+                    references.append((state, reference.node, reference.rest))
+    return references
 
 
-def _state_of(made: Plan, reference: str) -> int | None:
-    ids = {state.id: state.index for state in made.states}
+def _referenced_state(plan: Plan, reference: str) -> int | None:
+    ids = {state.id: state.index for state in plan.states}
     cut = reference.rfind(".")
     while cut > 0:
         if reference[:cut] in ids:

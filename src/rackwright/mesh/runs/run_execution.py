@@ -1,7 +1,7 @@
-"""One task being run: the engine in a child process, its events on their way to the datastore, its questions answered.
+"""The execution of a task: starts its engine in a child process, publishes its events and answers its questions.
 
 Everything is written under the condition that the task is still this server's. Once it is not, because the others have
-given this server up, the engine is killed and nothing more is said.
+declared this server lost, the engine is killed and nothing more is published.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from rackwright.mesh.datastore.etcd_client import Item, delete_op, put_op, uncha
 from rackwright.mesh.errors import Fenced, MeshError, NoDatastore, Unreadable
 from rackwright.mesh.log import Log
 from rackwright.mesh.runs import event_batches
-from rackwright.mesh.runs.engine_pool import Engine, Engines
-from rackwright.mesh.runs.run_model import CLOCK_SECONDS, MODULES, Request, Task, TaskState, gate_prefix, state_key
+from rackwright.mesh.runs.engine_pool import Engine, EnginePool
+from rackwright.mesh.runs.run_model import CLOCK_SECONDS, MODULES, RunRequest, Task, TaskState, gate_prefix, state_key
 from rackwright.mesh.runs.run_store import RunStore
 from rackwright.mesh.runs.run_view import RunView
 from rackwright.states.module import StateError
@@ -27,72 +27,76 @@ _STATE = b'{"kind": "state"'
 ENDED = {0: TaskState.DONE, 1: TaskState.FAILED, 2: TaskState.REFUSED}
 
 
-class Performance:
+class RunExecution:
+    """A task while it runs. `claimed` is the stored task as this server claimed it, `lease` the lease of the claim."""
+
     def __init__(
         self,
         name: str,
-        engines: Engines,
+        engines: EnginePool,
         log: Log,
         store: RunStore,
-        request: Request,
+        request: RunRequest,
         task: Task,
-        held: Item,
+        claimed: Item,
         lease: int,
         job: dict[str, Any],
     ) -> None:
         self._name, self._engines, self._log, self.store = name, engines, log, store
-        self.request, self.task, self.held = request, task, held
+        self.request, self.task, self.claimed = request, task, claimed
         self.lease, self.job = lease, job
         self.view = RunView(store, request.id, request.created - CLOCK_SECONDS)
         self.summary: dict[str, int] = {}
         self.seconds = 0.0
         self.why = ""
         self._lines: list[bytes] = []
-        """Events that are not published yet"""
-        self._news = asyncio.Event()
+        """Event lines that are not published yet"""
+        self._has_lines = asyncio.Event()
         self._number = 0
         self._flushing = asyncio.Lock()
         self._slots: dict[str, str] = {}
-        self._asked: set[asyncio.Task[None]] = set()
+        self._answering: set[asyncio.Task[None]] = set()
         self._engine: Engine | None = None
 
-    async def go(self) -> Task:
-        """Run it to its end, and leave word of it."""
+    async def run(self) -> Task:
+        """Run the task to its end, and store its final state."""
         engine = await self._engines.take()
         self._engine = engine
-        work = [asyncio.create_task(part) for part in (self._listen(engine), self._keep_lease(), self._flush_on())]
+        work = [
+            asyncio.create_task(part) for part in (self._listen(engine), self._keep_lease(), self._flush_periodically())
+        ]
         try:
             await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
             for part in work:
                 if part.done():
                     part.result()
-            return await self._finish(self._ended(await engine.end()))
+            return await self._finish(self._final_task(await engine.wait()))
         except Fenced as problem:
             await engine.stop()
             return replace(self.task, state=TaskState.LOST, why=str(problem))
         finally:
-            for part in (*work, *self._asked):
+            for part in (*work, *self._answering):
                 part.cancel()
-            await asyncio.gather(*work, *self._asked, return_exceptions=True)
+            await asyncio.gather(*work, *self._answering, return_exceptions=True)
             await engine.kill()
             await self.view.close()
 
-    def _ended(self, code: int) -> Task:
+    def _final_task(self, code: int) -> Task:
         state = ENDED.get(code)
         if state is None:
             return replace(self.task, state=TaskState.LOST, why=f"the engine ended with status {code}")
         return replace(self.task, state=state, why=self.why, summary=self.summary, seconds=self.seconds)
 
     async def _finish(self, ended: Task) -> Task:
-        """Tell what is left to tell together with the end. Raises Fenced if the task was given up meanwhile."""
+        """Publish the last events together with the final state. Raises Fenced if others ended the task meanwhile."""
         async with self._flushing:
-            keyed = self._keyed()
-            ended = self.store.belief.signed(ended)
-            if len(keyed) > 1:
-                await self._publish(keyed[:-1])
+            events = self._next_events()
+            ended = self.store.verifier.sign_task(ended)
+            if len(events) > 1:
+                await self._publish(events[:-1])
             while True:
                 try:
-                    if await self.store.change(self.held, ended, events=keyed[-1:]) is None:
+                    if await self.store.change_task(self.claimed, ended, events=events[-1:]) is None:
                         raise Fenced
                     return ended
                 except NoDatastore as problem:
@@ -101,66 +105,66 @@ class Performance:
     # The engine
 
     async def _listen(self, engine: Engine) -> None:
-        await engine.say(self.job)
+        await engine.send(self.job)
         async for lines in engine.lines():
             for line in lines:
-                self._hear(line)
+                self._take_line(line)
 
-    async def _say(self, message: dict[str, Any]) -> None:
+    async def _send(self, message: dict[str, Any]) -> None:
         assert self._engine is not None
-        await self._engine.say(message)
+        await self._engine.send(message)
 
-    def _hear(self, line: bytes) -> None:
-        """What it tells is passed on unread, but for what concerns us."""
+    def _take_line(self, line: bytes) -> None:
+        """Take a line of the engine: answer a question, note the report, and pass the events on unparsed."""
         if not line.startswith(_STATE):
             try:
                 event = read_object(line, "what the engine said")
             except Unreadable:
-                # A module that prints; what people read of its states is told in events.
+                # A module that prints; what people read of its states is in the events.
                 self._log.warning("engine_said", run=self.request.id, line=line[:200].decode(errors="replace"))
                 return
             if event.get("kind") == "ask":
                 answering = asyncio.create_task(self._answer(event["ask"], event["what"], event["about"]))
-                self._asked.add(answering)
-                answering.add_done_callback(self._asked.discard)
+                self._answering.add(answering)
+                answering.add_done_callback(self._answering.discard)
                 return
             if event.get("kind") == "report":
                 self.summary, self.seconds = event["summary"], event["seconds"]
             elif event.get("kind") == "refused":
                 self.why = "; ".join(event["errors"])
         self._lines.append(line)
-        self._news.set()
+        self._has_lines.set()
 
     # Events
 
-    async def _flush_on(self) -> None:
+    async def _flush_periodically(self) -> None:
         while True:
-            await self._news.wait()
+            await self._has_lines.wait()
             await self._flush()
             await asyncio.sleep(FLUSH_SECONDS)
 
     async def _flush(self) -> None:
-        """Publish what there is. One at a time: whoever comes second waits until the first has published."""
+        """Publish the waiting events. Only one flush runs at a time: a second waits until the first has published."""
         async with self._flushing:
-            await self._publish(self._keyed())
+            await self._publish(self._next_events())
 
-    def _keyed(self) -> list[tuple[str, bytes]]:
-        """What has been told since the last time, in as few values as it fits into."""
+    def _next_events(self) -> list[tuple[str, bytes]]:
+        """Return the keys and values for the lines since the last flush, packed into as few values as possible."""
         lines, self._lines = self._lines, []
-        self._news.clear()
-        found = []
+        self._has_lines.clear()
+        events = []
         for batch in event_batches.batches(lines):
             self._number += 1
-            found.append((state_key(self.request.id, self._name, self._number), event_batches.pack(batch)))
-        return found
+            events.append((state_key(self.request.id, self._name, self._number), event_batches.pack(batch)))
+        return events
 
-    async def _publish(self, keyed: list[tuple[str, bytes]]) -> None:
-        while keyed:
+    async def _publish(self, events: list[tuple[str, bytes]]) -> None:
+        while events:
             try:
-                await self.store.publish(self.held, keyed)
+                await self.store.publish_events(self.claimed, events)
                 return
             except NoDatastore as problem:
-                # Without a datastore the run goes on, and tells what it did when there is one again.
+                # Without a datastore the run goes on; its events are published when the datastore is back.
                 self._log.warning("events_wait", run=self.request.id, why=str(problem))
 
     async def _keep_lease(self) -> None:
@@ -169,15 +173,15 @@ class Performance:
             try:
                 if not await self.store.etcd.keep_alive(self.lease):
                     raise Fenced("the lease ran out: this server was away for too long")
-                found = await self.store.etcd.get(self.held.key)
-                if found is None or found.modified != self.held.modified:
+                stored = await self.store.etcd.get(self.claimed.key)
+                if stored is None or stored.modified != self.claimed.modified:
                     raise Fenced("the task was ended by others")
             except NoDatastore:
                 continue
 
     # Questions of the engine
 
-    async def _answer(self, number: int, what: str, asked: dict[str, Any]) -> None:
+    async def _answer(self, number: int, what: str, arguments: dict[str, Any]) -> None:
         answers: dict[str, Callable[..., Awaitable[Any]]] = {
             "enter": self._enter,
             "leave": self._leave,
@@ -187,20 +191,20 @@ class Performance:
             "module": self._module,
         }
         try:
-            value = await answers[what](**asked)
+            value = await answers[what](**arguments)
         except (MeshError, StateError) as problem:
-            await self._say({"answer": number, "error": str(problem)})
+            await self._send({"answer": number, "error": str(problem)})
         else:
-            await self._say({"answer": number, "value": value})
+            await self._send({"answer": number, "value": value})
 
     async def _enter(self, gate: str, limit: int) -> bool:
-        """Whether one of the places at this gate is ours. The lease gives it back if this server dies."""
+        """Try to take a slot of a gate; return whether this server has one. The lease frees it if this server dies."""
         view = await self.view.ready()
         name = self._name.encode()
         for key in view.free_slots(gate, limit):
-            conditions = [unchanged(key, 0), unchanged(self.held.key, self.held.modified)]
-            done = await self.store.etcd.transact(conditions, [put_op(key, name, self.lease)])
-            if done.succeeded:
+            conditions = [unchanged(key, 0), unchanged(self.claimed.key, self.claimed.modified)]
+            result = await self.store.etcd.transact(conditions, [put_op(key, name, self.lease)])
+            if result.succeeded:
                 self._slots[gate] = key
                 return True
         return False
@@ -214,8 +218,8 @@ class Performance:
         me = self._name
         if me not in view.passed.get(gate, set()):
             key = f"{gate_prefix(self.request.id, gate)}done/{me}"
-            # Over whatever lies there: it is not ours, and would hold all the others up.
-            await self.store.etcd.put(key, self.store.belief.statements.sign(key, me.encode()))
+            # Overwrite what is stored there: it is not this server's, and would make all the other targets wait.
+            await self.store.etcd.put(key, self.store.verifier.statements.sign(key, me.encode()))
             view.passed.setdefault(gate, set()).add(me)
         return view.all_passed(gate, me)
 
@@ -229,7 +233,7 @@ class Performance:
         return await module_names(self.store)
 
     async def _module(self, name: str) -> dict[str, Any] | None:
-        return await module(self.store, name)
+        return await read_module(self.store, name)
 
 
 async def module_names(store: RunStore) -> list[str]:
@@ -238,8 +242,8 @@ async def module_names(store: RunStore) -> list[str]:
     return sorted(name.removesuffix(".py") for name in names if name.endswith(".py"))
 
 
-async def module(store: RunStore, name: str) -> dict[str, Any] | None:
-    """A module as the datastore has it, to be verified by whoever uses it."""
+async def read_module(store: RunStore, name: str) -> dict[str, Any] | None:
+    """Read a module from the datastore. Its signature is not verified here; the engine that loads it does that."""
     code = await store.etcd.get(f"{MODULES}/{name}.py")
     manifest = await store.etcd.get(f"{MODULES}/{name}.py.manifest")
     if code is None:

@@ -1,7 +1,7 @@
-"""What a run across servers is made of: the signed request, its targets, a task for each, and where each is kept.
+"""The values of a run across servers: the signed request, its targets, a task for each target, and their etcd keys.
 
-Values and key names only. The request is what an operator signs, and all that a target believes: which states (by the
-digest of the whole tree), on whom, in which mode, until when.
+Values and key names only. An operator signs the request, and a target believes nothing else: which states (by the
+digest of their tree), on which servers, in which mode, until when.
 """
 
 import enum
@@ -29,7 +29,7 @@ CHUNK = 512 * 1024
 MAX_TREE = 64 * 1024 * 1024
 EXPIRES_SECONDS = 3600
 CLOCK_SECONDS = 300
-"""How far the clock of whoever signed may be ahead of ours."""
+"""How far the clock of the signer may be ahead of this server's clock."""
 
 
 def run_events(run: str) -> str:
@@ -52,13 +52,13 @@ def alive_key(run: str, target: str) -> str:
     return f"/rackwright/alive/{run}/{target}"
 
 
-def pointers(target: str) -> str:
-    """Below this a target finds the runs that want it."""
+def task_pointer_prefix(target: str) -> str:
+    """Return the key prefix below which a target finds the runs that it has a task in."""
     return f"/rackwright/tasks/{target}/"
 
 
 class TaskState(enum.StrEnum):
-    """Only append: these words are read by others."""
+    """The states of a task. Other servers and programs read these words: only append."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -74,30 +74,30 @@ FINAL = frozenset({TaskState.DONE, TaskState.FAILED, TaskState.REFUSED, TaskStat
 
 @dataclass(frozen=True)
 class Task:
-    """One target's part of a run. It is run once, or it ends as lost; it is never run again."""
+    """A target's part of a run. A task is run once, or ends as lost; it is never run again."""
 
     run: str
     target: str
     state: TaskState = TaskState.PENDING
     session: int = 0
-    """The start of the agent that runs it."""
+    """The session number of the agent that runs the task: which start of the agent it is"""
     why: str = ""
     summary: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     proof: str = ""
-    """The target's signature, for an end that only the target can tell (`CLAIMED`)"""
+    """The target's signature, for a final state that only the target can report (`SIGNED_BY_TARGET`)"""
 
     def dump(self) -> bytes:
         content = {"kind": "task", **asdict(self)}
         return json.dumps(content if self.proof else {key: content[key] for key in content if key != "proof"}).encode()
 
-    def claim(self) -> bytes:
-        """What its proof is for."""
+    def signed_content(self) -> bytes:
+        """Return the bytes that `proof` signs."""
         return replace(self, proof="").dump()
 
 
-CLAIMED = frozenset({TaskState.DONE, TaskState.FAILED, TaskState.REFUSED})
-"""What a target says of itself, and nobody else can; that it was lost or cancelled may be said by others."""
+SIGNED_BY_TARGET = frozenset({TaskState.DONE, TaskState.FAILED, TaskState.REFUSED})
+"""Final states that only the target itself may report; that a task was lost or cancelled may be reported by others."""
 _TASK_TYPES: dict[str, Any] = {"run": str, "target": str, "session": int, "why": str, "summary": dict}
 _TASK_TYPES |= {"seconds": (int, float), "proof": str}
 
@@ -117,16 +117,17 @@ def _without(content: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in content.items() if key != name}
 
 
-def place_in_run(key: str) -> tuple[str, str, str]:
-    """The run, the kind and the rest of a key below `run_events`; empty for another key."""
-    run, _, rest = key.removeprefix(f"{EVENTS}run/").partition("/") if key.startswith(f"{EVENTS}run/") else ("", "", "")
-    kind, _, place = rest.partition("/")
-    return run, kind, place
+def split_run_key(key: str) -> tuple[str, str, str]:
+    """Split a key below `run_events` into run, kind and the remaining path; three empty texts for any other key."""
+    prefix = f"{EVENTS}run/"
+    run, _, below_run = key.removeprefix(prefix).partition("/") if key.startswith(prefix) else ("", "", "")
+    kind, _, path = below_run.partition("/")
+    return run, kind, path
 
 
 @dataclass(frozen=True)
 class Targets:
-    """Who is meant: any of the names (with globs), and all of the labels and facts."""
+    """Which servers a run is for: those that match any of the names (with globs) and all of the labels and facts."""
 
     names: tuple[str, ...] = ()
     labels: dict[str, str] = field(default_factory=dict)
@@ -139,8 +140,12 @@ class Targets:
     def match(self, name: str, labels: Mapping[str, str], facts: Mapping[str, Any]) -> bool:
         if self.names and not any(fnmatch.fnmatchcase(name, pattern) for pattern in self.names):
             return False
-        given = (*((labels, *pair) for pair in self.labels.items()), *((facts, *pair) for pair in self.facts.items()))
-        return all(key in held and fnmatch.fnmatchcase(str(held[key]), wanted) for held, key, wanted in given)
+        patterns = ((labels, self.labels), (facts, self.facts))
+        return all(
+            key in values and fnmatch.fnmatchcase(str(values[key]), pattern)
+            for values, required in patterns
+            for key, pattern in required.items()
+        )
 
 
 def read_targets(content: Mapping[str, Any]) -> Targets:
@@ -148,10 +153,12 @@ def read_targets(content: Mapping[str, Any]) -> Targets:
 
 
 @dataclass(frozen=True)
-class Request:
+class RunRequest:
+    """What an operator signs: which states to run, on which servers, and how."""
+
     id: str
     cluster: str
-    """Fingerprint of the CA: a request signed for one cluster is none in another."""
+    """Fingerprint of the CA: a request signed for a cluster is not valid in another cluster"""
     created: int
     expires: int
     tree: str
@@ -165,45 +172,45 @@ class Request:
     secrets: list[str] = field(default_factory=list)
     """Names of variables that are never shown"""
     sealed: dict[str, Any] = field(default_factory=dict)
-    """Their values, readable by the targets alone"""
+    """The values of the secrets, readable by the targets alone"""
     modules: list[str] = field(default_factory=list)
-    """Web folders that have extension modules"""
+    """URLs of web folders with extension modules"""
     pins: list[dict[str, str]] = field(default_factory=list)
     """The git commits the tree was taken from"""
     scope: str = ""
-    """Of runs that share one, only the one with the highest token goes on (`run_end.py`)"""
+    """Of the runs that share a scope, only the run with the highest token goes on (`run_end.py`)"""
     token: int = 0
     lines: int = 0
-    """How many characters of what its states print while they run are told; the rest is left out"""
+    """How many characters of what the states print while they run are sent as events; the remainder is left out"""
 
     def dump(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
 
-    def all_but_sealed(self) -> bytes:
-        """What its sealed values are bound to: in any other request they do not open."""
+    def dump_without_sealed(self) -> bytes:
+        """Return what the sealed values are bound to: they cannot be unsealed with any other request."""
         return replace(self, sealed={}).dump().encode()
 
 
-def read_request(text: str) -> Request:
+def read_request(text: str) -> RunRequest:
     try:
         content = json.loads(text)
-        return Request(targets=read_targets(content.pop("targets")), **content)
+        return RunRequest(targets=read_targets(content.pop("targets")), **content)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise BadRequest(f"the run's request cannot be read: {problem}") from problem
 
 
-# The tree of states, as it travels
+# The tree of states, packed
 
 
 def pack_tree(root: Path) -> bytes:
-    """Every file of a tree; the same tree gives the same bytes."""
+    """Pack every file of a tree of states. The same tree always gives the same bytes."""
     files: dict[str, Any] = {}
     size = 0
     for path in sorted(root.rglob("*")):
         relative = path.relative_to(root)
         if any(part.startswith(".") for part in relative.parts) or not path.is_file():
             continue
-        # Or a repository could have any file of the server that packs it, such as its keys, put into the datastore.
+        # Without this a repository could put any file of the packing server, such as its keys, into the datastore.
         if not path.resolve().is_relative_to(root.resolve()):
             raise BadRequest(f"{relative} is a link out of {root}; put the file itself there")
         size += path.stat().st_size
@@ -216,7 +223,7 @@ def pack_tree(root: Path) -> bytes:
 
 
 def unpack_tree(packed: bytes, digest: str) -> dict[str, Any]:
-    """The files, if these are the bytes that were signed."""
+    """Return the files of a packed tree. Raises BadRequest if these are not the bytes that were signed."""
     if hashlib.sha256(packed).hexdigest() != digest:
         raise BadRequest("the states are not those that were signed: their sha256 differs")
     decompressor = zlib.decompressobj()
@@ -226,16 +233,17 @@ def unpack_tree(packed: bytes, digest: str) -> dict[str, Any]:
     return dict(json.loads(content))
 
 
-def digest_of(packed: bytes) -> str:
+def tree_digest(packed: bytes) -> str:
     return hashlib.sha256(packed).hexdigest()
 
 
-def chunks(packed: bytes) -> list[bytes]:
+def split_tree(packed: bytes) -> list[bytes]:
     return [packed[start : start + CHUNK] for start in range(0, len(packed), CHUNK)]
 
 
 def gate_name(function: str, id: str, twin: int) -> str:
-    """The same state has the same gate on every server, also where its name differs: by its ID, and by its place among
-    those that share the ID.
+    """Return the name of a state's gate, which is the same on every server, also where the state's name differs.
+
+    It derives from the state's ID and from its position (`twin`) among the states that share the ID.
     """
     return hashlib.sha256(f"{function}\0{id}\0{twin}".encode()).hexdigest()[:24]

@@ -1,7 +1,7 @@
-"""What this server believes about requests for runs: whose keys it trusts, and for which cluster and hour they signed.
+"""Verifies requests for runs: signed by a trusted operator, for this cluster and the present time; unseals secrets.
 
-Used by a target (`tasks.py`), by the server that begins a run (`run_start.py`) and by the one that watches repositories
-(`repositories.py`). What is particular to a target is `tasks.py`.
+Used by a target (`tasks.py`), by the server that begins a run (`run_start.py`) and by the server that watches
+repositories (`repositories.py`). What only a target verifies is in `tasks.py`.
 """
 
 import asyncio
@@ -17,49 +17,51 @@ from rackwright.mesh.identity.trust import SignersFile
 from rackwright.mesh.log import Log
 from rackwright.mesh.refusals import Refusals
 from rackwright.mesh.runs import run_model
-from rackwright.mesh.runs.run_model import CLOCK_SECONDS, Request
-from rackwright.mesh.runs.run_store import Signed
+from rackwright.mesh.runs.run_model import CLOCK_SECONDS, RunRequest
+from rackwright.mesh.runs.run_store import SignedText
 
 
-class NotForUs(MeshError):
+class RunNotPermitted(MeshError):
     """The run is not one that this server may run"""
 
     code = "run_refused"
 
 
 class RunTrust:
+    """The keys of operators that this server trusts, and its own key to unseal secrets with."""
+
     def __init__(
         self, name: str, folder: Path, identity: OwnIdentity, etcd: Etcd, refusals: Refusals, log: Log
     ) -> None:
         self._name, self._identity, self._etcd, self._refusals, self._log = name, identity, etcd, refusals, log
         self.signers = SignersFile(folder, identity.current.ca)
-        self.seal = sealing.load_seal_key(folder)
+        self.seal_key = sealing.load_seal_key(folder)
 
     @property
     def cluster(self) -> str:
         """The fingerprint of the cluster's CA, by which requests and orders name their cluster."""
         return fingerprint(self._identity.current.ca)
 
-    async def verify(self, signed: Signed) -> str:
-        """Return which of the trusted operators has signed this text."""
-        return await asyncio.to_thread(self.verify_now, signed)
+    async def verify(self, signed: SignedText) -> str:
+        """Return the name of the trusted operator who has signed this text."""
+        return await asyncio.to_thread(self.verify_blocking, signed)
 
-    def verify_now(self, signed: Signed) -> str:
-        """Do the same in this thread, which waits for `ssh-keygen`."""
+    def verify_blocking(self, signed: SignedText) -> str:
+        """Do the same as `verify` in this thread, which waits for `ssh-keygen`."""
         return trust.verify(signed.text.encode(), signed.signature, self.signers.allowed)
 
-    def check_time_and_place(self, request: Request) -> None:
+    def check_cluster_and_time(self, request: RunRequest) -> None:
         now = time.time()
         if request.cluster != self.cluster:
-            raise NotForUs("it was signed for another cluster")
+            raise RunNotPermitted("it was signed for another cluster")
         if not request.created - CLOCK_SECONDS <= now < request.expires:
-            raise NotForUs("it was signed for another time; sign it anew, and see that the clocks agree")
+            raise RunNotPermitted("it was signed for another time; sign it anew, and see that the clocks agree")
 
-    def opened(self, request: Request) -> Request:
-        """The request with the secrets in it that were sealed to this server."""
+    def unseal_secrets(self, request: RunRequest) -> RunRequest:
+        """Return the request with the secrets that were sealed to this server among its variables."""
         if not request.sealed:
             return request
-        values = sealing.unseal(request.sealed, self._name, self.seal, request.all_but_sealed())
+        values = sealing.unseal(request.sealed, self._name, self.seal_key, request.dump_without_sealed())
         return replace(request, variables={**request.variables, **values}, sealed={})
 
     async def refresh_signers(self) -> None:
@@ -71,9 +73,9 @@ class RunTrust:
         if not signed or signed == self.signers.signed:
             return
         try:
-            fresh = self.signers.take(signed)
+            is_newer = self.signers.take(signed)
         except BadRecords as problem:
             self._refusals.refuse_record(problem)
             return
-        if fresh:
+        if is_newer:
             self._log.warning("signers_changed", version=self.signers.current.version)

@@ -1,9 +1,9 @@
-"""A run on one of its targets: the engine, that speaks with its agent in lines of JSON.
+"""The engine's work for a run on a target: plans and runs the states, and exchanges lines of JSON with its agent.
 
-The job is as `states/node.py` has it, with `run`, `targets` and `signers` besides. What happens goes to standard
-output, an event a line, just as it will lie in the datastore; where it needs to know something of other servers it asks
-the agent (`ask`) and waits for the answer. It believes nothing that is not signed: that is checked before, in
-`tasks.py`, and for modules here. The process itself is `engine_process.py`.
+The job is as `states/node.py` has it, with `run`, `targets` and `signers` in addition. Events go to standard output,
+one a line, exactly as they will be stored in the datastore; to learn something of other servers the engine asks the
+agent (`ask`) and waits for the answer. Only what is signed is believed: `tasks.py` has verified the job before, and
+modules are verified here. The process itself is `engine_process.py`.
 """
 
 import json
@@ -40,11 +40,11 @@ from rackwright.states.running.run import Run, go_home
 
 MAX_VALUE = 64 * 1024
 START_SECONDS = 0.05
-"""A state that has ended by then is not told to have started: that is news only while it runs."""
+"""For a state that has ended by then no start event is sent: the start matters only while the state runs."""
 
 
-class Agent:
-    """The other end: events go there, questions are answered there."""
+class AgentConnection:
+    """The connection to the agent: sends it events, and questions that it answers."""
 
     def __init__(self, run: str, target: str) -> None:
         self.run, self.target = run, target
@@ -52,13 +52,13 @@ class Agent:
         self._answers: dict[int, dict[str, Any]] = {}
         self._arrived = threading.Condition()
         self._count = 0
-        self._gone = False
+        self._closed = False
         self._started: dict[int, str] = {}
-        """Of states that run: the line that says so, until it is told."""
-        self._some_started = threading.Event()
+        """Of each running state the line of its start event, until that is sent"""
+        self._has_started = threading.Event()
 
     def listen(self) -> None:
-        for work in (self._listen, self._tell_started):
+        for work in (self._listen, self._send_started):
             threading.Thread(target=work, daemon=True).start()
 
     def _listen(self) -> None:
@@ -68,51 +68,51 @@ class Agent:
                 self._answers[answer["answer"]] = answer
                 self._arrived.notify_all()
         with self._arrived:
-            self._gone = True
+            self._closed = True
             self._arrived.notify_all()
 
-    def _tell_started(self) -> None:
+    def _send_started(self) -> None:
         while True:
-            self._some_started.wait()
-            self._some_started.clear()
+            self._has_started.wait()
+            self._has_started.clear()
             before = list(self._started)
             time.sleep(START_SECONDS)
             for state in before:
                 with self._lock:
                     self._write(self._started.pop(state, ""))
 
-    def say(self, kind: str, **more: Any) -> None:
+    def send(self, kind: str, **fields: Any) -> None:
         with self._lock:
-            self._write(self._line(kind, more))
+            self._write(self._line(kind, fields))
 
-    def started(self, index: int, **more: Any) -> None:
-        self._started[index] = self._line("start", more)
-        self._some_started.set()
+    def started(self, index: int, **fields: Any) -> None:
+        self._started[index] = self._line("start", fields)
+        self._has_started.set()
 
-    def ended(self, index: int, **more: Any) -> None:
-        line = self._line("state", more)
+    def ended(self, index: int, **fields: Any) -> None:
+        line = self._line("state", fields)
         if len(line) > MAX_VALUE:
-            line = self._line("state", {key: _bounded(part) for key, part in more.items()})
+            line = self._line("state", {key: _bounded(part) for key, part in fields.items()})
         with self._lock:
             self._started.pop(index, None)
             self._write(line)
 
-    def _line(self, kind: str, more: dict[str, Any]) -> str:
-        return json.dumps({"kind": kind, "target": self.target, "run": self.run, **more}, default=str) + "\n"
+    def _line(self, kind: str, fields: dict[str, Any]) -> str:
+        return json.dumps({"kind": kind, "target": self.target, "run": self.run, **fields}, default=str) + "\n"
 
     @staticmethod
     def _write(line: str) -> None:
-        """Out of our hands at once: what a killed engine has said is not lost."""
+        """Write a line and flush it at once, so that no event is lost when the engine is killed."""
         sys.stdout.write(line)
         sys.stdout.flush()
 
-    def ask(self, what: str, **more: Any) -> Any:
+    def ask(self, what: str, **fields: Any) -> Any:
         with self._arrived:
             self._count += 1
             number = self._count
-        self.say("ask", ask=number, what=what, about=more)
+        self.send("ask", ask=number, what=what, about=fields)
         with self._arrived:
-            self._arrived.wait_for(lambda: number in self._answers or self._gone)
+            self._arrived.wait_for(lambda: number in self._answers or self._closed)
             if number not in self._answers:
                 raise StateError("the agent has gone, so nothing can be known of the other servers")
             answer = self._answers.pop(number)
@@ -121,15 +121,18 @@ class Agent:
         return answer.get("value")
 
 
-class OtherServers:
-    """Outputs of other targets: `${node:NAME/ID.key}`."""
+class RemoteOutputs:
+    """The outputs of other targets, which states use as `${node:NAME/ID.key}`.
 
-    def __init__(self, agent: Agent | None, targets: Sequence[str]) -> None:
+    `references` are those that the plan of this target has. Without an agent, as in a check, no output can be read.
+    """
+
+    def __init__(self, agent: AgentConnection | None, targets: Sequence[str]) -> None:
         self.agent, self.targets = agent, targets
-        self.asked: list[tuple[str, str]] = []
+        self.references: list[tuple[str, str]] = []
 
     def problem(self, node: str, reference: str) -> str | None:
-        self.asked.append((node, reference))
+        self.references.append((node, reference))
         if node not in self.targets:
             return f"{node!r} is no target of this run; its targets are {', '.join(self.targets)}"
         return None
@@ -143,10 +146,10 @@ class OtherServers:
         return self.agent.ask("output", node=node, reference=reference)
 
 
-class OtherPace:
-    """`sync` and `serialize`: goes by the pace of the other targets."""
+class GatePace:
+    """The gates of states with `sync` or `serialize`, at which this target waits for the other targets."""
 
-    def __init__(self, agent: Agent, states: Sequence[State]) -> None:
+    def __init__(self, agent: AgentConnection, states: Sequence[State]) -> None:
         self.agent = agent
         self._gates: dict[int, str] = {}
         twins: Counter[tuple[str, str]] = Counter()
@@ -167,39 +170,39 @@ class OtherPace:
         return bool(self.agent.ask("leave", gate=self._gates[state.index], sync=sync, serialize=serialize))
 
 
-class Lines:
-    """What states print while they run, as far as whoever began the run wants to hear it: all of it is stored."""
+class PrintedLines:
+    """What states print while they run, sent as events up to the limit of the request: all events are stored."""
 
-    def __init__(self, agent: Agent, room: int) -> None:
-        self.agent, self._room = agent, room
+    def __init__(self, agent: AgentConnection, limit: int) -> None:
+        self.agent, self._remaining = agent, limit
 
-    def say(self, id: str, line: str) -> None:
-        if self._room <= 0:
+    def send(self, id: str, line: str) -> None:
+        if self._remaining <= 0:
             return
-        self._room -= len(line) + 1
-        self.agent.say("log", id=id, line=line if self._room > 0 else "... what comes after this is left out")
+        self._remaining -= len(line) + 1
+        self.agent.send("log", id=id, line=line if self._remaining > 0 else "... what comes after this is left out")
 
 
-class AgentSource:
-    """Modules of the cluster's datastore, handed on by the agent; the signature decides, not the way they came."""
+class AgentModuleSource:
+    """Modules of the cluster's datastore, passed on by the agent. Their signature counts, not who passes them on."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: AgentConnection) -> None:
         self.agent = agent
 
     def names(self) -> Sequence[str]:
-        """None of them by itself: each is asked for by name, when a state wants it."""
+        """Return no names: a module is fetched by name when a state uses it."""
         return []
 
     def fetch(self, name: str) -> Bundle | None:
-        found = self.agent.ask("module", name=name)
-        if found is None:
+        module = self.agent.ask("module", name=name)
+        if module is None:
             return None
-        manifest = b64decode(found["manifest"]) if found["manifest"] else None
-        return Bundle(b64decode(found["code"]), manifest, str(found["origin"]))
+        manifest = b64decode(module["manifest"]) if module["manifest"] else None
+        return Bundle(b64decode(module["code"]), manifest, str(module["origin"]))
 
 
-def work(job: dict[str, Any], folder: Path) -> int:
-    agent = Agent(job["run"], job["name"])
+def run_job(job: dict[str, Any], folder: Path) -> int:
+    agent = AgentConnection(job["run"], job["name"])
     mask = Mask()
     agent.listen()
     try:
@@ -207,23 +210,23 @@ def work(job: dict[str, Any], folder: Path) -> int:
         unpack_files(folder, job["files"])
         return _run(folder, job, mask, agent)
     except Refused as refused:
-        agent.say("refused", errors=[mask.text(str(problem)) for problem in refused.problems])
+        agent.send("refused", errors=[mask.text(str(problem)) for problem in refused.problems])
         return REFUSED
 
 
-def make_plan(folder: Path, job: dict[str, Any], catalogue: Catalogue, remote: OtherServers, node: Any) -> Plan:
+def make_plan(folder: Path, job: dict[str, Any], catalogue: Catalogue, remote: RemoteOutputs, node: Any) -> Plan:
     return plan(Tree(folder), job["sls"], job["variables"], node, catalogue, remote)
 
 
-def _run(folder: Path, job: dict[str, Any], mask: Mask, agent: Agent) -> int:
+def _run(folder: Path, job: dict[str, Any], mask: Mask, agent: AgentConnection) -> int:
     node = {**facts(job["name"]), **job.get("node", {})}
-    remote = OtherServers(agent, job["targets"])
-    made = make_plan(folder, job, _catalogue(folder, job, agent), remote, node)
-    mask.add(made.secrets)
-    pace = OtherPace(agent, made.states)
-    lines = Lines(agent, int(job.get("lines", 0)))
+    remote = RemoteOutputs(agent, job["targets"])
+    target_plan = make_plan(folder, job, _catalogue(folder, job, agent), remote, node)
+    mask.add(target_plan.secrets)
+    pace = GatePace(agent, target_plan.states)
+    printed = PrintedLines(agent, int(job.get("lines", 0)))
 
-    def hear(kind: str, state: State, detail: Any) -> None:
+    def on_event(kind: str, state: State, detail: Any) -> None:
         if kind == "end":
             record: Record = detail
             outputs = mask.value(record.outputs)
@@ -231,27 +234,27 @@ def _run(folder: Path, job: dict[str, Any], mask: Mask, agent: Agent) -> int:
         elif kind == "start":
             agent.started(state.index, id=mask.text(state.id), name=mask.text(state.name), function=state.full)
         elif kind == "log":
-            lines.say(mask.text(state.id), mask.text(str(detail)))
+            printed.send(mask.text(state.id), mask.text(str(detail)))
 
     go_home()
-    run = Run(made, job["mode"], bool(job["test"]), int(job["parallel"]), hear, mask, pace)
-    agent.say("planned", states=len(made.states))
+    run = Run(target_plan, job["mode"], bool(job["test"]), int(job["parallel"]), on_event, mask, pace)
+    agent.send("planned", states=len(target_plan.states))
     report = run.go()
-    agent.say("report", summary=report.summary(), seconds=round(report.seconds, 6), failed=report.failed)
+    agent.send("report", summary=report.summary(), seconds=round(report.seconds, 6), failed=report.failed)
     return FAILED if report.failed else OK
 
 
-def _catalogue(folder: Path, job: dict[str, Any], agent: Agent) -> Catalogue:
+def _catalogue(folder: Path, job: dict[str, Any], agent: AgentConnection) -> Catalogue:
     try:
-        return catalogue_of(folder, job, AgentSource(agent))
+        return build_catalogue(folder, job, AgentModuleSource(agent))
     except (ExtensionRefused, StateError) as refused:
         raise refuse(str(refused)) from refused
 
 
-def catalogue_of(folder: Path, job: dict[str, Any], datastore: Source) -> Catalogue:
-    """The tree's own modules, and those that its states turn out to name: of the datastore, then of web folders.
+def build_catalogue(folder: Path, job: dict[str, Any], datastore: Source) -> Catalogue:
+    """Return the catalogue of the tree's own modules and those its states use: of the datastore, then of web folders.
 
-    A state is asked for its module only once it is rendered and read: what its text looks like says too little.
+    The module of a state is looked up only after the state is rendered and read: its text alone says too little.
     """
     web = [UrlSource(base) for base in job.get("modules_from", ())]
     sources: tuple[Source, ...] = (FolderSource(folder / FOLDER), datastore, *web)
@@ -260,7 +263,7 @@ def catalogue_of(folder: Path, job: dict[str, Any], datastore: Source) -> Catalo
 
 
 def _bounded(value: Any) -> Any:
-    """What fits into an event: long texts lose their middle, for both ends are what people look at."""
+    """Shorten a value so that it fits into an event: long texts lose their middle, because people look at both ends."""
     if not isinstance(value, dict) or len(json.dumps(value, default=str)) <= MAX_VALUE:
         return value
     return {key: _cut(part) for key, part in value.items()}

@@ -1,6 +1,7 @@
-"""The files of barclamps, by digest: written at import, read by every server that runs something of them.
+"""Store and read the files of barclamps by digest: import writes them, every server that runs them reads them.
 
-What a barclamp no longer consists of is kept for as long as the runs that may have run it, then forgotten by retention.
+Files that a barclamp no longer has are kept for as long as the runs that may have used them, then retention deletes
+them.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from rackwright.store.db.session import Session
 
 
 async def keep_contents(session: Session, barclamps: Sequence[Barclamp]) -> None:
-    """Store the files of barclamps that are imported now, and note until when those that they replace were used."""
+    """Store the files of barclamps that are imported now, and note until when the files they replace were used."""
     await session.run(
         "UPDATE contents SET used_at = now() WHERE digest IN (SELECT digest FROM barclamps WHERE name = ANY (:names))",
         names=[barclamp.name for barclamp in barclamps],
@@ -26,6 +27,6 @@ async def keep_contents(session: Session, barclamps: Sequence[Barclamp]) -> None
 
 
 async def read_content(session: Session, digest: str) -> bytes | None:
-    """The archive of this digest; None if the database has none."""
-    found = await session.value("SELECT archive FROM contents WHERE digest = :digest", digest=digest)
-    return None if found is None else bytes(found)
+    """Return the archive with this digest; None if the database has none."""
+    archive = await session.value("SELECT archive FROM contents WHERE digest = :digest", digest=digest)
+    return None if archive is None else bytes(archive)

@@ -1,4 +1,4 @@
-"""The catalogue as people see it: barclamps, jigs, hammers, roles and attribs, each a row with its id."""
+"""Read barclamps, jigs, hammers, roles and attribs as people see them, each a record with its id."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from rackwright.domain.catalogue import Flag, Json, JsonObject
 from rackwright.domain.errors import NotFound
-from rackwright.store.db.listing import EVERYBODY, Column, Filter, Listing, key_id
+from rackwright.store.db.listing import SEEN_BY_EVERY_READER, Column, Filter, Listing, key_id
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import Visibility
 
@@ -17,19 +17,19 @@ async def _select(session: Session, record: type[R], select: str, where: str, va
     return [record(**row._mapping) for row in await session.rows(f"{select} {where}", **values)]
 
 
-def _named(listing: Listing, visible: Visibility) -> str:
+def _where_named(listing: Listing, visible: Visibility) -> str:
     seen = visible.condition(listing.seen)
     return f"WHERE ({listing.columns['name'].sql} = :name OR {listing.id} = :id) AND {seen}"
 
 
-def _key(name_or_id: str, visible: Visibility) -> dict[str, object]:
+def _name_values(name_or_id: str, visible: Visibility) -> dict[str, object]:
     return {"name": name_or_id, "id": key_id(name_or_id), **visible.values}
 
 
-def _only(kind: str, name_or_id: str, found: list[R]) -> R:
-    if not found:
+def _first_record(kind: str, name_or_id: str, records: list[R]) -> R:
+    if not records:
         raise NotFound(kind, name_or_id)
-    return found[0]
+    return records[0]
 
 
 # --- barclamps
@@ -66,7 +66,7 @@ BARCLAMPS = Listing(
     },
     default="name",
     id="b.id",
-    seen=EVERYBODY,
+    seen=SEEN_BY_EVERY_READER,
 )
 
 
@@ -75,8 +75,8 @@ async def select_barclamps(session: Session, where: str, **values: object) -> li
 
 
 async def view_barclamp(session: Session, name_or_id: str, visible: Visibility) -> BarclampRecord:
-    found = await select_barclamps(session, _named(BARCLAMPS, visible), **_key(name_or_id, visible))
-    return _only("barclamp", name_or_id, found)
+    records = await select_barclamps(session, _where_named(BARCLAMPS, visible), **_name_values(name_or_id, visible))
+    return _first_record("barclamp", name_or_id, records)
 
 
 # --- jigs and hammers
@@ -109,7 +109,7 @@ JIGS = Listing(
     },
     default="name",
     id="j.id",
-    seen=EVERYBODY,
+    seen=SEEN_BY_EVERY_READER,
 )
 
 
@@ -118,8 +118,8 @@ async def select_jigs(session: Session, where: str, **values: object) -> list[Ji
 
 
 async def view_jig(session: Session, name_or_id: str, visible: Visibility) -> JigRecord:
-    found = await select_jigs(session, _named(JIGS, visible), **_key(name_or_id, visible))
-    return _only("jig", name_or_id, found)
+    records = await select_jigs(session, _where_named(JIGS, visible), **_name_values(name_or_id, visible))
+    return _first_record("jig", name_or_id, records)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ HAMMERS = Listing(
     },
     default="name",
     id="h.id",
-    seen=EVERYBODY,
+    seen=SEEN_BY_EVERY_READER,
 )
 
 
@@ -157,8 +157,8 @@ async def select_hammers(session: Session, where: str, **values: object) -> list
 
 
 async def view_hammer(session: Session, name_or_id: str, visible: Visibility) -> HammerRecord:
-    found = await select_hammers(session, _named(HAMMERS, visible), **_key(name_or_id, visible))
-    return _only("hammer", name_or_id, found)
+    records = await select_hammers(session, _where_named(HAMMERS, visible), **_name_values(name_or_id, visible))
+    return _first_record("hammer", name_or_id, records)
 
 
 # --- roles
@@ -204,7 +204,7 @@ ROLES = Listing(
     },
     default="name",
     id="r.id",
-    seen=EVERYBODY,
+    seen=SEEN_BY_EVERY_READER,
 )
 
 
@@ -213,8 +213,8 @@ async def select_roles(session: Session, where: str, **values: object) -> list[R
 
 
 async def view_role(session: Session, name_or_id: str, visible: Visibility) -> RoleRecord:
-    found = await select_roles(session, _named(ROLES, visible), **_key(name_or_id, visible))
-    return _only("role", name_or_id, found)
+    records = await select_roles(session, _where_named(ROLES, visible), **_name_values(name_or_id, visible))
+    return _first_record("role", name_or_id, records)
 
 
 # --- attribs
@@ -253,7 +253,7 @@ ATTRIBS = Listing(
     },
     default="name",
     id="a.id",
-    seen=EVERYBODY,
+    seen=SEEN_BY_EVERY_READER,
 )
 
 
@@ -262,5 +262,5 @@ async def select_attribs(session: Session, where: str, **values: object) -> list
 
 
 async def view_attrib(session: Session, name_or_id: str, visible: Visibility) -> AttribRecord:
-    found = await select_attribs(session, _named(ATTRIBS, visible), **_key(name_or_id, visible))
-    return _only("attrib", name_or_id, found)
+    records = await select_attribs(session, _where_named(ATTRIBS, visible), **_name_values(name_or_id, visible))
+    return _first_record("attrib", name_or_id, records)

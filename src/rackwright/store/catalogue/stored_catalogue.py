@@ -1,4 +1,4 @@
-"""The catalogue as stored: read whole, and kept by its version."""
+"""`StoredCatalogue`, one version of the catalogue with the ids of its rows, and how it is read from the database."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -12,39 +12,41 @@ from rackwright.domain.catalogue import Attrib, Catalogue, Flag, Jig, Role
 from rackwright.store.db.session import Session
 
 
-class CatalogueMoved(Exception):
-    """There is a role that was imported after this catalogue was read."""
+class CatalogueOutdated(Exception):
+    """A noderole has a role that was imported after this catalogue was read."""
 
 
 @dataclass(frozen=True)
 class StoredCatalogue:
+    """One version of the catalogue, with the ids of roles and attribs."""
+
     version: int
     catalogue: Catalogue
     role_ids: Mapping[str, int]
     role_names: Mapping[int, str]
     attrib_ids: Mapping[str, int]
     digests: Mapping[str, str]
-    """Of the files of each role's barclamp; empty: there are none in the database."""
+    """By role: the digest of its barclamp's files; empty: the database has none of them."""
     hammer_priorities: Mapping[str, int]
-    """By kind: the lowest that a barclamp gives a hammer of it."""
+    """By kind: the lowest priority that a barclamp gives a hammer of it."""
 
-    bare: dict[int, Staged] = field(default_factory=dict, compare=False, repr=False)
-    """What a noderole of each role is handed that has nothing but its role's defaults; filled when first needed."""
+    default_inputs: dict[int, Staged] = field(default_factory=dict, compare=False, repr=False)
+    """By role id: the inputs of a noderole that has nothing but its role's defaults; filled when first needed."""
 
-    def name_of(self, role_id: int) -> str:
+    def role_name(self, role_id: int) -> str:
         name = self.role_names.get(role_id)
         if name is None:
-            raise CatalogueMoved(role_id)
+            raise CatalogueOutdated(role_id)
         return name
 
-    def content_of(self, role: Role, file_kinds: Collection[str]) -> str:
-        """The digest of the files that a run of the role runs; empty if its jig is of no kind that runs any."""
+    def content_digest(self, role: Role, file_kinds: Collection[str]) -> str:
+        """Return the digest of the files that a run of the role uses; empty if its jig is of a kind that uses none."""
         jig = self.catalogue.jigs.get(role.jig)
         return self.digests.get(role.name, "") if jig and jig.kind in file_kinds else ""
 
     @cached_property
-    def templated(self) -> list[int]:
-        """The roles that have data by themselves."""
+    def templated_role_ids(self) -> list[int]:
+        """The ids of the roles that have a template, and so data by themselves."""
         return [self.role_ids[name] for name, role in self.catalogue.roles.items() if role.template]
 
 

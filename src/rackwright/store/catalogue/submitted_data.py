@@ -1,4 +1,4 @@
-"""What people hand in as data: checked against the attribs it answers for, its secrets kept or sealed."""
+"""Check the data that people submit against the schemas of its attribs, and keep or seal its secrets."""
 
 import json
 from collections.abc import Iterable
@@ -9,21 +9,21 @@ from rackwright.domain.errors import Invalid
 from rackwright.domain.sealed import MASK, is_sealed
 from rackwright.store.db.vault import Vault
 
-LARGEST = 256 * 1024
-"""Bytes of JSON that people may say of one role, in one place."""
+MAX_DATA_SIZE = 256 * 1024
+"""Bytes of JSON that people may submit for one role of a node or deployment."""
 
 
-def checked_edit(
-    vault: Vault, attribs: Iterable[Attrib], old: JsonObject, new: JsonObject, largest: int = LARGEST
+def prepare_submitted_data(
+    vault: Vault, attribs: Iterable[Attrib], old: JsonObject, new: JsonObject, max_size: int = MAX_DATA_SIZE
 ) -> JsonObject:
-    """`new` as it may be stored in place of `old`.
+    """Check the data `new`, and return it as it may be stored in place of `old`.
 
-    What did not change is not judged again. A secret that comes back as people see it, masked, stays what it was; one
-    in the clear is sealed; a sealed value that was not there before was made up.
+    Values that did not change are not checked again. A secret that comes back masked, as people see it, stays what it
+    was; a secret in the clear is sealed; a sealed value that was not there before was made up, and is refused.
     """
-    _check_size(old, new, largest)
-    listed = tuple(attribs)
-    for attrib in listed:
+    _check_size(old, new, max_size)
+    attrib_list = tuple(attribs)
+    for attrib in attrib_list:
         value, before = read(new, attrib.map), read(old, attrib.map)
         if value is MISSING or value == before:
             continue
@@ -32,29 +32,30 @@ def checked_edit(
             continue
         try:
             check_value(attrib, value)
-        except Invalid as wrong:
-            raise Invalid(wrong.message, "".join(f"/{key}" for key in attrib.map) + wrong.pointer) from None
-    new = vault.seal_secrets(listed, new)
-    known = {str(one) for one in _sealed(old)}
-    for one in _sealed(new):
-        if str(one) not in known:
-            vault.check_sealed(one)
+        except Invalid as error:
+            raise Invalid(error.message, "".join(f"/{key}" for key in attrib.map) + error.pointer) from None
+    new = vault.seal_secrets(attrib_list, new)
+    known = {str(sealed) for sealed in _sealed_values(old)}
+    for sealed in _sealed_values(new):
+        if str(sealed) not in known:
+            vault.check_sealed(sealed)
     return new
 
 
-def _check_size(old: JsonObject, new: JsonObject, largest: int) -> None:
-    """Refuse what has grown too large. A request is bounded, but many of them add up; and lists show a thousand."""
+def _check_size(old: JsonObject, new: JsonObject, max_size: int) -> None:
+    """Refuse data that has grown too large. A request is bounded, but many requests add up; and a list shows a thousand
+    objects."""
     size = len(json.dumps(new))
-    if size > largest and size > len(json.dumps(old)):
-        raise Invalid(f"All of it together would have {size} bytes as JSON; it may have {largest}.")
+    if size > max_size and size > len(json.dumps(old)):
+        raise Invalid(f"All of it together would have {size} bytes as JSON; it may have {max_size}.")
 
 
-def _sealed(value: Json) -> Iterable[Json]:
+def _sealed_values(value: Json) -> Iterable[Json]:
     if is_sealed(value):
         yield value
     elif isinstance(value, dict):
         for inner in value.values():
-            yield from _sealed(inner)
+            yield from _sealed_values(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _sealed(inner)
+            yield from _sealed_values(inner)

@@ -1,6 +1,6 @@
-"""The database as the rest of the store sees it: an engine on a server that is new enough and has our schema.
+"""Open the database: an engine on a PostgreSQL server that is new enough and has the current schema.
 
-Which server it is, embedded or somebody else's, is decided here and is of no interest anywhere else.
+Whether that server is the embedded one or one at a URL is decided here, and no other module needs to know.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from rackwright.store.embedded.server import EmbeddedPostgres
 
 OLDEST_MAJOR = 15
 REACH_DEADLINE = 30.0
-"""Seconds: a database and a Rackwright that boot together find each other, a wrong URL is not waited for too long."""
+"""Seconds: long enough for a database and a Rackwright that boot at the same time, and not too long for a wrong URL."""
 
 SCHEMES = {"postgres", "postgresql", "postgresql+psycopg", "postgresql+psycopg_async"}
 
@@ -38,15 +38,15 @@ class Database:
     """An open database. `close` it, or use it as an async context manager."""
 
     engine: AsyncEngine
-    """For transactions that change something."""
+    """For transactions that write."""
     url: URL = field(repr=False)
     readers: ReadConnections
-    """For transactions that only ask."""
+    """For transactions that only read."""
     embedded: EmbeddedPostgres | None = None
-    """The server, when we run it ourselves."""
+    """The embedded server, if this is its database."""
 
     async def close(self) -> None:
-        """Give back every connection; an embedded server stops when nobody else uses it."""
+        """Close every connection; an embedded server stops when no other process uses it."""
         await self.readers.close()
         await self.engine.dispose()
         if self.embedded is not None:
@@ -62,16 +62,17 @@ class Database:
 
 
 async def open_database(
-    url: str | None, home: Path, deadline: float = REACH_DEADLINE, *, make: bool = True
+    url: str | None, home: Path, deadline: float = REACH_DEADLINE, *, create: bool = True
 ) -> Database:
-    """The database at `url`, or else the embedded one of `home`; its schema is current when this returns.
+    """Open the database at `url`, or else the embedded one of `home`, and bring its schema up to date.
 
-    `make`: it may be one that no server has used yet. What only adds to a server's database must not begin one.
+    `create`: it may be a database that no server has used yet. A command that only adds to a server's database must
+    not begin a new one.
     """
     if url is not None:
-        return await _open(normalise_url(url), deadline, make=make)
+        return await _open(normalise_url(url), deadline, create=create)
     embedded = EmbeddedPostgres(home)
-    if not make and not embedded.exists:
+    if not create and not embedded.exists:
         raise DatabaseEmpty(f"No server has a database in {home}, and none was made. {DatabaseEmpty.way_out}")
     address = await embedded.start()
     try:
@@ -81,14 +82,16 @@ async def open_database(
         raise
 
 
-async def _open(url: URL, deadline: float, embedded: EmbeddedPostgres | None = None, *, make: bool = True) -> Database:
+async def _open(
+    url: URL, deadline: float, embedded: EmbeddedPostgres | None = None, *, create: bool = True
+) -> Database:
     await wait_for_server(url, deadline)
     # Pre-ping: after a restart of the server the first statement gets a new connection, not an error.
     engine = create_async_engine(
         url, pool_size=10, max_overflow=20, pool_pre_ping=True, connect_args={"options": _options(url)}
     )
     try:
-        if not make and await current_revision(engine) is None:
+        if not create and await current_revision(engine) is None:
             raise DatabaseEmpty(f"No server has used the database {_shown(url)} yet. {DatabaseEmpty.way_out}")
         await migrate(engine)
     except BaseException:
@@ -98,20 +101,20 @@ async def _open(url: URL, deadline: float, embedded: EmbeddedPostgres | None = N
 
 
 IDLE_LIMIT = 30
-"""Seconds that a transaction may do nothing. A process that is paused in the middle of one holds its locks, and with
-the cap's lock all other servers: PostgreSQL ends it instead, and it starts anew when it wakes. What PostgreSQL does not
-take for idle, `stalled_transactions.py` ends."""
+"""Seconds that a transaction may do nothing. A process that is paused in the middle of one keeps its locks, and with
+the lock of the run cap it stops all other servers. So PostgreSQL ends the transaction, and the process starts it anew
+when it wakes. Transactions that PostgreSQL does not take for idle are ended by `stalled_transactions.py`."""
 
 GONE_CLIENT_CHECK = 5
-"""Seconds between PostgreSQL's looks, during a long statement, at whether its client is still there. A statement whose
-cancellation came too early for it would otherwise hold its transaction open after the connection was closed."""
+"""Seconds between PostgreSQL's checks, during a long statement, whether its client is still connected. Otherwise a
+statement whose cancellation came too early would hold its transaction open after the connection was closed."""
 
 
 def _options(url: URL) -> str:
     limits = {"idle_in_transaction_session_timeout": IDLE_LIMIT, "client_connection_check_interval": GONE_CLIENT_CHECK}
-    own = " ".join(f"-c {name}={seconds}s" for name, seconds in limits.items())
-    given = url.query.get("options", "")
-    return f"{own} {given if isinstance(given, str) else ' '.join(given)}".strip()
+    own_options = " ".join(f"-c {name}={seconds}s" for name, seconds in limits.items())
+    url_options = url.query.get("options", "")
+    return f"{own_options} {url_options if isinstance(url_options, str) else ' '.join(url_options)}".strip()
 
 
 def read_connections(url: URL) -> ReadConnections:
@@ -119,7 +122,7 @@ def read_connections(url: URL) -> ReadConnections:
 
 
 def normalise_url(text: str) -> URL:
-    """Accept what people and platforms write for PostgreSQL; the result names our driver."""
+    """Return a URL with our driver, from any spelling that people and platforms use for PostgreSQL."""
     try:
         url = make_url(text)
     except (ArgumentError, ValueError) as error:
@@ -130,7 +133,7 @@ def normalise_url(text: str) -> URL:
             f"percent-encoded."
         ) from None
     if "@" in (url.host or ""):
-        # What stands before the last @ is the rest of the password, which an error about that host would show.
+        # The text before the last @ is the rest of the password, which an error about that host would show.
         raise DatabaseUrlInvalid(
             "The database URL has several @ in it. One that belongs to the user or the password is written %40."
         )
@@ -147,7 +150,7 @@ def normalise_url(text: str) -> URL:
 
 
 async def wait_for_server(url: URL, deadline: float) -> None:
-    """Until the server lets us in; an answer that waiting does not change (a wrong password) ends it at once."""
+    """Wait until the server accepts a connection; fail at once if waiting cannot help (a wrong password)."""
     end = time.monotonic() + deadline
     while True:
         try:
@@ -157,7 +160,7 @@ async def wait_for_server(url: URL, deadline: float) -> None:
         except psycopg.ProgrammingError as error:
             raise DatabaseUrlInvalid(f"The database URL {_shown(url)} is not understood: {_reason(error)}") from None
         except psycopg.OperationalError as error:
-            if _waiting_is_vain(error):
+            if _is_final_refusal(error):
                 raise DatabaseUnreachable(
                     f"PostgreSQL at {_shown(url)} refuses us: {_reason(error)}. Check the user, the password and the "
                     f"database's name in RACKWRIGHT_DATABASE_URL."
@@ -175,7 +178,7 @@ async def wait_for_server(url: URL, deadline: float) -> None:
 
 
 def _conninfo(url: URL) -> str:
-    """As libpq understands it, whose URLs differ from SQLAlchemy's in small ways."""
+    """Return the connection string for libpq, whose URLs differ from SQLAlchemy's in small ways."""
     parts: dict[str, Any] = url.translate_connect_args(database="dbname", username="user")
     for name, value in url.query.items():
         parts[name] = value if isinstance(value, str) else ",".join(value)
@@ -191,12 +194,12 @@ def _check_version(number: int, url: URL) -> None:
         )
 
 
-def _waiting_is_vain(error: psycopg.OperationalError) -> bool:
-    """The server answered, and not with "I am starting" (57P03) or "I am full" (53300)."""
-    # libpq hands through no SQLSTATE of a failed connection, only the server's words.
+def _is_final_refusal(error: psycopg.OperationalError) -> bool:
+    """Return whether the server refused us, and not because it is starting (57P03) or full (53300)."""
+    # For a failed connection libpq has no SQLSTATE, only the text of the server's message.
     text = str(error)
-    passing = ("starting up", "shutting down", "recovery", "too many c", "remaining connection")
-    return "FATAL:" in text and not any(words in text for words in passing)
+    temporary_reasons = ("starting up", "shutting down", "recovery", "too many c", "remaining connection")
+    return "FATAL:" in text and not any(reason in text for reason in temporary_reasons)
 
 
 def _reason(error: psycopg.Error) -> str:
@@ -204,7 +207,7 @@ def _reason(error: psycopg.Error) -> str:
 
 
 def shown_database_url(text: str) -> str:
-    """Return a database URL as it may be shown, whether it can be read or not."""
+    """Return a database URL without its password, and only asterisks for one that cannot be parsed."""
     try:
         return _shown(make_url(text))
     except (ArgumentError, ValueError):
@@ -212,7 +215,7 @@ def shown_database_url(text: str) -> str:
 
 
 def _shown(url: URL) -> str:
-    """For messages and logs: the password is hidden, also where it stands in the query."""
+    """Return the URL for messages and logs: the password is hidden, also one in the query."""
     query = {name: "***" if name in ("password", "sslpassword") else value for name, value in url.query.items()}
     shown = url.set(query=query).render_as_string(hide_password=True)
     return shown_url(shown) if "@" in (url.host or "") else shown

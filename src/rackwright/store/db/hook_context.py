@@ -1,6 +1,6 @@
-"""What who runs a transaction says of hooks: the verdicts of those that may refuse it, and the calls that led to it.
+"""What a transaction knows of hooks: the verdicts of hooks that may refuse its change, and the calls that led to it.
 
-The transaction hands it on to where hooks are asked and told of what changes, which is in `store/hooks/hook_calls.py`.
+The caller of the transaction sets it. `store/hooks/hook_calls.py`, which asks hooks and queues calls, reads it.
 """
 
 import hashlib
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Call:
-    """One hook to be asked for its verdict."""
+class PendingCall:
+    """A call of one hook that is still to be made: to ask for its verdict, or to tell it of a change."""
 
     role: str
     hook: str
@@ -29,28 +29,29 @@ class Call:
 
     @property
     def key(self) -> str:
-        """The same for the same question: a verdict holds for just what the hook was shown."""
-        asked = json.dumps([self.role, self.hook, self.view], sort_keys=True)
-        return hashlib.sha256(asked.encode()).hexdigest()
+        """A digest of the role, the hook and the view: a verdict holds only for what the hook was shown."""
+        question = json.dumps([self.role, self.hook, self.view], sort_keys=True)
+        return hashlib.sha256(question.encode()).hexdigest()
 
 
 @dataclass
-class Verdicts:
-    """What hooks said of a change before it is made."""
+class HookVerdicts:
+    """The verdicts of hooks on a change, collected before it is made."""
 
-    apply: Callable[["Session", Call, Sequence[Effect]], Awaitable[None]]
-    given: Mapping[str, Sequence[Effect]] = field(default_factory=dict)
-    missing: list[Call] = field(default_factory=list)
-    """Hooks that were not asked: without their verdicts the change must not be made."""
+    apply: Callable[["Session", PendingCall, Sequence[Effect]], Awaitable[None]]
+    effects_by_key: Mapping[str, Sequence[Effect]] = field(default_factory=dict)
+    """By `PendingCall.key`: the effects that the hook returned."""
+    missing: list[PendingCall] = field(default_factory=list)
+    """Calls of hooks that were not asked yet: without their verdicts the change must not be made."""
 
 
 @dataclass
 class HookContext:
-    """What one transaction knows of hooks."""
+    """The verdicts on one transaction, and the chain of hook calls that led to it."""
 
-    verdicts: Verdicts | None = None
-    """What hooks that may refuse said of this change; None: nobody can be refused, they are told afterwards."""
+    verdicts: HookVerdicts | None = None
+    """The verdicts of hooks that may refuse this change; None: it cannot be refused, hooks are told afterwards."""
     chain: Mapping[str, int] = field(default_factory=dict)
-    """How often each role was called in the chain of hooks that led to this change; empty: no hook did."""
+    """How often each role was called in the chain of hooks that led to this change; empty: no hook led to it."""
     oscillating: list[tuple[int, str, str, str]] = field(default_factory=list)
-    """(node, role, hook, error) of calls that are not made because that chain is too long."""
+    """(node id, role, hook, error) of calls that are not made because that chain is too long."""

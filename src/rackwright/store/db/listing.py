@@ -1,8 +1,8 @@
 """Lists that people page through: which columns of a resource can be filtered and sorted by, and the SQL of one page.
 
-Each resource declares its `Listing` beside its queries. Nothing a caller says becomes SQL: names pick from the
-declaration, values are bound. A page starts after a key (what it is sorted by, and the id), so the thousandth costs
-what the first did, and rows that come or go meanwhile neither repeat nor hide others.
+Each resource declares its `Listing` beside its queries. No text of a caller becomes SQL: names pick columns of the
+declaration, values are bound. A page starts after a key (the value it is sorted by, and the id), so the thousandth page
+costs as much as the first, and rows that come or go meanwhile neither repeat nor hide others.
 """
 
 import re
@@ -14,17 +14,17 @@ from typing import Any
 
 from rackwright.domain.errors import Invalid
 
-MOST = 1000
-"""Objects of one page at most."""
+MAX_PAGE_SIZE = 1000
+"""The largest number of objects on one page."""
 
-EVERYBODY = "true"
-"""What lies in no deployment and is shown to whoever may see anything: the vocabulary of the others."""
-NOBODY = "false"
-"""What is not shown to somebody who may see only a part of the deployments."""
+SEEN_BY_EVERY_READER = "true"
+"""`Listing.seen` of rows that lie in no deployment and are shown to every reader, because other rows refer to them."""
+HIDDEN_FROM_PARTIAL_READERS = "false"
+"""`Listing.seen` of rows that are not shown to readers who may see only a part of the deployments."""
 
 
 class Filter(Enum):
-    """How a column can be asked for."""
+    """The kinds of filters on a column, each with its description."""
 
     NONE = "not at all"
     TEXT = "any of these, `*` stands for anything"
@@ -41,32 +41,32 @@ class Column:
     sql: str
     filter: Filter = Filter.TEXT
     id_sql: str = ""
-    """Of a reference: what an id is compared with."""
+    """For a reference: the SQL that an id is compared with."""
     choices: Mapping[str, int | str] = field(default_factory=dict)
-    """Each word, and how it is stored."""
+    """For a choice: each word, and the value that is stored for it."""
     sort: str = ""
-    """The SQL type to sort by; empty: it cannot be sorted by. What is sorted by is never null."""
+    """The SQL type to sort by; empty: the list cannot be sorted by this column. A column to sort by is never null."""
     key: Callable[[Any], object] | None = None
-    """What of a record it is sorted by; its attribute of the same name if not given."""
+    """Returns the value of a record that it is sorted by; None: its attribute with the name of the column."""
     says: str = ""
     """One line for the documentation."""
 
 
 @dataclass(frozen=True)
 class Listing:
-    """What can be asked of one resource."""
+    """How the rows of one resource can be filtered, sorted and limited to what a reader may see."""
 
     name: str
     columns: Mapping[str, Column]
     default: str
-    """How it is sorted if nobody says; `-` in front: the last first."""
+    """The column it is sorted by if the caller names none; with `-` in front: descending."""
     id: str
-    """The SQL of its id, which settles equals."""
-    seen: str = NOBODY
-    """The SQL that says of a row whether it lies in the deployments `:sees`; for `Visibility.condition`."""
+    """The SQL of its id, which decides the order of rows with the same value."""
+    seen: str = HIDDEN_FROM_PARTIAL_READERS
+    """The SQL condition that a row lies in the deployments `:sees`; for `Visibility.condition`."""
     listed: str = ""
-    """The same for a page, where it is not left to the planner: walking a long table in the order of the page, past all
-    that may not be seen, looks cheap to it and is not. Empty: as `seen`."""
+    """The same condition for a page, written so that the planner has no choice: to walk a long table in the order of
+    the page, past all the rows that may not be seen, looks cheap to the planner and is not. Empty: `seen` is used."""
 
     @property
     def sorts(self) -> tuple[str, ...]:
@@ -74,15 +74,15 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """One page of a list."""
+class PageRequest:
+    """Which page of a list a caller wants."""
 
     sort: str
     limit: int = 100
     after: tuple[object, int] | None = None
-    """The key of the last one seen."""
+    """The key of the last row of the page before."""
     filters: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    """Values by name of filter; any of them will do."""
+    """The values of each filter by its name; a row matches if it has any of them."""
 
     @property
     def column(self) -> str:
@@ -93,72 +93,72 @@ class Wanted:
         return self.sort.startswith("-")
 
 
-def page_sql(listing: Listing, wanted: Wanted, *more: str) -> tuple[str, dict[str, object]]:
-    """What follows the SELECT of the resource, and its values. One row more than asked for says that there are more.
+def page_sql(listing: Listing, request: PageRequest, *extra: str) -> tuple[str, dict[str, object]]:
+    """Return the SQL that follows the SELECT of the resource, and its values.
 
-    `more`: conditions of the caller's own.
+    It selects one row more than requested: if that comes, there are more pages. `extra`: conditions of the caller.
     """
-    conditions = list(more)
+    conditions = list(extra)
     values: dict[str, object] = {}
-    for number, (name, given) in enumerate(sorted(wanted.filters.items())):
-        conditions.append(_condition(listing, name, given, f"filter_{number}", values))
-    column = listing.columns[wanted.column]
-    if wanted.after is not None:
-        sign = "<" if wanted.descending else ">"
+    for number, (name, alternatives) in enumerate(sorted(request.filters.items())):
+        conditions.append(_condition(listing, name, alternatives, f"filter_{number}", values))
+    column = listing.columns[request.column]
+    if request.after is not None:
+        sign = "<" if request.descending else ">"
         conditions.append(f"({column.sql}, {listing.id}) {sign} (CAST(:after AS {column.sort}), :after_id)")
-        values["after"], values["after_id"] = wanted.after
+        values["after"], values["after_id"] = request.after
     where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
-    way = " DESC" if wanted.descending else ""
-    order = dict.fromkeys((f"{column.sql}{way}", f"{listing.id}{way}"))
-    values["page_limit"] = wanted.limit + 1
+    direction = " DESC" if request.descending else ""
+    order = dict.fromkeys((f"{column.sql}{direction}", f"{listing.id}{direction}"))
+    values["page_limit"] = request.limit + 1
     return f"{where}ORDER BY {', '.join(order)} LIMIT :page_limit", values
 
 
-def _condition(listing: Listing, name: str, given: Sequence[Any], slot: str, values: dict[str, object]) -> str:
+def _condition(listing: Listing, name: str, alternatives: Sequence[Any], slot: str, values: dict[str, object]) -> str:
     base, _, end = name.rpartition("_")
     if end in ("after", "before") and base in listing.columns:
-        values[slot] = given[-1]
+        values[slot] = alternatives[-1]
         return f"{listing.columns[base].sql} {'>' if end == 'after' else '<'} CAST(:{slot} AS timestamptz)"
     column = listing.columns[name]
     match column.filter:
         case Filter.TEXT:
-            return _text(column, given, slot, values)
+            return _text_condition(column, alternatives, slot, values)
         case Filter.REFERENCE:
-            values[slot] = [str(one).lower() for one in given]
-            values[f"{slot}_ids"] = [key_id(one) for one in given]
+            values[slot] = [str(name_or_id).lower() for name_or_id in alternatives]
+            values[f"{slot}_ids"] = [key_id(name_or_id) for name_or_id in alternatives]
             return f"({column.sql} = ANY (:{slot}) OR {column.id_sql} = ANY (CAST(:{slot}_ids AS bigint[])))"
         case Filter.WORDS:
-            values[slot] = list(given)
+            values[slot] = list(alternatives)
             return f"{column.sql} && CAST(:{slot} AS text[])"
         case Filter.CHOICE:
-            given = [column.choices[one] for one in given]
-    if len(given) == 1:
-        values[slot] = given[0]
+            alternatives = [column.choices[word] for word in alternatives]
+    if len(alternatives) == 1:
+        values[slot] = alternatives[0]
         return f"{column.sql} = :{slot}"
-    values[slot] = list(given)
+    values[slot] = list(alternatives)
     return f"{column.sql} = ANY (:{slot})"
 
 
-def _text(column: Column, given: Sequence[str], slot: str, values: dict[str, object]) -> str:
-    if not any("*" in one for one in given):
-        values[slot] = list(given)
+def _text_condition(column: Column, patterns: Sequence[str], slot: str, values: dict[str, object]) -> str:
+    if not any("*" in pattern for pattern in patterns):
+        values[slot] = list(patterns)
         return f"{column.sql} = ANY (:{slot})"
-    values[slot] = [re.sub(r"([\\%_])", r"\\\1", one).replace("*", "%") for one in given]
+    values[slot] = [re.sub(r"([\\%_])", r"\\\1", pattern).replace("*", "%") for pattern in patterns]
     return f"{column.sql} LIKE ANY (:{slot})"
 
 
 def key_id(name_or_id: str | int) -> int:
-    """Anything with a name is addressed by name or id; -1 is nobody's."""
+    """Return the id, if the text may be one, else -1, which no row has: rows are addressed by name or id."""
     text = str(name_or_id)
     return int(text) if re.fullmatch(r"\d{1,18}", text, re.ASCII) else -1
 
 
-# --- the key of the last one seen, as text and back
+# --- the key of the last row of a page, as JSON and back
 
 
-def key_of(listing: Listing, wanted: Wanted, record: Any) -> tuple[str | int | bool, int]:
-    """What the next page starts after, in words that JSON has."""
-    name = wanted.column
+def key_of(listing: Listing, request: PageRequest, record: Any) -> tuple[str | int | bool, int]:
+    """Return the key of a record that the next page starts after, in types that JSON has."""
+    name = request.column
     key = listing.columns[name].key
     value = getattr(record, name) if key is None else key(record)
     if isinstance(value, datetime):
@@ -178,16 +178,16 @@ _TYPES: dict[str, type] = {
 
 
 def checked_key(listing: Listing, sort: str, value: object, id: object) -> tuple[object, int]:
-    """A key that somebody hands in must be one that this list could have given out."""
-    wrong = Invalid("This cursor is not one of this list; start without one.", "")
+    """Return a key that a caller sent, as SQL values. Refuse one that this list cannot have given out."""
+    refusal = Invalid("This cursor is not one of this list; start without one.", "")
     type_ = _TYPES[listing.columns[sort.removeprefix("-")].sort]
     if type(value) is not type_ or type(id) is not int or abs(id) >= 1 << 63:
-        raise wrong
+        raise refusal
     if isinstance(value, int) and abs(value) >= 1 << 63:
-        raise wrong
+        raise refusal
     if listing.columns[sort.removeprefix("-")].sort == "timestamptz":
         try:
             value = datetime.fromisoformat(str(value))
         except ValueError:
-            raise wrong from None
+            raise refusal from None
     return value, id

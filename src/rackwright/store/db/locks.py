@@ -1,4 +1,7 @@
-"""The advisory locks, all in one place so that no two things share a number. Taken in this order when more than one."""
+"""The numbers of all advisory locks, in one place so that no two are the same.
+
+A transaction that needs more than one takes them in this order.
+"""
 
 from typing import Final
 
@@ -9,7 +12,7 @@ GRAPH_LOCK: Final = 0x5241434B02
 CAP_LOCK: Final = 0x5241434B03
 """Held by a pass of the annealer, so that the number of running runs it counted stays true."""
 INSTALL_LOCK: Final = 0x5241434B04
-"""Held by a look at all install attempts, so that the number under way it counted stays true."""
+"""Held by a pass over all install attempts, so that the number under way it counted stays true."""
 MESH_LOCK: Final = 0x5241434B05
 """Held, on a connection of its own, by the one server that follows the mesh."""
 PEOPLE_LOCK: Final = 0x5241434B10

@@ -1,4 +1,4 @@
-"""PostgreSQL's notifications, as they come."""
+"""PostgreSQL's notifications as an async iterator."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -7,7 +7,7 @@ from psycopg import AsyncConnection
 
 
 class Notices:
-    """Notifications as they come: (channel, payload). Close it by leaving its context."""
+    """An iterator of (channel, payload) as notifications come. Leaving its context closes the connection."""
 
     def __init__(self, connection: AsyncConnection[Any]) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""Statements sent by the driver itself, many without waiting for answers in between."""
+"""Send statements with the driver itself, several of them without waiting for results in between."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,55 +9,56 @@ import psycopg
 from psycopg import AsyncConnection, AsyncPipeline
 from psycopg.pq import PipelineStatus, TransactionStatus
 
-Asked = tuple[str, Mapping[str, object]]
-"""A statement and its values."""
+Statement = tuple[str, Mapping[str, object]]
+"""The SQL of a statement, and its values."""
 Rows = list[tuple[Any, ...]]
 Cursor = psycopg.AsyncCursor[tuple[Any, ...]]
 
 
 @lru_cache(maxsize=1024)
-def native(query: str) -> bytes:
-    """The same statement in the driver's own spelling of its values."""
-    return re.sub(r"%|(?<![:\w]):(\w+)", lambda found: f"%({found[1]})s" if found[1] else "%%", query).encode()
+def to_driver_sql(query: str) -> bytes:
+    """Return a statement with its `:name` placeholders in the driver's spelling, `%(name)s`."""
+    return re.sub(r"%|(?<![:\w]):(\w+)", lambda match: f"%({match[1]})s" if match[1] else "%%", query).encode()
 
 
 def array(numbers: Iterable[int]) -> str:
-    """An array of PostgreSQL's, for `batch`: written as text, which is far faster than to have the driver do it."""
+    """Return the text of a PostgreSQL array, for `batch`: far faster than to have the driver write it."""
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
 class Pipe:
-    """A connection on which one need not wait for an answer before one asks again."""
+    """A connection on which the next statement can be sent before the result of the last one is there."""
 
     def __init__(self, driver: AsyncConnection[Any]) -> None:
         self._driver = driver
 
-    async def ask(self, *asked: Asked) -> list[Cursor]:
-        """Send statements; the server begins with the first at once."""
+    async def send(self, *statements: Statement) -> list[Cursor]:
+        """Send statements, and return a cursor for each; the server begins with the first at once."""
         cursors = []
-        for query, values in asked:
+        for query, values in statements:
             cursor = self._driver.cursor(binary=True)
-            await cursor.execute(native(query), values, prepare=True)
+            await cursor.execute(to_driver_sql(query), values, prepare=True)
             cursors.append(cursor)
         return cursors
 
-    async def answers(self, asked: Sequence[Cursor]) -> list[Rows]:
-        """The rows of each, once all that was sent is done."""
-        return [await cursor.fetchall() for cursor in asked]
+    async def fetch_rows(self, cursors: Sequence[Cursor]) -> list[Rows]:
+        """Return the rows of each cursor, once everything that was sent is done."""
+        return [await cursor.fetchall() for cursor in cursors]
 
 
-def drop_open_questions(pipeline: AsyncPipeline) -> None:
-    """Have a pipeline that was left by an error ask the server nothing more.
+def drop_unanswered_statements(pipeline: AsyncPipeline) -> None:
+    """Empty a pipeline that was left by an error, so that it sends the server nothing more.
 
-    Whoever is cancelled twice while it waits for the server's last word leaves psycopg's generator in the middle. When
-    that is collected it goes on, asks a connection that is closed by then, and complains of it on standard error.
+    A task that is cancelled twice while it waits for the server's last result leaves psycopg's generator in the middle.
+    When the generator is collected it goes on, uses a connection that is closed by then, and complains of that on
+    standard error.
     """
     pipeline.command_queue.clear()
     pipeline.result_queue.clear()
 
 
 def is_stuck(driver: AsyncConnection[Any]) -> bool:
-    """Whether a connection is gone, or between questions and answers: nothing more can be asked on it."""
+    """Return whether a connection is gone, or stuck between statements and results: it cannot be used any more."""
     return (
         driver.closed
         or driver.pgconn.pipeline_status != PipelineStatus.OFF

@@ -1,4 +1,4 @@
-"""Bringing every stored secret under the vault's newest key."""
+"""Rotate the vault's key: seal every stored secret again under a new one."""
 
 from pathlib import Path
 
@@ -25,10 +25,10 @@ SEALED_COLUMNS = (
 
 
 async def rotate_key(store: Store, home: Path) -> int:
-    """Seal every secret under a new key and drop the older ones; how many values that changed.
+    """Seal every secret under a new key, drop the older keys, and return how many values that changed.
 
-    The key file has old and new until all is sealed anew, so whatever ends this in the middle loses nothing, and doing
-    it again completes it.
+    The key file has the old keys and the new one until everything is sealed anew, so if this ends in the middle nothing
+    is lost, and to do it again completes it.
     """
     vault = store.vault.with_new_key()
     save_vault(vault, home)
@@ -46,7 +46,7 @@ async def rotate_key(store: Store, home: Path) -> int:
 
 
 async def reseal(session: Session, vault: Vault) -> int:
-    """Bring every stored secret under the newest key, and say how many rows that changed."""
+    """Seal every stored secret under the newest key, and return how many rows that changed."""
     changed = 0
     for table, columns in SEALED_COLUMNS:
         for column in columns:

@@ -1,8 +1,8 @@
-"""Forgetting: every table that grows with time, and what of it may go. Each statement takes a bounded number of rows.
+"""Delete old rows of every table that grows with time. Each statement deletes a bounded number of rows.
 
-Runs are looked through in the order of their ids, which is that of time, so that no index has to be kept up for it
-while the annealer writes. What a person still needs stays however old it is: the last run of a noderole, the last
-install of a node.
+Runs are looked through in the order of their ids, which is that of time, so that the annealer need not keep up an index
+for it as it writes. What a person still needs stays however old it is: the last run of a noderole, the last install of
+a node.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from rackwright.store.db.session import Session
 
 BATCH = 5000
 
-FORGET = {
+FORGET_SQL = {
     "install_attempts": """
         DELETE FROM install_attempts WHERE id IN (
             SELECT id FROM install_attempts a WHERE a.ended_at < now() - :keep * interval '1 second'
@@ -39,7 +39,7 @@ FORGET = {
             SELECT owner, key FROM kept_answers WHERE at < now() - :keep * interval '1 second'
             ORDER BY at LIMIT :batch FOR UPDATE SKIP LOCKED)""",
 }
-"""How each table is rid of what ended longer than `keep` seconds ago, `batch` rows at a time."""
+"""For each table the SQL that deletes rows which ended longer than `keep` seconds ago, `batch` rows at a time."""
 
 FORGOTTEN_ELSEWHERE = {
     "events": "by the setting event_retention, in their own order: readers are told what is gone",
@@ -50,7 +50,7 @@ FORGOTTEN_ELSEWHERE = {
     "webhook_deliveries": "each webhook keeps its last ones only",
 }
 
-BOUNDED_BY_WHAT_THERE_IS = frozenset(
+BOUNDED_TABLES = frozenset(
     {
         *("barclamps", "jigs", "hammers", "roles", "attribs", "nodes", "node_macs", "groups", "node_groups"),
         *("deployments", "deployment_roles", "node_roles", "node_role_edges", "node_role_links", "graph", "slots"),
@@ -60,7 +60,7 @@ BOUNDED_BY_WHAT_THERE_IS = frozenset(
         *("snapshots", "snapshot_roles", "snapshot_bindings"),
     }
 )
-"""Tables that grow only with what people and machines there are."""
+"""Tables that do not grow with time, but only with the number of people, machines and roles."""
 
 _OLD_RUNS = """
 SELECT id, coalesce(ended_at < now() - :keep * interval '1 second', false) AS old,
@@ -71,23 +71,23 @@ FROM runs r WHERE id > :after ORDER BY id LIMIT :batch
 
 
 async def forget(session: Session, table: str, keep: float, batch: int = BATCH) -> int:
-    """Delete some rows of a table that ended long ago; how many it were."""
-    return await session.run(FORGET[table], keep=keep, batch=batch)
+    """Delete some rows of a table that ended longer than `keep` seconds ago, and return how many."""
+    return await session.run(FORGET_SQL[table], keep=keep, batch=batch)
 
 
 async def forget_runs(session: Session, keep: float, after: int, batch: int = BATCH) -> tuple[int, int | None]:
-    """Delete old runs among the next ones after a run, with their logs; how many, and the run to go on after.
+    """Delete old runs and their logs among the next runs after a run. Return how many, and the run to go on after.
 
-    None: all that follow are too young. The last run of a noderole stays, with its log, for as long as that is there.
+    None: all runs that follow are too young. The last run of a noderole stays, with its log, as long as the noderole.
     """
     rows = await session.rows(_OLD_RUNS, keep=keep, after=after, batch=batch)
-    going = [row.id for row in rows if row.old and row.replaced]
-    if going:
-        await session.run("DELETE FROM runs WHERE id = ANY (:ids)", ids=going)
+    old_ids = [row.id for row in rows if row.old and row.replaced]
+    if old_ids:
+        await session.run("DELETE FROM runs WHERE id = ANY (:ids)", ids=old_ids)
     more = len(rows) == batch and any(row.old for row in rows)
-    return len(going), rows[-1].id if more else None
+    return len(old_ids), rows[-1].id if more else None
 
 
-def unaccounted(tables: Mapping[str, object]) -> set[str]:
-    """Tables of which nobody said why they do not grow for ever."""
-    return set(tables) - set(FORGET) - set(FORGOTTEN_ELSEWHERE) - BOUNDED_BY_WHAT_THERE_IS
+def tables_without_retention(tables: Mapping[str, object]) -> set[str]:
+    """Return the tables for which nothing above says why they do not grow for ever."""
+    return set(tables) - set(FORGET_SQL) - set(FORGOTTEN_ELSEWHERE) - BOUNDED_TABLES

@@ -1,4 +1,4 @@
-"""One transaction: what is asked and changed in it. How it is run is in `store/store.py`.
+"""`Session`, one open transaction: it runs queries and statements. `store/store.py` begins, commits and retries it.
 
 Nothing here knows a table. Queries live with their aggregate.
 """
@@ -19,26 +19,26 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from rackwright.store.db.hook_context import HookContext
-from rackwright.store.db.pipeline import Asked, Pipe, Rows, drop_open_questions, is_stuck
+from rackwright.store.db.pipeline import Pipe, Rows, Statement, drop_unanswered_statements, is_stuck
 
 if TYPE_CHECKING:
     from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
     from rackwright.store.store import Store
 
 TRACE: ContextVar[str] = ContextVar("trace", default="")
-"""Which request this is part of. Its changes carry it into their events, whoever makes them on its behalf."""
+"""The trace of the request that the current task works for. The events of all its changes carry this trace."""
 
 DATABASE_TROUBLE = (DBAPIError, PoolTimeout, psycopg.Error, OSError)
-"""What says that the database does not answer now. SQLAlchemy wraps the driver's errors, but those of a COPY and of
-the connections that listen come as they are. Whoever works for ever waits a little, and tries again."""
+"""Errors that mean that the database does not work now. SQLAlchemy wraps the driver's errors, but those of a COPY and
+of the connections that listen come as they are. A loop that works for ever waits a little, and tries again."""
 
 
 UNREACHABLE = (OperationalError, InterfaceError, PoolTimeout, psycopg.OperationalError, OSError)
-"""The part of it that is not about what was asked: asked again later, it works."""
+"""Those of the errors that have nothing to do with the statement: later the same statement works."""
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, short enough for a log."""
+    """Return the first line of an error's text, which is short enough for a log."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
@@ -48,25 +48,25 @@ def _statement(query: str) -> TextClause:
 
 
 class Session:
-    """The open transaction. All it does becomes visible together, or not at all."""
+    """An open transaction. All its changes become visible at once, or not at all."""
 
     def __init__(self, connection: AsyncConnection | None, store: "Store", actor: str) -> None:
         self._connection = connection
         self.store = store
         self.actor = actor
         self.touched: set[int] = set()
-        """Nodes on which something else may run next than before this transaction."""
+        """Ids of the nodes whose next run may be another one because of this transaction."""
         self.moved: list[tuple[int, int]] = []
-        """(noderole, state) of every change of state in this transaction, in order."""
+        """(noderole id, new state) of every change of state in this transaction, in order."""
         self.after_commit: list[Callable[[], None]] = []
-        """Called once this transaction is committed."""
+        """Functions called once this transaction is committed."""
         self.hooks = HookContext()
-        """What the caller says of hooks: the verdicts on this change, and the calls that led to it."""
+        """Set by the caller: the verdicts of hooks on this change, and the hook calls that led to it."""
         self._catalogue: StoredCatalogue | None = None
 
     @property
     def connection(self) -> AsyncConnection:
-        assert self._connection is not None, "a transaction that only asks has none of SQLAlchemy's"
+        assert self._connection is not None, "a transaction that only reads has no connection of SQLAlchemy's"
         return self._connection
 
     def touch(self, nodes: Iterable[int]) -> None:
@@ -79,22 +79,23 @@ class Session:
         return (await self._execute(query, values)).first()
 
     async def run(self, query: str, **values: object) -> int:
-        """Execute, and say how many rows it touched."""
+        """Execute a statement, and return how many rows it changed."""
         return (await self._execute(query, values)).rowcount
 
     async def _execute(self, query: str, values: dict[str, object]) -> CursorResult[Any]:
         return await self.connection.execute(_statement(query), values)
 
     async def value(self, query: str, **values: object) -> Any:
-        found = await self.row(query, **values)
-        return None if found is None else found[0]
+        """Return the first column of the first row; None if there is no row."""
+        row = await self.row(query, **values)
+        return None if row is None else row[0]
 
     @asynccontextmanager
     async def pipe(self) -> AsyncIterator[Pipe]:
-        """For where every microsecond counts: statements are sent together, and worked on while we do something else.
+        """Open a pipe, which sends several statements at once and lets the server work on them meanwhile.
 
-        They are prepared on the server, and each looks at its own moment. Rows are plain tuples, errors the driver's
-        own.
+        For code where every microsecond counts. The statements are prepared on the server, and each sees the data of
+        its own moment. Rows are plain tuples, errors the driver's own.
         """
         async with self._driving() as driver:
             pipeline: AsyncPipeline | None = None
@@ -103,18 +104,18 @@ class Session:
                     yield Pipe(driver)
             except BaseException:
                 if pipeline is not None:
-                    drop_open_questions(pipeline)
+                    drop_unanswered_statements(pipeline)
                 raise
 
-    async def batch(self, *asked: Asked) -> list[Rows]:
-        """The rows of each of several statements, sent together."""
+    async def batch(self, *statements: Statement) -> list[Rows]:
+        """Send several statements at once, and return the rows of each."""
         async with self.pipe() as pipe:
-            return await pipe.answers(await pipe.ask(*asked))
+            return await pipe.fetch_rows(await pipe.send(*statements))
 
     async def copy(
         self, table: str, columns: Sequence[str], types: Sequence[str], rows: Iterable[Sequence[object]]
     ) -> None:
-        """Many rows at once, by COPY."""
+        """Insert many rows at once, by COPY."""
         statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
             sql.Identifier(table), sql.SQL(", ").join(map(sql.Identifier, columns))
         )
@@ -125,8 +126,11 @@ class Session:
 
     @asynccontextmanager
     async def _driving(self) -> AsyncIterator[PsycopgConnection[Any]]:
-        """For what SQLAlchemy has no word for. Nor does it know when the connection is gone by then, or stuck between
-        questions and answers: it would go on with it."""
+        """Use the driver's connection, and have SQLAlchemy drop the connection if that leaves it unusable.
+
+        SQLAlchemy does not notice by itself that the connection is gone, or stuck between statements and results: it
+        would go on using it.
+        """
         driver = await self.driver()
         try:
             yield driver
@@ -136,30 +140,30 @@ class Session:
             raise
 
     async def driver(self) -> PsycopgConnection[Any]:
-        """psycopg's own connection, for what SQLAlchemy has no word for."""
+        """Return psycopg's own connection, for what SQLAlchemy has no function for."""
         raw = await self.connection.get_raw_connection()
         driver: PsycopgConnection[Any] = raw.driver_connection  # type: ignore[assignment]
         return driver
 
     async def catalogue(self) -> "StoredCatalogue":
-        """What is imported, as of this transaction."""
+        """Return the catalogue as of this transaction."""
         if self._catalogue is None:
             self._catalogue = await self.store.catalogue(self)
         return self._catalogue
 
     def forget_catalogue(self) -> None:
-        """Somebody imported since; look again."""
+        """Have the catalogue read again, because another transaction has imported since."""
         self._catalogue = None
 
     async def new_ids(self, table: str, count: int) -> list[int]:
-        """Ids drawn ahead, for rows that refer to each other before they are written."""
+        """Draw ids for rows of a table ahead, because the rows refer to each other before they are written."""
         # The name is looked up once, in a subquery, and not for each id.
-        found = await self.rows(
+        rows = await self.rows(
             f"SELECT nextval((SELECT CAST(pg_get_serial_sequence('{table}', 'id') AS regclass)))"
             " FROM generate_series(1, :count)",
             count=count,
         )
-        return [row[0] for row in found]
+        return [row[0] for row in rows]
 
 
 class GraphSession(Session):
@@ -171,11 +175,11 @@ class GraphSession(Session):
     _imports = False
 
     async def catalogue(self) -> "StoredCatalogue":
-        """What is imported, as of this transaction, which may have imported itself."""
+        """Return the catalogue as of this transaction, which may have changed it itself."""
         if self._imports and self._catalogue is None:
             self._catalogue = await self.store.uncommitted_catalogue(self)
         return await super().catalogue()
 
     def changed_catalogue(self) -> None:
-        """This transaction imported; what it sees now nobody else may keep until it is committed."""
+        """Note that this transaction changed the catalogue: until its commit no other one may use what it reads."""
         self._catalogue, self._imports = None, True

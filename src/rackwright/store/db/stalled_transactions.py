@@ -1,15 +1,15 @@
-"""Ends transactions of servers that stand still: a process that is paused in the middle of one holds its locks.
+"""End transactions of servers that stand still: a process that is paused in the middle of one keeps its locks.
 
-PostgreSQL does that for us where a transaction is idle (`idle_in_transaction_session_timeout`), but takes one in the
-middle of a pipeline or of a COPY for one that works, though it waits for its client. So the other servers look.
+PostgreSQL itself ends idle transactions (`idle_in_transaction_session_timeout`), but it takes a transaction in the
+middle of a pipeline or of a COPY for a working one, though it waits for its client. So other servers look for those.
 """
 
 from rackwright.store.db.session import Session
 
 STALL_SECONDS = 30.0
-"""For which a transaction may wait for the next message of its client."""
+"""How long a transaction may wait for the next message of its client."""
 COPY_SECONDS = 600.0
-"""For which a COPY may last: of one that stands still nothing else can be seen."""
+"""How long a COPY may last: there is no other sign of one that stands still."""
 
 _STALLED = """
 SELECT pid, pg_terminate_backend(pid) AS ended FROM pg_stat_activity a
@@ -21,6 +21,6 @@ WHERE datname = current_database() AND usename = current_user AND pid <> pg_back
 
 
 async def end_stalled(session: Session, stall: float = STALL_SECONDS, copy: float = COPY_SECONDS) -> int:
-    """End the transactions that wait for a client which has said nothing for so long; how many there were."""
+    """End the transactions whose client has sent nothing for so long, and return how many there were."""
     rows = await session.rows(_STALLED, stall=stall, copy=copy)
     return sum(row.ended for row in rows)

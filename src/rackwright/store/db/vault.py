@@ -1,7 +1,7 @@
-"""The vault: secrets are encrypted before they reach the database, and opened only for the jig that needs them.
+"""The vault encrypts (seals) secrets before they reach the database, and opens them only for the jig that needs them.
 
-Keys lie in one file that only its owner can read, each with a number. A new one seals from now on; `reseal` brings
-what older ones sealed under it, and then the older ones can go.
+Keys are in one file that only its owner can read, each with a number. The newest key seals; `resealing.py` seals again
+under it what older keys sealed, and then the older keys can go.
 """
 
 import base64
@@ -34,7 +34,7 @@ class VaultLocked(RackwrightError):
 
 @dataclass(frozen=True)
 class Vault:
-    """Seals and opens values."""
+    """The keys of a server, which seal and open values."""
 
     keys: dict[int, bytes] = field(repr=False)
     fingerprint_key: bytes = field(repr=False)
@@ -55,7 +55,7 @@ class Vault:
 
     def seal(self, value: Json) -> JsonObject:
         plain = json.dumps(value, sort_keys=True).encode()
-        # Deterministic (SIV): one secret sealed in two places compares equal, as data that is the same should.
+        # Deterministic (SIV): a secret that is sealed twice compares equal, as the same data should.
         sealed = base64.b64encode(AESSIV(self.keys[self.newest]).encrypt(plain, None)).decode()
         print_ = hmac.new(self.fingerprint_key, plain, hashlib.sha256).hexdigest()
         return {SEAL: f"{self.newest}:{sealed}", FINGERPRINT: print_}
@@ -74,9 +74,9 @@ class Vault:
         return opened
 
     def open_secrets(self, attribs: Iterable[Attrib], values: JsonObject) -> JsonObject:
-        """The values with what is sealed at a secret attrib's place opened: for a jig, never for a log or an answer.
+        """Return the values with the sealed secret attribs opened: for a jig, never for a log or a response.
 
-        A seal anywhere else is nothing that was sealed here, and stays as it is.
+        A sealed value that is not that of a secret attrib was not sealed here, and stays as it is.
         """
         for attrib in attribs:
             value = read(values, attrib.map) if attrib.secret else MISSING
@@ -86,15 +86,15 @@ class Vault:
         return values
 
     def seal_secrets(self, attribs: tuple[Attrib, ...], values: JsonObject) -> JsonObject:
-        """The values with what lies at a secret attrib's place sealed."""
+        """Return the values with the secret attribs sealed."""
         for attrib in attribs:
-            found = read(values, attrib.map) if attrib.secret else MISSING
-            if found is not MISSING and not is_sealed(found):
-                values = merge(values, nest(attrib.map, self.seal(found)))
+            value = read(values, attrib.map) if attrib.secret else MISSING
+            if value is not MISSING and not is_sealed(value):
+                values = merge(values, nest(attrib.map, self.seal(value)))
         return values
 
     def check_sealed(self, value: Json) -> None:
-        """A sealed value that somebody hands in must be one of ours."""
+        """Refuse a sealed value from a caller that this vault did not seal."""
         try:
             self.open(value)
         except VaultLocked:
@@ -102,20 +102,20 @@ class Vault:
 
 
 def load_vault(home: Path) -> Vault:
-    """The vault of a server; made at its first start."""
+    """Load the vault of a server; at the first start, make it."""
     path = home / KEY_FILE
     try:
-        kept = json.loads(path.read_text())
+        stored = json.loads(path.read_text())
     except FileNotFoundError:
         vault = Vault.fresh()
         save_vault(vault, home)
         return load_vault(home)
     decode = base64.b64decode
-    return Vault({int(n): decode(key) for n, key in kept["keys"].items()}, decode(kept["fingerprint"]))
+    return Vault({int(n): decode(key) for n, key in stored["keys"].items()}, decode(stored["fingerprint"]))
 
 
 def save_vault(vault: Vault, home: Path) -> None:
-    """Write the key file whole or not at all. A first start that comes second keeps what the first one made."""
+    """Write the key file completely or not at all. Of two first starts at once, the second keeps the first one's."""
     home.mkdir(parents=True, exist_ok=True)
     path = home / KEY_FILE
     encode = base64.b64encode

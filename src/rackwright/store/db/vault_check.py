@@ -1,7 +1,7 @@
-"""Whether a server's key file belongs to the database it is started on.
+"""Check that a server's key file belongs to the database it is started on.
 
-A database remembers which vault sealed its secrets, by a mark that tells nothing about the keys. A server with another
-key file could open none of them, and what it sealed itself no other server could open; so it does not start.
+A database stores which vault sealed its secrets, as a mark that tells nothing about the keys. A server with another key
+file could open none of those secrets, and no other server could open what it sealed itself; so it does not start.
 """
 
 import hashlib
@@ -17,8 +17,8 @@ from rackwright.store.db.session import Session
 from rackwright.store.db.vault import KEY_FILE, Vault, VaultLocked, load_vault
 from rackwright.store.store import Store
 
-SETTING = "vault"
-WRITTEN_BY_PEOPLE = (
+VAULT_SETTING = "vault"
+SERVER_SEALED_COLUMNS = (
     ("node_roles", "user_data"),
     ("deployment_roles", "data"),
     ("snapshot_roles", "data"),
@@ -26,7 +26,7 @@ WRITTEN_BY_PEOPLE = (
     ("nodes", "hint"),
     ("webhooks", "secret"),
 )
-"""Where secrets lie that the server sealed itself. What machines and scripts report may have a made-up seal in it."""
+"""Columns with secrets that the server sealed itself. Reports of machines and scripts may hold a made-up seal."""
 
 
 class VaultKeyMissing(RackwrightError):
@@ -37,11 +37,11 @@ class VaultKeyMissing(RackwrightError):
 
 
 async def open_vault(store: Store, home: Path) -> Vault:
-    """The vault of a server on this database; made anew only for a database that has no secrets yet."""
+    """Load the vault of a server on this database; make a new one only for a database that has no secrets yet."""
     path = home / KEY_FILE
     if not path.exists():
         async with store.read() as session:
-            if await _mark(session) is not None or await _sealed_values(session):
+            if await _read_mark(session) is not None or await _sealed_values(session):
                 raise VaultKeyMissing(_explanation(path, "has none"))
     vault = load_vault(home)
     await store.change(lambda session: _check(session, vault, path), actor="first start")
@@ -50,41 +50,41 @@ async def open_vault(store: Store, home: Path) -> Vault:
 
 async def _check(session: Session, vault: Vault, path: Path) -> None:
     await session.run("SELECT pg_advisory_xact_lock(hashtext('rackwright vault'))")
-    marked = await _mark(session)
-    if marked is None:
+    stored_mark = await _read_mark(session)
+    if stored_mark is None:
         values = await _sealed_values(session)
-        if values and not any(_opens(vault, value) for value in values):
+        if values and not any(_can_open(vault, value) for value in values):
             raise VaultKeyMissing(_explanation(path, "has others"))
-    elif not isinstance(marked, dict) or marked.get("vault") != _mark_of(vault):
+    elif not isinstance(stored_mark, dict) or stored_mark.get("vault") != _compute_mark(vault):
         raise VaultKeyMissing(_explanation(path, "has others"))
-    elif int(str(marked.get("newest", 0))) > vault.newest:
+    elif int(str(stored_mark.get("newest", 0))) > vault.newest:
         raise VaultKeyMissing(_explanation(path, "has only older ones"))
     await remember_vault(session, vault)
 
 
 async def remember_vault(session: Session, vault: Vault) -> None:
-    """Note which keys a server needs for this database from now on."""
+    """Store which keys a server needs for this database from now on."""
     await session.run(
         "INSERT INTO settings (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE"
         " SET value = excluded.value WHERE settings.value <> excluded.value",
-        name=SETTING,
-        value=Jsonb({"vault": _mark_of(vault), "newest": vault.newest}),
+        name=VAULT_SETTING,
+        value=Jsonb({"vault": _compute_mark(vault), "newest": vault.newest}),
     )
 
 
-async def _mark(session: Session) -> Json:
-    mark: Json = await session.value("SELECT value FROM settings WHERE name = :name", name=SETTING)
+async def _read_mark(session: Session) -> Json:
+    mark: Json = await session.value("SELECT value FROM settings WHERE name = :name", name=VAULT_SETTING)
     return mark
 
 
-def _mark_of(vault: Vault) -> str:
+def _compute_mark(vault: Vault) -> str:
     return hmac.new(vault.fingerprint_key, b"rackwright vault", hashlib.sha256).hexdigest()
 
 
 async def _sealed_values(session: Session) -> list[Json]:
-    """Some of the sealed values that are stored."""
+    """Return some of the sealed values that are stored."""
     values: list[Json] = []
-    for table, column in WRITTEN_BY_PEOPLE:
+    for table, column in SERVER_SEALED_COLUMNS:
         rows = await session.rows(
             f"SELECT {column} AS value FROM {table} WHERE {column}::text LIKE :mark LIMIT 10",
             mark=f'%"{SEAL}"%',
@@ -100,7 +100,7 @@ def _seals_in(value: Json) -> list[Json]:
     return [seal for each in inner for seal in _seals_in(each)]
 
 
-def _opens(vault: Vault, value: Json) -> bool:
+def _can_open(vault: Vault, value: Json) -> bool:
     try:
         vault.open(value)
     except VaultLocked:

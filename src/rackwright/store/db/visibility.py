@@ -1,28 +1,28 @@
-"""What a reader may see: an explicit parameter of every query that people's answers are made of.
+"""Which deployments a reader may see: an explicit parameter of every query whose rows are shown to people.
 
-Which deployments those are is for the API to say. A query says of its rows whether they lie in the deployments `:sees`,
-and takes `values` along.
+The API decides which deployments those are. A query has a condition that its rows lie in the deployments `:sees`, and
+is given `values`.
 """
 
 from collections.abc import Mapping, Sequence
 
 
 class Visibility:
-    """The deployments whose things may be seen."""
+    """The deployments whose nodes, roles and other rows a reader may see."""
 
     def __init__(self, deployments: Sequence[int] | None) -> None:
-        """`deployments` None: all, and what belongs to none."""
+        """`deployments` None: all of them, and rows that belong to no deployment."""
         self._deployments = deployments
         self.values: Mapping[str, object] = {} if deployments is None else {"sees": list(deployments)}
-        """The values of the conditions."""
+        """The bound values that the condition needs."""
 
     def condition(self, seen: str) -> str:
-        """Return the SQL that keeps a query to what may be seen.
+        """Return the SQL condition that limits a query to rows that may be seen.
 
-        `seen` says it of a row, by the deployments `:sees`.
+        `seen`: the condition that a row lies in the deployments `:sees`.
         """
         return "true" if self._deployments is None else seen
 
 
 EVERYTHING = Visibility(None)
-"""For what is asked in nobody's name, or changed by somebody whose permission is asked for otherwise."""
+"""For queries that are made for no reader, or for a change whose permission is checked elsewhere."""

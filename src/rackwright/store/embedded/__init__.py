@@ -1,4 +1,4 @@
-"""The PostgreSQL that comes along: its files on disk, the process that keeps it running, and how servers join it.
+"""The embedded PostgreSQL: its files on disk, the process that keeps it running, and how servers join it.
 
 Used by `store.db.database` and by servers as they start. It must never know a table of ours.
 """

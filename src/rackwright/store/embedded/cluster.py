@@ -1,16 +1,16 @@
-"""One database cluster of the embedded PostgreSQL on disk: made, recovered, started and stopped by the keeper.
+"""The database cluster of the embedded PostgreSQL on disk: the keeper creates, recovers, starts and stops it here.
 
 The files, all in `<home>/postgres/<major>`:
 
     data            the cluster; appears by a rename, so it is complete or not there at all
-    data.new        a cluster that initdb is making; whatever is left of it belongs to nobody
+    data.new        a cluster that initdb is making; if one is left over, no process uses it
     data.lock       locked by the keeper and every process of PostgreSQL, so while it is free none of them is alive
     start.lock      locked by a user while it looks for the keeper or starts one
     run             the socket directory, unless its path would be too long for a socket
     runtime         where the socket directory is
-    log, log.1      what PostgreSQL had to say
+    log, log.1      the output of PostgreSQL
 
-Only the keeper imports this at run time; it has nothing but the standard library.
+Only the keeper imports this module at run time; it uses nothing but the standard library.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ from rackwright.store.embedded import operating_user
 ROLE = "rackwright"
 SOCKET_NAME = ".s.PGSQL.5432"
 SOCKET_PATH_LIMIT = 107
-"""Bytes: sun_path holds 108, with its terminating zero."""
+"""Bytes of a socket's path: sun_path holds 108, with its terminating zero."""
 RUNTIME_PREFIX = "rackwright-"
 LOG_LIMIT = 10_000_000
 
@@ -46,7 +46,7 @@ START_DEADLINE = 300.0
 FAST_STOP_DEADLINE = 60.0
 
 PRIVATE: Mapping[str, str] = {"listen_addresses": "", "unix_socket_permissions": "0700"}
-"""Nobody but the owner gets in. No user of the keeper can set these otherwise."""
+"""Settings that let nobody but the owner connect. No user of the keeper can override them."""
 
 SETTINGS: Mapping[str, str] = {
     "timezone": "UTC",
@@ -56,13 +56,13 @@ SETTINGS: Mapping[str, str] = {
 }
 
 
-class Failed(Exception):
+class ClusterFailed(Exception):
     """The cluster cannot be served; the text is for the person who started it."""
 
 
 @dataclass(frozen=True)
-class Order:
-    """What the first user wants: which programs, and settings beyond ours."""
+class StartOrder:
+    """What the first user sends the keeper: the programs to run, and settings beyond ours."""
 
     program: Path
     settings: Mapping[str, str]
@@ -79,7 +79,8 @@ class Server:
         return self.process.poll() is None
 
     def stop(self) -> None:
-        """Fast: sessions are cut off, what is committed stays. Immediate if that takes too long: it recovers."""
+        """Stop the server. A fast stop ends its sessions; what is committed stays. If that takes too long, an
+        immediate stop follows, after which the next start recovers."""
         for number, patience in ((signal.SIGINT, FAST_STOP_DEADLINE), (signal.SIGQUIT, 10.0), (signal.SIGKILL, 10.0)):
             if not self.is_running():
                 return
@@ -89,13 +90,13 @@ class Server:
 
 
 class Cluster:
-    """The cluster's directory, held: as a context manager it has the lock, and cleans up at the end."""
+    """The cluster's directory. As a context manager it holds the lock, and cleans up at the end."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.data = directory / "data"
         self.runtime = directory / "run"
-        self.name = operating_user.Name.ITSELF
+        self.run_as = operating_user.RunAs.ITSELF
         self.lock = -1
 
     def __enter__(self) -> Self:
@@ -106,7 +107,7 @@ class Cluster:
                 fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise Failed(
+                    raise ClusterFailed(
                         f"An earlier PostgreSQL still uses {self.data} and did not stop within {LOCK_DEADLINE:.0f} s. "
                         f"See {self.log_path}; its process id is the first line of {self.data / 'postmaster.pid'}."
                     ) from None
@@ -129,43 +130,43 @@ class Cluster:
     def control_path(self) -> Path:
         return self.runtime / "control"
 
-    def start(self, order: Order) -> Server:
-        """Everything from whatever the last one left behind to a server that accepts connections."""
+    def start(self, order: StartOrder) -> Server:
+        """Start a server that accepts connections, from whatever state the last one left behind."""
         self._clear_leftovers()
         try:
-            self.name = operating_user.choose_name(self.data)
-        except operating_user.WrongOwner as wrong:
-            raise Failed(str(wrong)) from None
+            self.run_as = operating_user.choose_run_as(self.data)
+        except operating_user.WrongOwner as error:
+            raise ClusterFailed(str(error)) from None
         self._refuse_foreign_postmaster()
         program = self._prepare_runtime(order.program)
-        if self.name is operating_user.Name.NAMESPACE:
+        if self.run_as is operating_user.RunAs.NAMESPACE:
             operating_user.enter_namespace()
         if not self.data.exists():
-            self._make(program, order.settings)
+            self._create_data(program, order.settings)
         self._write_access_rules()
         return self._launch(program, order.settings)
 
-    # What the last one left behind
+    # Leftovers of the last server
 
     def _clear_leftovers(self) -> None:
-        """We hold the lock, so no process of ours is alive and all of this is stale."""
+        """Remove what the last server left. The lock is held, so no process of it is alive and all of this is stale."""
         record = self.directory / "runtime"
         with contextlib.suppress(FileNotFoundError):
             old = Path(record.read_text())
             if old.name.startswith(RUNTIME_PREFIX) and not old.is_symlink() and old.stat().st_uid == os.geteuid():
                 shutil.rmtree(old, ignore_errors=True)
         record.unlink(missing_ok=True)
-        for left in (self.directory / "run", self.directory / "data.new"):
-            if left.exists():
-                shutil.rmtree(left)
+        for leftover in (self.directory / "run", self.directory / "data.new"):
+            if leftover.exists():
+                shutil.rmtree(leftover)
         with contextlib.suppress(FileNotFoundError):
             if self.log_path.stat().st_size > LOG_LIMIT:
                 self.log_path.replace(self.log_path.with_name("log.1"))
 
     def _refuse_foreign_postmaster(self) -> None:
-        """A postmaster.pid is stale, unless somebody started a server on our data by other means than ours.
+        """Remove a stale postmaster.pid; fail if a server runs on our data that was started by other means.
 
-        PostgreSQL would take any living process with that id for the owner, so a stale one has to go.
+        PostgreSQL would take any living process with that id for the owner, so a stale file has to go.
         """
         pid_file = self.data / "postmaster.pid"
         if not pid_file.exists():
@@ -173,24 +174,24 @@ class Cluster:
         first_line = pid_file.read_text().partition("\n")[0].strip()
         with contextlib.suppress(OSError):
             if first_line.isdigit() and os.path.samefile(f"/proc/{first_line}/cwd", self.data):
-                raise Failed(
+                raise ClusterFailed(
                     f"Process {first_line}, which Rackwright did not start, runs a PostgreSQL on {self.data}. "
                     f"Stop it with: kill -INT {first_line}"
                 )
         pid_file.unlink()
 
-    # Where the sockets are
+    # The socket directory
 
     def _prepare_runtime(self, program: Path) -> Path:
-        """Make the socket directory, and for the real `nobody` a copy of the programs; returns the programs to run."""
-        if self.name is not operating_user.Name.NOBODY and fits_socket(self.runtime):
+        """Make the socket directory, and for the real `nobody` a copy of the programs. Return the programs to run."""
+        if self.run_as is not operating_user.RunAs.NOBODY and fits_socket(self.runtime):
             self.runtime.mkdir(mode=0o700)
         else:
             # Not XDG_RUNTIME_DIR: that one vanishes when its user logs out, and servers outlive sessions.
             self.runtime = Path(tempfile.mkdtemp(prefix=RUNTIME_PREFIX, dir=_short_temporary()))
         record = self.directory / "runtime"
         record.write_text(str(self.runtime))
-        if self.name is not operating_user.Name.NOBODY:
+        if self.run_as is not operating_user.RunAs.NOBODY:
             return program
         account = operating_user.nobody()
         self.runtime.chmod(0o711)
@@ -198,54 +199,57 @@ class Cluster:
         sockets.mkdir(mode=0o700)
         os.chown(sockets, account.uid, account.gid)
         if self.data.exists():
-            operating_user.give_to(account, self.data)
+            operating_user.change_owner(account, self.data)
         return operating_user.copy_program(program, self.runtime / "program")
 
     @property
     def sockets(self) -> Path:
-        return self.runtime / "sockets" if self.name is operating_user.Name.NOBODY else self.runtime
+        return self.runtime / "sockets" if self.run_as is operating_user.RunAs.NOBODY else self.runtime
 
-    # A new cluster
+    # Creating the data directory
 
-    def _make(self, program: Path, settings: Mapping[str, str]) -> None:
+    def _create_data(self, program: Path, settings: Mapping[str, str]) -> None:
         new = self.directory / "data.new"
         new.mkdir(mode=0o700)
-        if self.name is operating_user.Name.NOBODY:
-            operating_user.give_to(operating_user.nobody(), new)
-        place = self._seen(new)
+        if self.run_as is operating_user.RunAs.NOBODY:
+            operating_user.change_owner(operating_user.nobody(), new)
+        data_path = self._path_for_process(new)
         # Not the host's locale: its sort order changes with the C library, and breaks indexes.
         locale = ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         initdb, postgres = str(program / "bin/initdb"), str(program / "bin/postgres")
         options = [f"--username={ROLE}", "--auth=trust", "--no-instructions", *locale]
         unsafe = settings.get("fsync") == "off"
-        self._run([initdb, f"--pgdata={place}", *options, *(["--no-sync"] if unsafe else [])], new)
-        single = [postgres, "--single", *(["-F"] if unsafe else []), "-D", place, "template1"]
-        self._run(single, new, f"CREATE DATABASE {ROLE}\n")
+        self._run([initdb, f"--pgdata={data_path}", *options, *(["--no-sync"] if unsafe else [])], new)
+        create_database = [postgres, "--single", *(["-F"] if unsafe else []), "-D", data_path, "template1"]
+        self._run(create_database, new, f"CREATE DATABASE {ROLE}\n")
         new.rename(self.data)
         sync_folder(self.directory)
 
-    def _run(self, command: list[str], folder: Path, entry: str = "") -> None:
+    def _run(self, command: list[str], folder: Path, statement: str = "") -> None:
         process = self._spawn(command, folder, signal.SIGKILL, stdin=subprocess.PIPE, output=subprocess.PIPE)
-        said = process.communicate(entry.encode())[0].decode(errors="replace")
+        output = process.communicate(statement.encode())[0].decode(errors="replace")
         # In single-user mode a failed statement is no failed process.
-        if process.returncode != 0 or re.search(r"\b(ERROR|FATAL|PANIC):", said):
-            raise Failed(f"{Path(command[0]).name} could not make a database in {self.directory}:\n{said.strip()}")
+        if process.returncode != 0 or re.search(r"\b(ERROR|FATAL|PANIC):", output):
+            raise ClusterFailed(
+                f"{Path(command[0]).name} could not make a database in {self.directory}:\n{output.strip()}"
+            )
 
     def _write_access_rules(self) -> None:
-        """Whoever can reach the socket is the owner, by the directory's mode. `nobody` is shared: ask who it is."""
+        """Write who may connect. The directory's mode lets only the owner reach the socket, so everyone who does is
+        trusted; but the account `nobody` is shared, so there the server checks the user of the connecting process."""
         rule, mapping = "local all all trust\n", ""
-        if self.name is operating_user.Name.NOBODY:
+        if self.run_as is operating_user.RunAs.NOBODY:
             rule, mapping = "local all all peer map=rackwright\n", f"rackwright root {ROLE}\n"
         for name, text in (("pg_hba.conf", rule), ("pg_ident.conf", mapping)):
             path = self.data / name
             if path.read_text() != text:
                 path.write_text(text)
 
-    # A running server
+    # Starting the server
 
     def _launch(self, program: Path, settings: Mapping[str, str]) -> Server:
         sockets = {"unix_socket_directories": quoted(self.sockets)}
-        command = [str(program / "bin/postgres"), "-D", self._seen(self.data)]
+        command = [str(program / "bin/postgres"), "-D", self._path_for_process(self.data)]
         for name, value in {**SETTINGS, **settings, **PRIVATE, **sockets}.items():
             command += ["-c", f"{name}={value}"]
         with self.log_path.open("ab") as log:
@@ -263,16 +267,17 @@ class Cluster:
         deadline = time.monotonic() + START_DEADLINE
         while not self._is_ready(server):
             if not server.is_running():
-                raise Failed(f"PostgreSQL did not start on {self.data}. It said:\n{self._log_since(log_start)}")
+                raise ClusterFailed(f"PostgreSQL did not start on {self.data}. It said:\n{self._log_since(log_start)}")
             if time.monotonic() > deadline:
-                raise Failed(
+                raise ClusterFailed(
                     f"PostgreSQL on {self.data} accepts no connections after {START_DEADLINE:.0f} s. "
                     f"It said:\n{self._log_since(log_start)}"
                 )
             time.sleep(0.005)
 
     def _is_ready(self, server: Server) -> bool:
-        """The postmaster writes its state into the eighth line of its pid file, which is also what pg_ctl looks at."""
+        """Return whether the server is ready: the postmaster writes that into the eighth line of its pid file, which
+        pg_ctl reads too."""
         try:
             lines = (self.data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
@@ -284,17 +289,18 @@ class Cluster:
             log.seek(start)
             return log.read().decode(errors="replace").strip()[-2000:]
 
-    # Its processes
+    # Processes of PostgreSQL
 
-    def _seen(self, folder: Path) -> str:
-        """What to call a directory that is the process's own: `nobody` may be let into it, but not to its parents."""
-        return "/proc/self/cwd" if self.name is operating_user.Name.NOBODY else str(folder)
+    def _path_for_process(self, folder: Path) -> str:
+        """Return the path by which a process reaches its working directory: `nobody` may enter that, but not its
+        parents."""
+        return "/proc/self/cwd" if self.run_as is operating_user.RunAs.NOBODY else str(folder)
 
     def _spawn(
-        self, command: list[str], folder: Path, deadly: signal.Signals, *, stdin: int, output: int
+        self, command: list[str], folder: Path, death_signal: signal.Signals, *, stdin: int, output: int
     ) -> subprocess.Popen[bytes]:
-        """How every process of PostgreSQL is started: with the lock in its hand, and bound to the keeper's life."""
-        account = operating_user.nobody() if self.name is operating_user.Name.NOBODY else None
+        """Start a process of PostgreSQL. It inherits the lock, and gets `death_signal` when the keeper dies."""
+        account = operating_user.nobody() if self.run_as is operating_user.RunAs.NOBODY else None
         return subprocess.Popen(
             command,
             cwd=folder,
@@ -306,22 +312,23 @@ class Cluster:
             user=account.uid if account else None,
             group=account.gid if account else None,
             extra_groups=[] if account else None,
-            preexec_fn=partial(die_with, os.getpid(), deadly),  # safe: the keeper has one thread
+            preexec_fn=partial(die_with, os.getpid(), death_signal),  # safe: the keeper has one thread
         )
 
 
 def fits_socket(directory: Path) -> bool:
-    """A socket's path has a limit, and libpq takes a comma in a host for the start of the next host."""
+    """Return whether a directory can hold the socket: its path has a limit, and libpq takes a comma in a host for the
+    start of the next host."""
     longest = os.fsencode(directory / SOCKET_NAME)
     return len(longest) <= SOCKET_PATH_LIMIT and b"," not in longest
 
 
 def _short_temporary() -> str:
-    usual = tempfile.gettempdir()
-    fits = fits_socket(Path(usual, f"{RUNTIME_PREFIX}xxxxxxxx", "sockets"))
-    return usual if fits else "/tmp"  # noqa: S108  # mkdtemp makes a private directory in it
+    default = tempfile.gettempdir()
+    fits = fits_socket(Path(default, f"{RUNTIME_PREFIX}xxxxxxxx", "sockets"))
+    return default if fits else "/tmp"  # noqa: S108  # mkdtemp makes a private directory in it
 
 
 def quoted(directory: Path) -> str:
-    """As one element of a list of directories in PostgreSQL's configuration."""
+    """Return a directory as one element of a list in PostgreSQL's configuration."""
     return '"' + str(directory).replace('"', '""') + '"'

@@ -1,11 +1,10 @@
-"""The keeper: a small process of its own that runs the embedded PostgreSQL for as long as anybody uses it.
+"""The keeper: a small process of its own that runs the embedded PostgreSQL for as long as any process uses it.
 
-`server.py` starts this module as a program; it has nothing but the standard library, so that it is up at once.
+`server.py` starts this module as a program; it uses nothing but the standard library, so that it is up at once.
 Every user (a Rackwright process) holds one connection to the keeper. The kernel closes that connection when the user
 dies, however it dies, so the count of users is always true; when it falls to zero the keeper shuts PostgreSQL down and
-leaves. If the keeper itself is killed, the kernel tells PostgreSQL to shut down. What it does to make a cluster and to
-start a server is in `cluster.py`; under whose name, in `operating_user.py`; how a user finds the keeper, in
-`server.py`.
+ends. If the keeper itself is killed, the kernel tells PostgreSQL to shut down. `cluster.py` makes a cluster and starts
+the server; `operating_user.py` chooses the user it runs as; by `server.py` a user finds the keeper.
 
 Each message is one line of JSON. User to keeper: the order (first user only), and "leave". Keeper to user: "ready"
 with the socket directory or "error" with a text, then the answer to leave: "bye", or "stopped" to the last one.
@@ -23,19 +22,19 @@ from rackwright.store.embedded import cluster
 
 
 class Keeper:
-    """Holds the server for its users. One thread, one selector."""
+    """Keeps the server running while it has users. One thread, one selector."""
 
     def __init__(self, server: cluster.Server, control: socket.socket) -> None:
         self.server = server
         self.control = control
         self.users: set[socket.socket] = set()
         self.leavers: list[socket.socket] = []
-        """Who said that it leaves, and was not answered yet."""
+        """Users that said that they leave, and were not answered yet."""
         self.selector = selectors.DefaultSelector()
-        self.told_to_stop = False
+        self.stop_requested = False
 
     def serve(self, first: socket.socket) -> list[socket.socket]:
-        """As long as it is needed; returns whom to tell that the server has stopped."""
+        """Serve users as long as there are any. Return those to tell that the server has stopped."""
         wakeup_in, wakeup_out = socket.socketpair()
         wakeup_in.setblocking(False)
         wakeup_out.setblocking(False)
@@ -57,22 +56,22 @@ class Keeper:
                 elif ready is wakeup_in:
                     ready.recv(4096)
                 else:
-                    self._hear(ready)
+                    self._receive(ready)
         signal.set_wakeup_fd(-1)
         return self.leavers
 
     def _is_needed(self) -> bool:
-        if self.told_to_stop or not self.server.is_running():
+        if self.stop_requested or not self.server.is_running():
             return False
         if not self.users:
-            self._accept()  # somebody may have knocked since
+            self._accept()  # another user may have connected since
         return bool(self.users)
 
     def _stop(self, *_: object) -> None:
-        self.told_to_stop = True
+        self.stop_requested = True
 
     def _accept(self) -> None:
-        """Take everybody who waits at the door."""
+        """Accept every connection that waits."""
         while True:
             try:
                 user, _ = self.control.accept()
@@ -88,24 +87,24 @@ class Keeper:
         self.users.add(user)
         self.selector.register(user, selectors.EVENT_READ)
 
-    def _hear(self, user: socket.socket) -> None:
-        """A user leaves, with a word, or without one because it died."""
+    def _receive(self, user: socket.socket) -> None:
+        """Note that a user leaves, with a message, or without one because it died."""
         try:
-            words = user.recv(4096)
+            message_bytes = user.recv(4096)
         except BlockingIOError:
             return
         except ConnectionError:
-            words = b""
+            message_bytes = b""
         self.selector.unregister(user)
         self.users.discard(user)
-        if words:
+        if message_bytes:
             user.setblocking(True)
             self.leavers.append(user)
         else:
             user.close()
 
     def _answer_leavers(self) -> None:
-        """The server goes on, so there is nothing for them to wait for."""
+        """Answer the users that leave: the server goes on, so they have nothing to wait for."""
         for leaver in self.leavers:
             send(leaver, {"bye": True})
             leaver.close()
@@ -113,7 +112,7 @@ class Keeper:
 
 
 def send(user: socket.socket, message: dict[str, object]) -> bool:
-    """False when the user is gone: a fact about it, not an error of ours."""
+    """Send a message; return False if the user is gone, which is no error of the keeper."""
     try:
         user.sendall(json.dumps(message).encode() + b"\n")
     except (ConnectionError, BlockingIOError):
@@ -121,24 +120,24 @@ def send(user: socket.socket, message: dict[str, object]) -> bool:
     return True
 
 
-def receive_order(first: socket.socket) -> cluster.Order:
+def receive_order(first: socket.socket) -> cluster.StartOrder:
     with first.makefile("r") as lines:
         order = json.loads(lines.readline())
-    return cluster.Order(Path(order["program"]), dict(order["settings"]))
+    return cluster.StartOrder(Path(order["program"]), dict(order["settings"]))
 
 
-def keep(directory: Path, first: socket.socket) -> None:
-    """The life of a keeper."""
+def run_keeper(directory: Path, first: socket.socket) -> None:
+    """Start the server, keep it for its users, and stop it."""
     order = receive_order(first)
-    with cluster.Cluster(directory) as held:
-        server = held.start(order)
+    with cluster.Cluster(directory) as opened:
+        server = opened.start(order)
         try:
             control = socket.socket(socket.AF_UNIX)
-            control.bind(str(held.control_path))
+            control.bind(str(opened.control_path))
             control.listen(64)
             leavers = Keeper(server, control).serve(first)
-            held.control_path.unlink(missing_ok=True)
-            control.close()  # whoever knocks from here on is refused, and starts a keeper that waits for this one
+            opened.control_path.unlink(missing_ok=True)
+            control.close()  # a user that connects from here on is refused, and starts a keeper that waits for this one
         finally:
             server.stop()
     for leaver in leavers:
@@ -147,13 +146,13 @@ def keep(directory: Path, first: socket.socket) -> None:
 
 def main(arguments: list[str]) -> int:
     """`keeper DIRECTORY DESCRIPTOR`: the cluster's directory, and the first user's connection."""
-    if os.fork():  # no child of the user: it may live longer, and nobody has to wait for it
+    if os.fork():  # so it is no child of the user: it may live longer, and no process has to wait for it
         os._exit(0)
     os.umask(0o077)
     first = socket.socket(fileno=int(arguments[1]))
     try:
-        keep(Path(arguments[0]), first)
-    except cluster.Failed as failure:
+        run_keeper(Path(arguments[0]), first)
+    except cluster.ClusterFailed as failure:
         send(first, {"error": str(failure)})
         return 1
     return 0

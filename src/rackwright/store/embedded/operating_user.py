@@ -1,9 +1,9 @@
-"""Under whose name the embedded PostgreSQL runs, for PostgreSQL refuses to run as root.
+"""Choose the user that the embedded PostgreSQL runs as, and become that user: PostgreSQL refuses to run as root.
 
-An ordinary user runs it as itself. Root enters a user namespace in which it is called `nobody`: to the kernel it
-is still root and reads what root owns, so no file changes its owner or mode; to PostgreSQL it is not root. Where user
-namespaces are forbidden, root runs it as the real `nobody`, from a copy of the programs. Only the keeper imports
-this; it has nothing but the standard library.
+An ordinary user runs PostgreSQL as itself. Root enters a user namespace in which it is called `nobody`: to the kernel
+the process is still root and reads what root owns, so no file changes its owner or mode; to PostgreSQL it is not root.
+Where user namespaces are forbidden, root runs PostgreSQL as the real `nobody`, from a copy of the programs. Only the
+keeper imports this module; it uses nothing but the standard library.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ OVERFLOW_ID = 65534
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Name(Enum):
-    """How this process gets a name that PostgreSQL accepts."""
+class RunAs(Enum):
+    """The ways to run PostgreSQL as a user that it accepts."""
 
     ITSELF = "itself"
     NAMESPACE = "a user namespace"
@@ -38,7 +38,7 @@ class Account:
 
 
 class WrongOwner(Exception):
-    """The data directory belongs to somebody else."""
+    """The data directory belongs to another user."""
 
 
 def nobody() -> Account:
@@ -49,23 +49,23 @@ def nobody() -> Account:
     return Account(entry.pw_uid, entry.pw_gid)
 
 
-def choose_name(data: Path) -> Name:
-    """Decide before anything is started; `data` need not exist yet."""
+def choose_run_as(data: Path) -> RunAs:
+    """Choose how PostgreSQL is run, before anything is started; `data` need not exist yet."""
     owner = data.stat().st_uid if data.exists() else None
-    me = os.geteuid()
-    if me == 0 and owner == nobody().uid:
-        return Name.NOBODY  # it was made where namespaces were forbidden, and stays so: it never changes hands twice
-    if owner is not None and owner != me:
+    own_uid = os.geteuid()
+    if own_uid == 0 and owner == nobody().uid:
+        return RunAs.NOBODY  # made where namespaces were forbidden: it stays so, as its owner never changes twice
+    if owner is not None and owner != own_uid:
         raise WrongOwner(
-            f"{data} belongs to {_called(owner)}, but this is {_called(me)}. Run Rackwright as {_called(owner)}, or "
-            f"set RACKWRIGHT_HOME to another directory."
+            f"{data} belongs to {_user_label(owner)}, but this is {_user_label(own_uid)}. "
+            f"Run Rackwright as {_user_label(owner)}, or set RACKWRIGHT_HOME to another directory."
         )
-    if me != 0 and _is_known(me):
-        return Name.ITSELF
+    if own_uid != 0 and _is_known(own_uid):
+        return RunAs.ITSELF
     if namespace_allowed():
-        return Name.NAMESPACE
-    # A uid that no passwd file knows has no way out: PostgreSQL itself will say what it lacks.
-    return Name.NOBODY if me == 0 else Name.ITSELF
+        return RunAs.NAMESPACE
+    # For a uid that no passwd file knows there is no other choice: PostgreSQL itself will say what it lacks.
+    return RunAs.NOBODY if own_uid == 0 else RunAs.ITSELF
 
 
 def _is_known(uid: int) -> bool:
@@ -76,12 +76,13 @@ def _is_known(uid: int) -> bool:
     return True
 
 
-def _called(uid: int) -> str:
+def _user_label(uid: int) -> str:
     return f"user {pwd.getpwuid(uid).pw_name}" if _is_known(uid) else f"uid {uid}"
 
 
 def namespace_allowed() -> bool:
-    """Try it in a child: a namespace that could be made but not mapped cannot be left again."""
+    """Return whether a user namespace can be entered. A child process tries it: if a namespace can be made but not
+    mapped, a process cannot leave it again."""
     child = os.fork()
     if child == 0:
         try:
@@ -94,7 +95,7 @@ def namespace_allowed() -> bool:
 
 
 def enter_namespace() -> None:
-    """Become `nobody` in a user namespace that maps it to who we are outside. Needs a process of one thread."""
+    """Become `nobody` in a user namespace that maps it to the user outside. The process must have one thread."""
     uid, gid = os.geteuid(), os.getegid()
     inner = nobody()
     if _libc.unshare(CLONE_NEWUSER) != 0:
@@ -106,8 +107,8 @@ def enter_namespace() -> None:
     Path("/proc/self/gid_map").write_text(f"{inner.gid} {gid} 1")
 
 
-def give_to(account: Account, directory: Path) -> None:
-    """Hand a directory of ours and all in it over; symbolic links themselves, never what they point to."""
+def change_owner(account: Account, directory: Path) -> None:
+    """Give a directory and all in it to an account; of symbolic links the link itself, never its target."""
     if directory.stat().st_uid == account.uid:
         return
     for folder, _, files, descriptor in os.fwalk(directory):
@@ -115,21 +116,24 @@ def give_to(account: Account, directory: Path) -> None:
             os.chown(name, account.uid, account.gid, dir_fd=descriptor, follow_symlinks=False)
         if Path(folder) != directory:
             os.chown(folder, account.uid, account.gid)
-    # Last, because `choose_name` goes by the owner of the top: killed half way, this is done again.
+    # The top comes last, because `choose_run_as` looks at its owner: if this is killed half way, it is done again.
     os.chown(directory, account.uid, account.gid)
 
 
 def copy_program(program: Path, target: Path) -> Path:
-    """Copy what runs (not headers and static libraries) to where everybody may read it; returns the new `pginstall`."""
+    """Copy the programs, without headers and static libraries, to where every user may read them.
+
+    Return the new `pginstall`.
+    """
     package = program.parent
-    left_out = shutil.ignore_patterns("include", "*.a", "pgxs", "pkgconfig", "doc", "man")
+    ignored = shutil.ignore_patterns("include", "*.a", "pgxs", "pkgconfig", "doc", "man")
     copied = target / package.name / program.name
-    shutil.copytree(program, copied, symlinks=True, ignore=left_out)
+    shutil.copytree(program, copied, symlinks=True, ignore=ignored)
     libraries = package.with_name(f"{package.name}.libs")  # the binaries look for them at ../../../<package>.libs
     with contextlib.suppress(FileNotFoundError):
         shutil.copytree(libraries, target / libraries.name, symlinks=True)
     for folder, _, files, descriptor in os.fwalk(target):
-        os.chmod(folder, 0o755)  # noqa: S103  # these are programs: to be read by everybody is their purpose
+        os.chmod(folder, 0o755)  # noqa: S103  # these are programs, which every user may read
         for name in files:
             if not os.path.islink(Path(folder, name)):
                 mode = os.stat(name, dir_fd=descriptor).st_mode

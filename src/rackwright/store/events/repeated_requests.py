@@ -1,7 +1,8 @@
-"""Requests that may be sent twice and must be done once: the key of each, and the answer that was given.
+"""Requests that may be sent twice but must be done once: the key of each, and the response that was given.
 
-The key is claimed and the answer kept in the transaction of the change itself. A second request with the same key waits
-for the first to commit, and then finds its answer; if the first failed, nothing was kept and the second does the work.
+The key is claimed and the response stored in the transaction of the change itself. A second request with the same key
+waits for the first to commit, and then gets its response; if the first failed, nothing was stored and the second does
+the work.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from rackwright.domain.errors import RackwrightError
 from rackwright.store.db.session import Session
 
 KEPT_SECONDS = 86400.0
-KEPT = f"interval '{KEPT_SECONDS:g} seconds'"
+KEPT_INTERVAL = f"interval '{KEPT_SECONDS:g} seconds'"
 
 
 class KeyReused(RackwrightError):
@@ -24,20 +25,20 @@ class KeyReused(RackwrightError):
 
 
 @dataclass(frozen=True)
-class KeptAnswer:
+class KeptResponse:
     status: int
     headers: Mapping[str, str]
     body: bytes
 
 
-async def claim_key(session: Session, owner: str, key: str, request: bytes) -> KeptAnswer | None:
-    """The answer that this request got before; None: it is ours to do."""
+async def claim_key(session: Session, owner: str, key: str, request: bytes) -> KeptResponse | None:
+    """Claim the key of a request; return the response that the request got before, or None: it is to be done now."""
     await session.run(_FORGET)
     claimed = await session.run(
         f"""
         INSERT INTO kept_answers AS k (owner, key, request) VALUES (:owner, :key, :request)
         ON CONFLICT (owner, key) DO UPDATE SET request = excluded.request, status = NULL, at = now()
-        WHERE k.at < now() - {KEPT}
+        WHERE k.at < now() - {KEPT_INTERVAL}
         """,
         owner=owner,
         key=key,
@@ -45,40 +46,40 @@ async def claim_key(session: Session, owner: str, key: str, request: bytes) -> K
     )
     if claimed:
         return None
-    kept = await kept_answer(session, owner, key, request)
-    assert kept is not None, "what kept us from claiming the key is committed"
-    return kept
+    response = await read_kept_response(session, owner, key, request)
+    assert response is not None, "the request that has the key is committed"
+    return response
 
 
-async def kept_answer(session: Session, owner: str, key: str, request: bytes) -> KeptAnswer | None:
-    """The answer that this request got before, if it did."""
-    kept = await session.row(
+async def read_kept_response(session: Session, owner: str, key: str, request: bytes) -> KeptResponse | None:
+    """Return the response that this request got before; None if it was not done yet."""
+    stored = await session.row(
         "SELECT request, status, headers, body FROM kept_answers"
-        f" WHERE owner = :owner AND key = :key AND at > now() - {KEPT}",
+        f" WHERE owner = :owner AND key = :key AND at > now() - {KEPT_INTERVAL}",
         owner=owner,
         key=key,
     )
-    if kept is None:
+    if stored is None:
         return None
-    if bytes(kept.request) != request:
+    if bytes(stored.request) != request:
         raise KeyReused
-    return KeptAnswer(kept.status, kept.headers, bytes(kept.body))
+    return KeptResponse(stored.status, stored.headers, bytes(stored.body))
 
 
-async def keep_answer(session: Session, owner: str, key: str, answer: KeptAnswer) -> None:
+async def keep_response(session: Session, owner: str, key: str, response: KeptResponse) -> None:
     await session.run(
         "UPDATE kept_answers SET status = :status, headers = :headers, body = :body"
         " WHERE owner = :owner AND key = :key",
         owner=owner,
         key=key,
-        status=answer.status,
-        headers=Jsonb(dict(answer.headers)),
-        body=answer.body,
+        status=response.status,
+        headers=Jsonb(dict(response.headers)),
+        body=response.body,
     )
 
 
-# What somebody else is just looking at is left to the next one: no request waits for another's old keys.
+# Rows that another request has locked are left to a later one: no request waits for another's old keys.
 _FORGET = f"""
 DELETE FROM kept_answers WHERE (owner, key) IN (
-    SELECT owner, key FROM kept_answers WHERE at < now() - {KEPT} ORDER BY at LIMIT 100 FOR UPDATE SKIP LOCKED)
+    SELECT owner, key FROM kept_answers WHERE at < now() - {KEPT_INTERVAL} ORDER BY at LIMIT 100 FOR UPDATE SKIP LOCKED)
 """

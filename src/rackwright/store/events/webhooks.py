@@ -1,7 +1,7 @@
-"""Webhooks: each a cursor in the outbox, moved on by whoever delivers, one event after the other.
+"""Webhooks as stored: each has a cursor in the outbox, which the server that delivers its events moves on one by one.
 
-One server at a time serves a hook, under a lease. An event is delivered at least once: a server that dies between the
-call and its record leaves it to be delivered again, with the same id.
+One server at a time serves a webhook, under a lease. An event is delivered at least once: if a server dies between the
+call and its record, the event is delivered again, with the same id.
 """
 
 import secrets
@@ -16,14 +16,22 @@ from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.names import check_name
 from rackwright.store.db.listing import Column, Filter, Listing, key_id
 from rackwright.store.db.session import Session
-from rackwright.store.events.outbox import Cursor, Event, EventFilter, emit, forgotten, newest, read_events
+from rackwright.store.events.outbox import (
+    Cursor,
+    Event,
+    EventFilter,
+    emit,
+    forgotten_cursor,
+    newest_cursor,
+    read_events,
+)
 
-GIVE_UP = 15
-"""Failures of one event after which the hook is stopped: with the back-off, more than half a day."""
-LONGEST_WAIT = 3600
-LEASE = 60
-KEPT = 200
-"""Deliveries remembered a hook."""
+MAX_FAILURES = 15
+"""Failures of one event after which the webhook is stopped: with the back-off, more than half a day."""
+LONGEST_WAIT_SECONDS = 3600
+LEASE_SECONDS = 60
+KEPT_DELIVERIES = 200
+"""The number of deliveries that are kept of each webhook."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +49,8 @@ class WebhookRecord:
 
 
 @dataclass(frozen=True)
-class Work:
-    """A hook that this worker holds, with what opens its door."""
+class ClaimedWebhook:
+    """A webhook that this worker has claimed, with the secret that signs its calls."""
 
     hook: WebhookRecord
     secret: str
@@ -50,7 +58,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Delivery:
-    """How one call went."""
+    """The record of one call of a webhook."""
 
     kind: str
     cursor: Cursor
@@ -69,12 +77,12 @@ class Delivery:
 async def create_webhook(
     session: Session, name: str, url: str, kinds: tuple[str, ...], secret: str | None
 ) -> tuple[int, str]:
-    """Its id and its secret, from now on."""
+    """Create a webhook for events from now on, and return its id and its secret."""
     check_name("webhook", name)
     if await session.value("SELECT 1 FROM webhooks WHERE name = :name", name=name):
         raise Conflict(Rule.EXISTS, f"There is a webhook {name!r} already. Choose another name.")
     secret = secret or secrets.token_urlsafe(32)
-    start = await newest(session)
+    start = await newest_cursor(session)
     id: int = await session.value(
         "INSERT INTO webhooks (name, url, secret, kinds, xid, event_id) VALUES"
         " (:name, :url, :secret, :kinds, CAST(CAST(:xid AS text) AS xid8), :event_id) RETURNING id",
@@ -118,12 +126,12 @@ async def select_webhooks(session: Session, where: str, **values: object) -> lis
 
 
 async def get_webhook(session: Session, name_or_id: str | int) -> WebhookRecord:
-    found = await select_webhooks(
+    records = await select_webhooks(
         session, "WHERE name = :name OR id = :id", name=str(name_or_id), id=key_id(name_or_id)
     )
-    if not found:
+    if not records:
         raise NotFound("webhook", name_or_id)
-    return found[0]
+    return records[0]
 
 
 async def open_secret(session: Session, hook_id: int) -> str:
@@ -137,7 +145,7 @@ async def delete_webhook(session: Session, hook: WebhookRecord) -> None:
 
 
 async def resume_webhook(session: Session, hook: WebhookRecord) -> None:
-    """Go on where it was stopped, now."""
+    """Deliver again, from the event at which the webhook was stopped."""
     await session.run(
         "UPDATE webhooks SET state = 'active', failures = 0, not_before = NULL WHERE id = :id", id=hook.id
     )
@@ -165,28 +173,29 @@ async def select_deliveries(session: Session, where: str, **values: object) -> l
     ]
 
 
-# --- for whoever delivers
+# --- for the server that delivers
 
 
-async def any_due(session: Session, worker: str) -> bool:
-    """Whether it is worth a transaction that writes."""
-    at = await newest(session)
+async def has_due_webhooks(session: Session, worker: str) -> bool:
+    """Return whether any webhook is due: only then is a transaction that writes worth its cost."""
+    at = await newest_cursor(session)
     return bool(await session.value(f"SELECT EXISTS ({_DUE})", worker=worker, xid=str(at.xid), event_id=at.id))
 
 
-async def take_due(session: Session, worker: str, besides: list[int]) -> list[Work]:
-    """Take the hooks for which something may have happened and that nobody serves."""
-    at = await newest(session)
+async def claim_due_webhooks(session: Session, worker: str, excluded: list[int]) -> list[ClaimedWebhook]:
+    """Claim the webhooks that no server serves and for which there may be events."""
+    at = await newest_cursor(session)
     rows = await session.rows(
-        f"UPDATE webhooks SET worker = :worker, lease_until = now() + {LEASE} * interval '1 second' WHERE id IN ("
-        f" {_DUE} AND NOT id = ANY (:besides) ORDER BY id FOR UPDATE SKIP LOCKED) RETURNING {_COLUMNS}, secret",
+        f"UPDATE webhooks SET worker = :worker, lease_until = now() + {LEASE_SECONDS} * interval '1 second'"
+        f" WHERE id IN ( {_DUE} AND NOT id = ANY (:excluded) ORDER BY id FOR UPDATE SKIP LOCKED)"
+        f" RETURNING {_COLUMNS}, secret",
         worker=worker,
-        besides=besides,
+        excluded=excluded,
         xid=str(at.xid),
         event_id=at.id,
     )
     vault = session.store.vault
-    return [Work(_record(row), str(vault.open(row.secret))) for row in rows]
+    return [ClaimedWebhook(_record(row), str(vault.open(row.secret))) for row in rows]
 
 
 _DUE = """
@@ -197,19 +206,22 @@ SELECT id FROM webhooks WHERE state = 'active' AND (not_before IS NULL OR not_be
 
 
 async def next_events(session: Session, hook: WebhookRecord, after: Cursor, limit: int) -> tuple[list[Event], Cursor]:
-    """What to deliver next, and the place after it up to which there is nothing else for this hook."""
-    start = max(after, await forgotten(session))
-    found = await read_events(session, start, limit, EventFilter(hook.kinds, audit=True))
-    return found, found[-1].cursor if len(found) == limit else max(start, await newest(session))
+    """Return the next events to deliver, and the cursor up to which there is nothing else for this webhook."""
+    start = max(after, await forgotten_cursor(session))
+    events = await read_events(session, start, limit, EventFilter(hook.kinds, audit=True))
+    return events, events[-1].cursor if len(events) == limit else max(start, await newest_cursor(session))
 
 
-async def advance(session: Session, hook_id: int, worker: str, upto: Cursor, delivery: Delivery | None) -> bool:
-    """Delivered, or nothing to deliver, up to this place. Whether this worker still holds the hook."""
+async def advance_webhook(session: Session, hook_id: int, worker: str, upto: Cursor, delivery: Delivery | None) -> bool:
+    """Move a webhook's cursor to `upto`, when all before it is delivered or there is nothing to deliver.
+
+    Return whether this worker still holds the webhook.
+    """
     if delivery is not None:
-        await _remember(session, hook_id, delivery)
+        await _record_delivery(session, hook_id, delivery)
     held = await session.run(
         "UPDATE webhooks SET xid = CAST(CAST(:xid AS text) AS xid8), event_id = :event_id, failures = 0, error = '',"
-        f" not_before = NULL, lease_until = now() + {LEASE} * interval '1 second'"
+        f" not_before = NULL, lease_until = now() + {LEASE_SECONDS} * interval '1 second'"
         " WHERE id = :id AND worker = :worker AND state = 'active'",
         xid=str(upto.xid),
         event_id=upto.id,
@@ -219,30 +231,30 @@ async def advance(session: Session, hook_id: int, worker: str, upto: Cursor, del
     return held == 1
 
 
-async def fail(session: Session, hook: WebhookRecord, worker: str, delivery: Delivery) -> None:
-    """Try again later; after many times, not any more until somebody says so."""
-    await _remember(session, hook.id, delivery)
-    over = delivery.attempt >= GIVE_UP
+async def record_failure(session: Session, hook: WebhookRecord, worker: str, delivery: Delivery) -> None:
+    """Record a failed delivery: it is tried again later, and after many failures only when a person resumes it."""
+    await _record_delivery(session, hook.id, delivery)
+    given_up = delivery.attempt >= MAX_FAILURES
     held = await session.run(
         "UPDATE webhooks SET failures = :failures, error = :error, state = :state, lease_until = NULL,"
         " not_before = now() + :wait * interval '1 second' WHERE id = :id AND worker = :worker AND state = 'active'",
         failures=delivery.attempt,
         error=delivery.error,
-        state="stopped" if over else "active",
+        state="stopped" if given_up else "active",
         wait=back_off(delivery.attempt),
         id=hook.id,
         worker=worker,
     )
-    if over and held:
+    if given_up and held:
         await emit(session, "webhook.stopped", hook.id, data={"name": hook.name, "error": delivery.error})
 
 
 def back_off(failures: int) -> float:
-    """Seconds until the next try."""
-    return float(min(LONGEST_WAIT, 2 ** max(0, failures - 1)))
+    """Return the seconds until the next try."""
+    return float(min(LONGEST_WAIT_SECONDS, 2 ** max(0, failures - 1)))
 
 
-async def release(session: Session, hook_id: int, worker: str) -> None:
+async def release_webhook(session: Session, hook_id: int, worker: str) -> None:
     await session.run(
         "UPDATE webhooks SET worker = NULL, lease_until = NULL WHERE id = :id AND worker = :worker",
         id=hook_id,
@@ -250,7 +262,7 @@ async def release(session: Session, hook_id: int, worker: str) -> None:
     )
 
 
-async def _remember(session: Session, hook_id: int, delivery: Delivery) -> None:
+async def _record_delivery(session: Session, hook_id: int, delivery: Delivery) -> None:
     await session.run(
         "INSERT INTO webhook_deliveries (webhook_id, xid, event_id, kind, attempt, status, error, milliseconds) SELECT"
         " id, CAST(CAST(:xid AS text) AS xid8), :event_id, :kind, :attempt, :status, :error, :milliseconds"
@@ -268,7 +280,7 @@ async def _remember(session: Session, hook_id: int, delivery: Delivery) -> None:
         "DELETE FROM webhook_deliveries WHERE webhook_id = :id AND id <= (SELECT id FROM webhook_deliveries"
         " WHERE webhook_id = :id ORDER BY id DESC OFFSET :kept LIMIT 1)",
         id=hook_id,
-        kept=KEPT,
+        kept=KEPT_DELIVERIES,
     )
 
 

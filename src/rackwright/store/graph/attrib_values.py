@@ -1,4 +1,4 @@
-"""The value an attrib has for a node, a deployment or a noderole, and which layer it comes from."""
+"""The value that an attrib has for a node, a deployment or a noderole, and the layer that each value comes from."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from rackwright.domain.errors import NotFound
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph.deployment_roles import DeploymentRoleRecord, select_deployment_roles
-from rackwright.store.graph.noderole_views import NodeRoleView, around
+from rackwright.store.graph.noderole_views import NodeRoleView, read_noderole_details
 from rackwright.store.machines.nodes import NodeRecord
 
 Layer = tuple[str, JsonObject]
-"""Its name for people, and what it says."""
+"""The name of the layer as people see it, and the values that it sets."""
 
 DEFAULT = "default"
 
@@ -22,94 +22,113 @@ DEFAULT = "default"
 class AttribValue:
     attrib: Attrib
     role: str | None
-    """The role that answers for it: its owner, or a role that provides that. None: the node."""
-    found: bool
+    """The role that supplies the value: the attrib's owner, or a role that provides the owner. None: the node."""
+    has_value: bool
+    """A layer or the attrib's default sets a value."""
     value: Json
     source: str | None
-    """The highest layer that says something; None: nothing does."""
+    """The highest layer that sets a value; None: no layer does."""
     layers: tuple[tuple[str, Json], ...]
-    """What each layer says, the lowest first."""
+    """The value that each layer sets, with the layer's name; the lowest layer first."""
 
 
-def value_of(attrib: Attrib, role: str | None, layers: Sequence[Layer]) -> AttribValue:
-    """Later layers win, maps merge; nothing found: the default."""
+def resolve_value(attrib: Attrib, role: str | None, layers: Sequence[Layer]) -> AttribValue:
+    """Return the value of an attrib from its layers.
+
+    Later layers win and maps are merged. If no layer sets a value, the attrib's default counts.
+    """
     merged = read(merge(*(values for _, values in layers)), attrib.map)
-    shown = [(name, found) for name, values in layers if (found := read(values, attrib.map)) is not MISSING]
+    layer_values = [(name, value) for name, values in layers if (value := read(values, attrib.map)) is not MISSING]
     if attrib.has_default:
-        shown.insert(0, (DEFAULT, attrib.default))
+        layer_values.insert(0, (DEFAULT, attrib.default))
     if merged is MISSING:
         source = DEFAULT if attrib.has_default else None
-        return AttribValue(attrib, role, attrib.has_default, attrib.default, source, tuple(shown))
-    return AttribValue(attrib, role, True, merged, shown[-1][0], tuple(shown))
+        return AttribValue(attrib, role, attrib.has_default, attrib.default, source, tuple(layer_values))
+    return AttribValue(attrib, role, True, merged, layer_values[-1][0], tuple(layer_values))
 
 
 def with_value(values: JsonObject, attrib: Attrib, value: Json) -> JsonObject:
-    """The values with just this in the attrib's place."""
+    """Return the values with `value` in the attrib's place, and nothing else there."""
     return merge(without(values, attrib.map), nest(attrib.map, value))
 
 
 def without_value(values: JsonObject, attrib: Attrib) -> JsonObject:
+    """Return the values without that of the attrib."""
     return without(values, attrib.map)
 
 
 # --- nodes
 
 
-async def node_attribs(session: Session, node: NodeRecord) -> list[AttribValue]:
+async def read_node_attribs(session: Session, node: NodeRecord) -> list[AttribValue]:
+    """Return the attribs that belong to nodes, sorted by name, with the values that this node has."""
     catalogue = (await session.catalogue()).catalogue
     layers: list[Layer] = [("discovery", node.discovery), ("hint", node.hint)]
-    return [value_of(one, None, layers) for one in _sorted(catalogue.attribs.values()) if one.role is None]
+    return [
+        resolve_value(attrib, None, layers)
+        for attrib in _sort_by_name(catalogue.attribs.values())
+        if attrib.role is None
+    ]
 
 
 # --- noderoles
 
 
-async def noderole_attribs(session: Session, noderole: NodeRoleView, *, committed: bool = False) -> list[AttribValue]:
-    """As the open proposal has them, if there is one; `committed`: as they are in force."""
+async def read_noderole_attribs(
+    session: Session, noderole: NodeRoleView, *, committed: bool = False
+) -> list[AttribValue]:
+    """Return the attribs of a noderole's role with their values.
+
+    The values are those of the open proposal, if there is one; with `committed` those that are in force.
+    """
     catalogue = (await session.catalogue()).catalogue
-    near = await around(session, noderole.id, EVERYTHING)
+    details = await read_noderole_details(session, noderole.id, EVERYTHING)
     layers = [
-        *await _of_deployment(session, noderole.deployment_id, noderole.role, committed=committed),
-        ("wall", near.wall),
-        ("sysdata", near.sysdata),
+        *await _read_deployment_layers(session, noderole.deployment_id, noderole.role, committed=committed),
+        ("wall", details.wall),
+        ("sysdata", details.sysdata),
         ("user", noderole.committed_data if committed else noderole.user_data),
     ]
-    return [value_of(one, noderole.role, layers) for one in _sorted(catalogue.attribs_of(noderole.role))]
+    return [
+        resolve_value(attrib, noderole.role, layers) for attrib in _sort_by_name(catalogue.attribs_of(noderole.role))
+    ]
 
 
-async def _of_deployment(session: Session, deployment_id: int, role: str, *, committed: bool) -> list[Layer]:
-    found = await select_deployment_roles(
+async def _read_deployment_layers(session: Session, deployment_id: int, role: str, *, committed: bool) -> list[Layer]:
+    records = await select_deployment_roles(
         session, "WHERE dr.deployment_id = :id AND r.name = :role", id=deployment_id, role=role
     )
-    return _layers(found[0], committed=committed) if found else []
+    return _build_layers(records[0], committed=committed) if records else []
 
 
-def _layers(record: DeploymentRoleRecord, *, committed: bool = False) -> list[Layer]:
-    said = record.committed_data if committed else record.data
-    return [("template", record.template), ("deployment wall", record.wall), ("deployment", said)]
+def _build_layers(record: DeploymentRoleRecord, *, committed: bool = False) -> list[Layer]:
+    data = record.committed_data if committed else record.data
+    return [("template", record.template), ("deployment wall", record.wall), ("deployment", data)]
 
 
 # --- deployments
 
 
-async def deployment_attribs(session: Session, deployment_id: int) -> list[tuple[DeploymentRoleRecord, AttribValue]]:
-    """Of every role in the deployment, with the deployment-role that has it."""
+async def read_deployment_attribs(
+    session: Session, deployment_id: int
+) -> list[tuple[DeploymentRoleRecord, AttribValue]]:
+    """Return the attribs of every role in the deployment with their values, each with its deployment-role."""
     catalogue = (await session.catalogue()).catalogue
     records = await select_deployment_roles(session, "WHERE dr.deployment_id = :id ORDER BY r.name", id=deployment_id)
     return [
-        (record, value_of(one, record.role, _layers(record)))
+        (record, resolve_value(attrib, record.role, _build_layers(record)))
         for record in records
-        for one in _sorted(catalogue.attribs_of(record.role))
+        for attrib in _sort_by_name(catalogue.attribs_of(record.role))
     ]
 
 
-def _sorted(attribs: Iterable[Attrib]) -> list[Attrib]:
+def _sort_by_name(attribs: Iterable[Attrib]) -> list[Attrib]:
     return sorted(attribs, key=lambda attrib: attrib.name)
 
 
-def pick(values: Iterable[AttribValue], name: str, where: str) -> AttribValue:
-    """The one of this name."""
-    for one in values:
-        if one.attrib.name == name:
-            return one
-    raise NotFound(f"attrib of {where}:", name)
+def find_attrib_value(values: Iterable[AttribValue], name: str, owner: str) -> AttribValue:
+    """Return the value of the attrib of this name; `owner` names what it was looked up on, for the error."""
+    for value in values:
+        if value.attrib.name == name:
+            return value
+    raise NotFound(f"attrib of {owner}:", name)

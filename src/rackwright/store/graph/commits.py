@@ -1,7 +1,7 @@
-"""Committing a proposal: the plan, and doing just what the plan says, in one transaction.
+"""Committing a proposal: computes the plan, and does what the plan says, in one transaction.
 
-The plan is worked out by the same code before, for the person to see, and within the commit. If the two differ, or a
-rule no longer holds, the commit is a conflict and nothing has changed.
+The same code computes the plan before the commit, for the person to see, and within the commit. If the two plans
+differ, or a rule no longer holds, the commit is a conflict and nothing has changed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,62 +17,79 @@ from rackwright.domain.states import PROPOSED, Trigger
 from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.events.outbox import emit
-from rackwright.store.graph.binding import adopt, mark_worked_out, push_cohorts, rebind_proposed, require_proposal
+from rackwright.store.graph.binding import (
+    add_parents,
+    lock_proposal,
+    rebind_proposed,
+    record_graph_version,
+    update_cohorts,
+)
 from rackwright.store.graph.deployments import DeploymentRecord
-from rackwright.store.graph.noderoles import remove
+from rackwright.store.graph.noderoles import remove_noderoles
 from rackwright.store.graph.snapshots import drop_unused_roles, release
-from rackwright.store.graph.subgraph import bump_graph, graph_version, load_nodes, load_with_descendants
-from rackwright.store.graph.transitions import dirty, move, regroup, takers
-from rackwright.store.graph.upgrades import apply_to, load_for_upgrade, outdated_in, relink, takers_of
+from rackwright.store.graph.subgraph import bump_graph, load_nodes, load_with_descendants, read_graph_version
+from rackwright.store.graph.transitions import find_takers, mark_dirty, move_noderoles, rerun_cluster_peers
+from rackwright.store.graph.upgrades import (
+    apply_relinks,
+    find_relinked_takers,
+    load_for_upgrade,
+    relink_noderoles,
+    select_outdated_in_proposal,
+)
 from rackwright.store.hooks.hook_calls import ask_noderoles, queue_node_updated
 
 
-async def plan(session: GraphSession, deployment: DeploymentRecord) -> CommitPlan:
-    """What a commit would do now. Bindings are worked out again, and written, where the graph moved on."""
-    snapshot_id = await require_proposal(session, deployment)
+async def plan_proposal_commit(session: GraphSession, deployment: DeploymentRecord) -> CommitPlan:
+    """Return what a commit would do now.
+
+    Where the graph changed since the proposal was bound, its bindings are computed again and written.
+    """
+    snapshot_id = await lock_proposal(session, deployment)
     stored = await session.catalogue()
-    deferred = await _work_out_again(session, stored, deployment, snapshot_id)
-    planned, _ = await _plan(session, stored, deployment, snapshot_id, deferred.relinked)
-    return planned
+    deferred = await _rebind_if_outdated(session, stored, deployment, snapshot_id)
+    plan, _ = await _build_plan(session, stored, deployment, snapshot_id, deferred.relinked)
+    return plan
 
 
-async def commit(
+async def commit_proposal(
     session: GraphSession, deployment: DeploymentRecord, digest: str | None = None, comment: str = ""
 ) -> CommitPlan:
-    """Make the proposal head. `digest` is that of the plan the person saw."""
-    snapshot_id = await require_proposal(session, deployment)
+    """Make the proposal head. `digest` is that of the plan the person saw; a plan that differs is a conflict."""
+    snapshot_id = await lock_proposal(session, deployment)
     stored = await session.catalogue()
-    deferred = await _work_out_again(session, stored, deployment, snapshot_id)
-    planned, proposal = await _plan(session, stored, deployment, snapshot_id, deferred.relinked)
-    if digest is not None and digest != planned.digest:
+    deferred = await _rebind_if_outdated(session, stored, deployment, snapshot_id)
+    plan, proposal = await _build_plan(session, stored, deployment, snapshot_id, deferred.relinked)
+    if digest is not None and digest != plan.digest:
         raise Conflict(
             Rule.PLAN_CHANGED,
             f"What committing deployment {deployment.name!r} would do has changed since you saw its plan. "
             "Look at the plan again.",
         )
-    await _apply(session, stored, deployment, snapshot_id, proposal, planned, deferred)
-    await _become_head(session, deployment, snapshot_id, comment)
-    return planned
+    await _apply_plan(session, stored, deployment, snapshot_id, proposal, plan, deferred)
+    await _make_head(session, deployment, snapshot_id, comment)
+    return plan
 
 
-# --- working bindings out again
+# --- computing bindings again
 
 
 @dataclass(frozen=True)
-class Deferred:
-    """What only a commit may do, since it concerns noderoles that are committed already."""
+class DeferredChanges:
+    """Changes that only a commit may make, since they concern noderoles that are committed already."""
 
     edges: Sequence[tuple[int, int]] = ()
-    """From new members of clusters to what stands on those."""
+    """From new members of clusters to the noderoles that stand on those clusters."""
     recohorted: Mapping[int, int] = field(default_factory=dict)
     relinked: Sequence[Relinked] = ()
 
 
-async def _work_out_again(
+async def _rebind_if_outdated(
     session: GraphSession, stored: StoredCatalogue, deployment: DeploymentRecord, snapshot_id: int
-) -> Deferred:
-    """Bind the proposal anew, in the order it was bound, if the graph it was bound in is no longer the one there is;
-    and if a barclamp changed, what is committed as well."""
+) -> DeferredChanges:
+    """Bind the proposal again, in the same order, if the graph has changed since; return what is left to the commit.
+
+    If a barclamp changed, noderoles that are committed get their new parents as well.
+    """
     proposed = await session.rows(
         "SELECT id, node_id, role_id FROM node_roles WHERE deployment_id = :id AND state = :proposed ORDER BY id",
         id=deployment.id,
@@ -80,33 +97,37 @@ async def _work_out_again(
     )
     roles = {stored.role_names[row.role_id] for row in proposed}
     clustered = any(stored.catalogue.role(role).has(Flag.CLUSTER) for role in roles)
-    version = await graph_version(session)
-    last = await session.row(
+    version = await read_graph_version(session)
+    snapshot = await session.row(
         "SELECT s.worked_out_at, d.upgrade_due FROM snapshots s JOIN deployments d ON d.id = s.deployment_id"
         " WHERE s.id = :id",
         id=snapshot_id,
     )
-    assert last is not None
-    outdated = await outdated_in(session, stored, deployment, snapshot_id) if last.upgrade_due else {}
-    if not outdated and (not proposed or (last.worked_out_at == version and not clustered)):
-        return Deferred()
-    known = {(row.node_id, stored.role_names[row.role_id]): row.id for row in proposed}
-    graph = await load_for_upgrade(session, stored, deployment.id, known, outdated)
-    without = _without(graph, set(known.values()))
-    upgraded = upgrade(without, stored.catalogue, deployment.id, list(known), outdated, known=known)
-    worked_out, relinked = upgraded.bound, list(upgraded.relinked)
-    if not _same(graph, worked_out, set(known.values())):
-        planned = worked_out.created
-        worked_out = await rebind_proposed(session, deployment, snapshot_id, worked_out, without)
-        ids = {before.id: now.id for before, now in zip(planned, worked_out.created, strict=True)}
-        relinked = [one.with_ids(ids) for one in relinked]
-    await mark_worked_out(session, snapshot_id)
-    new = {noderole.id for noderole in worked_out.created}
-    edges = [(parent, child) for parent, child in worked_out.edges if child not in new]
-    return Deferred(edges, worked_out.recohorted, relinked)
+    assert snapshot is not None
+    outdated = (
+        await select_outdated_in_proposal(session, stored, deployment, snapshot_id) if snapshot.upgrade_due else {}
+    )
+    if not outdated and (not proposed or (snapshot.worked_out_at == version and not clustered)):
+        return DeferredChanges()
+    proposed_ids = {(row.node_id, stored.role_names[row.role_id]): row.id for row in proposed}
+    graph = await load_for_upgrade(session, stored, deployment.id, proposed_ids, outdated)
+    graph_without = _copy_without(graph, set(proposed_ids.values()))
+    upgraded = upgrade(graph_without, stored.catalogue, deployment.id, list(proposed_ids), outdated, known=proposed_ids)
+    new_plan, relinked = upgraded.bound, list(upgraded.relinked)
+    if not _is_unchanged(graph, new_plan, set(proposed_ids.values())):
+        planned = new_plan.created
+        new_plan = await rebind_proposed(session, deployment, snapshot_id, new_plan, graph_without)
+        pairs = zip(planned, new_plan.created, strict=True)
+        ids = {planned_noderole.id: written.id for planned_noderole, written in pairs}
+        relinked = [noderole.with_ids(ids) for noderole in relinked]
+    await record_graph_version(session, snapshot_id)
+    created = {noderole.id for noderole in new_plan.created}
+    edges = [(parent, child) for parent, child in new_plan.edges if child not in created]
+    return DeferredChanges(edges, new_plan.recohorted, relinked)
 
 
-def _without(graph: Graph, ids: set[int]) -> Graph:
+def _copy_without(graph: Graph, ids: set[int]) -> Graph:
+    """Return a copy of the graph without these noderoles."""
     return Graph(
         nodes=graph.nodes.values(),
         deployments=graph.deployments.values(),
@@ -120,43 +141,43 @@ def _without(graph: Graph, ids: set[int]) -> Graph:
     )
 
 
-def _same(graph: Graph, worked_out: BindPlan, known: set[int]) -> bool:
-    """Whether binding anew gave just the noderoles and edges that are there."""
-    if {noderole.id for noderole in worked_out.created} != known:
+def _is_unchanged(graph: Graph, plan: BindPlan, proposed_ids: set[int]) -> bool:
+    """Return whether the plan has just the noderoles and edges that are in the graph."""
+    if {noderole.id for noderole in plan.created} != proposed_ids:
         return False
-    before = {(parent, child) for child in known for parent in graph.parents(child)}
-    after = {(parent, child) for parent, child in worked_out.edges if child in known}
-    return before == after and all(graph.noderoles[one.id].cohort == one.cohort for one in worked_out.created)
+    before = {(parent, child) for child in proposed_ids for parent in graph.parents(child)}
+    after = {(parent, child) for parent, child in plan.edges if child in proposed_ids}
+    return before == after and all(graph.noderoles[noderole.id].cohort == noderole.cohort for noderole in plan.created)
 
 
 # --- the plan
 
 
-async def _plan(
+async def _build_plan(
     session: Session,
     stored: StoredCatalogue,
     deployment: DeploymentRecord,
     snapshot_id: int,
     relinked: Sequence[Relinked],
 ) -> tuple[CommitPlan, Proposal]:
-    created = await _created(session, stored, deployment)
-    dropped = await _ids(session, _DROPPED, deployment, snapshot_id)
-    changed = await _ids(session, _CHANGED, deployment, snapshot_id)
+    created = await _select_proposed_noderoles(session, stored, deployment)
+    dropped = await _select_ids(session, _DROPPED, deployment, snapshot_id)
+    changed = await _select_ids(session, _CHANGED, deployment, snapshot_id)
     changed_roles = await session.rows(_CHANGED_ROLES, deployment=deployment.id, snapshot=snapshot_id)
     role_ids = [row.role_id for row in changed_roles]
-    affected = {*changed, *await _of_roles(session, deployment.id, role_ids)}
-    clusters = await _touched_members(session, stored, deployment, created, dropped)
-    taking = await takers(session, affected)
-    involved = {*dropped, *affected, *clusters, *(id for ids in taking.values() for id in ids)}
-    involved |= {one.id for one in relinked}
-    graph = await load_with_descendants(session, stored, involved) if involved else Graph()
+    affected_ids = {*changed, *await _select_noderoles_of_roles(session, deployment.id, role_ids)}
+    cluster_members = await _select_affected_members(session, stored, deployment, created, dropped)
+    takers = await find_takers(session, affected_ids)
+    involved_ids = {*dropped, *affected_ids, *cluster_members, *(id for ids in takers.values() for id in ids)}
+    involved_ids |= {relinked_noderole.id for relinked_noderole in relinked}
+    graph = await load_with_descendants(session, stored, involved_ids) if involved_ids else Graph()
     await load_nodes(session, graph, {noderole.node_id for noderole in created})
     for noderole in created:
         if noderole.id not in graph.noderoles:
             graph.add(noderole)
-    apply_to(graph, relinked)
-    for id, below in takers_of(graph, relinked).items():
-        taking[id] = [*taking.get(id, ()), *below]
+    apply_relinks(graph, relinked)
+    for id, more_takers in find_relinked_takers(graph, relinked).items():
+        takers[id] = [*takers.get(id, ()), *more_takers]
     revision = await session.value("SELECT revision FROM snapshots WHERE id = :id", id=snapshot_id)
     proposal = Proposal(
         deployment_id=deployment.id,
@@ -165,9 +186,9 @@ async def _plan(
         dropped=frozenset(dropped),
         changed=frozenset(changed),
         changed_roles=frozenset(stored.role_names[id] for id in role_ids),
-        dropped_roles=await _dropped_roles(session, deployment, snapshot_id),
-        takers=taking,
-        relinked={one.id: one for one in relinked},
+        dropped_roles=await _select_dropped_roles(session, deployment, snapshot_id),
+        takers=takers,
+        relinked={relinked_noderole.id: relinked_noderole for relinked_noderole in relinked},
     )
     return plan_commit(stored.catalogue, graph, proposal), proposal
 
@@ -198,108 +219,118 @@ WHERE dr.deployment_id = :deployment
 """
 
 
-async def _dropped_roles(session: Session, deployment: DeploymentRecord, snapshot_id: int) -> frozenset[str]:
-    """The deployment-roles that go with this commit, as `drop_unused_roles` will find them."""
-    found = await session.rows(_DROPPED_ROLES, deployment=deployment.id, snapshot=snapshot_id)
-    return frozenset(row.name for row in found)
+async def _select_dropped_roles(session: Session, deployment: DeploymentRecord, snapshot_id: int) -> frozenset[str]:
+    """Return the deployment-roles that go with this commit, as `drop_unused_roles` will select them."""
+    rows = await session.rows(_DROPPED_ROLES, deployment=deployment.id, snapshot=snapshot_id)
+    return frozenset(row.name for row in rows)
 
 
-async def _ids(session: Session, query: str, deployment: DeploymentRecord, snapshot_id: int) -> set[int]:
-    found = await session.rows(query, deployment=deployment.id, snapshot=snapshot_id, proposed=int(PROPOSED))
-    return {row.id for row in found}
+async def _select_ids(session: Session, query: str, deployment: DeploymentRecord, snapshot_id: int) -> set[int]:
+    rows = await session.rows(query, deployment=deployment.id, snapshot=snapshot_id, proposed=int(PROPOSED))
+    return {row.id for row in rows}
 
 
-async def _created(session: Session, stored: StoredCatalogue, deployment: DeploymentRecord) -> list[NodeRole]:
-    found = await session.rows(
+async def _select_proposed_noderoles(
+    session: Session, stored: StoredCatalogue, deployment: DeploymentRecord
+) -> list[NodeRole]:
+    rows = await session.rows(
         "SELECT id, node_id, role_id, cohort FROM node_roles WHERE deployment_id = :id AND state = :proposed",
         id=deployment.id,
         proposed=int(PROPOSED),
     )
     return [
         NodeRole(row.id, row.node_id, stored.role_names[row.role_id], deployment.id, PROPOSED, row.cohort)
-        for row in found
+        for row in rows
     ]
 
 
-async def _of_roles(session: Session, deployment_id: int, role_ids: Collection[int]) -> set[int]:
+async def _select_noderoles_of_roles(session: Session, deployment_id: int, role_ids: Collection[int]) -> set[int]:
     if not role_ids:
         return set()
-    found = await session.rows(
+    rows = await session.rows(
         "SELECT id FROM node_roles WHERE deployment_id = :id AND role_id = ANY (:roles) AND state <> :proposed",
         id=deployment_id,
         roles=list(role_ids),
         proposed=int(PROPOSED),
     )
-    return {row.id for row in found}
+    return {row.id for row in rows}
 
 
-async def _touched_members(
+async def _select_affected_members(
     session: Session,
     stored: StoredCatalogue,
     deployment: DeploymentRecord,
     created: Sequence[NodeRole],
     dropped: Collection[int],
 ) -> set[int]:
-    """All committed members of the clusters that gain or lose one."""
-    roles = {stored.role_ids[one.role] for one in created if stored.catalogue.role(one.role).has(Flag.CLUSTER)}
+    """Return all committed members of the clusters that gain or lose a member."""
+    roles = {
+        stored.role_ids[noderole.role] for noderole in created if stored.catalogue.role(noderole.role).has(Flag.CLUSTER)
+    }
     if dropped:
-        found = await session.rows(
+        rows = await session.rows(
             "SELECT DISTINCT nr.role_id FROM node_roles nr JOIN roles r ON r.id = nr.role_id AND r.cluster"
             " WHERE nr.id = ANY (:ids)",
             ids=list(dropped),
         )
-        roles |= {row.role_id for row in found}
-    return await _of_roles(session, deployment.id, roles)
+        roles |= {row.role_id for row in rows}
+    return await _select_noderoles_of_roles(session, deployment.id, roles)
 
 
-# --- doing it
+# --- applying the plan
 
 
-async def _apply(
+async def _apply_plan(
     session: GraphSession,
     stored: StoredCatalogue,
     deployment: DeploymentRecord,
     snapshot_id: int,
     proposal: Proposal,
-    planned: CommitPlan,
-    deferred: Deferred,
+    plan: CommitPlan,
+    deferred: DeferredChanges,
 ) -> None:
-    removed = {line.id for line in planned.removed}
+    removed = {line.id for line in plan.removed}
     created = [noderole.id for noderole in proposal.created if noderole.id not in removed]
-    changed = {*proposal.changed, *await _of_changed_roles(session, stored, proposal), *proposal.relinked} - removed
-    await _take_data(session, deployment, snapshot_id)
+    changed = {
+        *proposal.changed,
+        *await _select_noderoles_of_changed_roles(session, stored, proposal),
+        *proposal.relinked,
+    } - removed
+    await _copy_data(session, deployment, snapshot_id)
     await ask_noderoles(session, "on_commit", {*created, *changed})
-    await move(session, Trigger.COMMIT, created)
-    await adopt(session, deferred.edges)
-    await push_cohorts(session, deferred.recohorted)
-    await relink(session, stored, deferred.relinked)
-    await dirty(session, changed, Trigger.CHANGE)
-    await regroup(session, {*created, *removed})
-    taking = {id for ids in proposal.takers.values() for id in ids} - removed - changed
-    await dirty(session, taking)
+    await move_noderoles(session, Trigger.COMMIT, created)
+    await add_parents(session, deferred.edges)
+    await update_cohorts(session, deferred.recohorted)
+    await relink_noderoles(session, stored, deferred.relinked)
+    await mark_dirty(session, changed, Trigger.CHANGE)
+    await rerun_cluster_peers(session, {*created, *removed})
+    taker_ids = {id for ids in proposal.takers.values() for id in ids} - removed - changed
+    await mark_dirty(session, taker_ids)
     moved = await session.rows(
         "UPDATE nodes n SET deployment_id = :deployment FROM nodes old JOIN deployments d ON d.id = old.deployment_id"
         " WHERE n.id = ANY (:ids) AND n.deployment_id <> :deployment AND old.id = n.id RETURNING n.id, d.name",
         deployment=deployment.id,
-        ids=list({noderole.node_id for noderole in proposal.created} - await _nodes_of(session, proposal.relinked)),
+        ids=list({noderole.node_id for noderole in proposal.created} - await _select_nodes(session, proposal.relinked)),
     )
     await queue_node_updated(session, {row.id: {"deployment": row.name} for row in moved})
-    await remove(session, removed)
+    await remove_noderoles(session, removed)
 
 
-async def _nodes_of(session: Session, ids: Collection[int]) -> set[int]:
+async def _select_nodes(session: Session, ids: Collection[int]) -> set[int]:
     if not ids:
         return set()
     rows = await session.rows("SELECT DISTINCT node_id FROM node_roles WHERE id = ANY (:ids)", ids=list(ids))
     return {row.node_id for row in rows}
 
 
-async def _of_changed_roles(session: Session, stored: StoredCatalogue, proposal: Proposal) -> set[int]:
-    return await _of_roles(session, proposal.deployment_id, [stored.role_ids[role] for role in proposal.changed_roles])
+async def _select_noderoles_of_changed_roles(session: Session, stored: StoredCatalogue, proposal: Proposal) -> set[int]:
+    return await _select_noderoles_of_roles(
+        session, proposal.deployment_id, [stored.role_ids[role] for role in proposal.changed_roles]
+    )
 
 
-async def _take_data(session: Session, deployment: DeploymentRecord, snapshot_id: int) -> None:
-    """The intent becomes what is in force."""
+async def _copy_data(session: Session, deployment: DeploymentRecord, snapshot_id: int) -> None:
+    """Copy the data of the proposal to noderoles and deployment-roles, where it is in force."""
     await session.run(
         """
         UPDATE node_roles nr SET user_data = b.data FROM snapshot_bindings b
@@ -320,7 +351,7 @@ async def _take_data(session: Session, deployment: DeploymentRecord, snapshot_id
     )
 
 
-async def _become_head(session: GraphSession, deployment: DeploymentRecord, snapshot_id: int, comment: str) -> None:
+async def _make_head(session: GraphSession, deployment: DeploymentRecord, snapshot_id: int, comment: str) -> None:
     await session.run(
         "UPDATE snapshots SET state = 'archived' WHERE deployment_id = :id AND state = 'head'", id=deployment.id
     )

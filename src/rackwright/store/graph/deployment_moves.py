@@ -1,4 +1,7 @@
-"""Giving a deployment another name, or another place in the tree. Nothing that it has may depend on the old place."""
+"""Renaming a deployment, and moving it in the tree of deployments.
+
+A move is refused while something in the deployment depends on the deployments that it was below.
+"""
 
 from collections.abc import Collection
 
@@ -6,18 +9,18 @@ from rackwright.domain.errors import Conflict, Invalid, Rule
 from rackwright.domain.names import check_name
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.events.outbox import emit
-from rackwright.store.graph.deployments import DEEPEST, DeploymentRecord, phantom_name
+from rackwright.store.graph.deployments import MAX_DEPTH, DeploymentRecord, phantom_name
 from rackwright.store.graph.subgraph import bump_graph
 from rackwright.store.hooks.hook_calls import queue_node_updated
-from rackwright.store.networks.dns_refresh import refresh_names
-from rackwright.store.people.users import below, lineage
+from rackwright.store.networks.dns_refresh import refresh_dns_servers
+from rackwright.store.people.users import deployment_and_ancestors, deployment_subtrees
 
 
 async def rename_deployment(session: GraphSession, deployment: DeploymentRecord, name: str) -> None:
-    """Give a deployment another name, and its phantom node with it."""
+    """Rename a deployment, and its phantom node with it."""
     if name == deployment.name:
         return
-    _check_own(deployment, "renamed")
+    _check_not_system(deployment, "renamed")
     check_name("deployment", name)
     if await session.value("SELECT 1 FROM deployments WHERE name = :name", name=name):
         raise Conflict(Rule.EXISTS, f"There is a deployment {name!r} already. Choose another name.")
@@ -30,33 +33,33 @@ async def rename_deployment(session: GraphSession, deployment: DeploymentRecord,
     )
     nodes = await session.rows("SELECT id FROM nodes WHERE deployment_id = :id AND NOT system", id=deployment.id)
     await queue_node_updated(session, {row.id: {"deployment": deployment.name} for row in nodes})
-    await _tell(session, deployment, {"name": name, "was": deployment.name})
+    await _emit_updated(session, deployment, {"name": name, "was": deployment.name})
 
 
 async def move_deployment(session: GraphSession, deployment: DeploymentRecord, parent: DeploymentRecord) -> None:
-    """Put a deployment, with all below it, under another one."""
+    """Put a deployment, with all below it, under another parent."""
     if parent.id == deployment.parent_id:
         return
-    _check_own(deployment, "moved")
-    tree = await below(session, [deployment.id])
+    _check_not_system(deployment, "moved")
+    tree = await deployment_subtrees(session, [deployment.id])
     if parent.id in tree:
         raise Conflict(
             Rule.CYCLE, f"{parent.name!r} is {deployment.name!r} or below it, so {deployment.name!r} cannot go there."
         )
-    line = await lineage(session, parent.id)
-    await _check_depth(session, deployment, len(line))
-    lost = set(await lineage(session, deployment.id)) - tree - set(line)
-    for query, rule, words in _LEFT_BEHIND:
-        await _check_left_behind(session, query, rule, words.format(name=deployment.name), tree, lost)
+    new_lineage = await deployment_and_ancestors(session, parent.id)
+    await _check_depth(session, deployment, len(new_lineage))
+    lost_ancestors = set(await deployment_and_ancestors(session, deployment.id)) - tree - set(new_lineage)
+    for query, rule, problem in _DEPENDENCIES:
+        await _check_dependencies(session, query, rule, problem.format(name=deployment.name), tree, lost_ancestors)
     await session.run("UPDATE deployments SET parent_id = :parent WHERE id = :id", parent=parent.id, id=deployment.id)
     await bump_graph(session)
-    await refresh_names(session)
-    await _tell(session, deployment, {"parent": parent.name, "was": deployment.parent or ""})
+    await refresh_dns_servers(session)
+    await _emit_updated(session, deployment, {"parent": parent.name, "was": deployment.parent or ""})
 
 
-def _check_own(deployment: DeploymentRecord, done: str) -> None:
+def _check_not_system(deployment: DeploymentRecord, action: str) -> None:
     if deployment.system:
-        raise Conflict(Rule.SYSTEM, f"The system deployment is the root of all others and cannot be {done}.")
+        raise Conflict(Rule.SYSTEM, f"The system deployment is the root of all others and cannot be {action}.")
 
 
 async def _check_depth(session: Session, deployment: DeploymentRecord, above: int) -> None:
@@ -66,11 +69,11 @@ async def _check_depth(session: Session, deployment: DeploymentRecord, above: in
         " SELECT max(level) FROM tree",
         id=deployment.id,
     )
-    if above + height > DEEPEST:
-        raise Invalid(f"Deployments lie at most {DEEPEST} deep. Choose one further up as the parent.", "/parent")
+    if above + height > MAX_DEPTH:
+        raise Invalid(f"Deployments lie at most {MAX_DEPTH} deep. Choose one further up as the parent.", "/parent")
 
 
-_LEFT_BEHIND = (
+_DEPENDENCIES = (
     (
         """
         SELECT DISTINCT cr.name || ' on ' || cn.name AS title, pr.name || ' on ' || pn.name AS held
@@ -103,17 +106,17 @@ _LEFT_BEHIND = (
         "would no longer be served by DNS, because its domain stays behind: {{}}",
     ),
 )
-"""What depends on the deployments that would no longer be above: (query, rule, what is said of it)"""
+"""What may depend on the deployments that would no longer be above: (query, rule, text of the problem)"""
 
 
-async def _check_left_behind(
-    session: Session, query: str, rule: Rule, words: str, tree: Collection[int], lost: Collection[int]
+async def _check_dependencies(
+    session: Session, query: str, rule: Rule, problem: str, tree: Collection[int], lost_ancestors: Collection[int]
 ) -> None:
-    found = await session.rows(query, tree=list(tree), lost=list(lost)) if lost else []
-    if found:
-        named = "; ".join(f"{row.title} {words.format(row.held)}" for row in found)
-        raise Conflict(rule, f"It cannot go there: {named}.")
+    rows = await session.rows(query, tree=list(tree), lost=list(lost_ancestors)) if lost_ancestors else []
+    if rows:
+        problems = "; ".join(f"{row.title} {problem.format(row.held)}" for row in rows)
+        raise Conflict(rule, f"It cannot go there: {problems}.")
 
 
-async def _tell(session: Session, deployment: DeploymentRecord, data: dict[str, str]) -> None:
+async def _emit_updated(session: Session, deployment: DeploymentRecord, data: dict[str, str]) -> None:
     await emit(session, "deployment.updated", deployment.id, deployment_id=deployment.id, data={**data})

@@ -1,4 +1,4 @@
-"""Deployments: the tree, and each one's phantom node."""
+"""Deployments: reading, creating, describing and deleting them, in their tree and each with its phantom node."""
 
 from dataclasses import dataclass
 
@@ -10,14 +10,17 @@ from rackwright.store.db.listing import Column, Filter, Listing, key_id
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING, Visibility
 from rackwright.store.events.outbox import emit
-from rackwright.store.graph.noderoles import erase
+from rackwright.store.graph.noderoles import delete_noderoles
 from rackwright.store.graph.subgraph import bump_graph
 from rackwright.store.hooks.hook_calls import ask_deployment_roles, queue_node_updated
-from rackwright.store.people.users import lineage
+from rackwright.store.people.users import deployment_and_ancestors
 
 SYSTEM = "system"
-DEEPEST = 32
-"""Levels of the tree, which people are shown whole: one that is too deep could not be written as JSON."""
+MAX_DEPTH = 32
+"""Levels that the tree of deployments may have.
+
+People are shown the complete tree, and a deeper one could not be written as JSON.
+"""
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class DeploymentRecord:
     counts: dict[NodeRoleState, int]
     parent: str | None = None
     upgrade_due: bool = False
-    """A barclamp was imported anew since, and what is bound here does not stand as its roles say."""
+    """A barclamp was imported again, and noderoles bound here do not have the parents that its roles now ask for."""
 
     @property
     def system(self) -> bool:
@@ -81,16 +84,16 @@ DEPLOYMENTS = Listing(
 
 
 async def get_deployment(session: Session, name_or_id: str | int, visible: Visibility) -> DeploymentRecord:
-    found = await select_deployments(
+    records = await select_deployments(
         session,
         f"WHERE (d.name = :key OR d.id = :id) AND {visible.condition(DEPLOYMENTS.seen)}",
         key=str(name_or_id),
         id=key_id(name_or_id),
         **visible.values,
     )
-    if not found:
+    if not records:
         raise NotFound("deployment", name_or_id)
-    return found[0]
+    return records[0]
 
 
 async def select_deployments(session: Session, where: str, **values: object) -> list[DeploymentRecord]:
@@ -113,7 +116,7 @@ async def select_deployments(session: Session, where: str, **values: object) -> 
 
 
 async def lock_deployment(session: Session, name_or_id: str | int) -> DeploymentRecord:
-    """The deployment, which nobody else edits until this transaction ends."""
+    """Lock the deployment against edits by others until this transaction ends, and return it."""
     deployment = await get_deployment(session, name_or_id, EVERYTHING)
     await session.run("SELECT FROM deployments WHERE id = :id FOR NO KEY UPDATE", id=deployment.id)
     return await get_deployment(session, deployment.id, EVERYTHING)
@@ -129,27 +132,36 @@ async def describe_deployment(session: Session, deployment: DeploymentRecord, de
         await emit(session, "deployment.updated", deployment.id, deployment_id=deployment.id)
 
 
-async def root_id(session: Session) -> int:
-    """The system deployment: who may change it may change what belongs to no other."""
+async def read_root_id(session: Session) -> int:
+    """Return the id of the system deployment.
+
+    A person who may change the system deployment may change everything that belongs to no other deployment.
+    """
     id: int = await session.value("SELECT id FROM deployments WHERE parent_id IS NULL")
     return id
 
 
 async def create_deployment(session: GraphSession, name: str, parent: str | int | None, description: str = "") -> int:
-    """A new deployment under `parent` (the system deployment if none), with its phantom node and an empty proposal."""
+    """Create a deployment under `parent` with its phantom node and an empty proposal, and return its id.
+
+    Without `parent` it is put under the system deployment.
+    """
     check_name("deployment", name)
     if await session.value("SELECT 1 FROM deployments WHERE name = :name", name=name):
         raise Conflict(Rule.EXISTS, f"There is a deployment {name!r} already. Choose another name.")
     parent_id = (await get_deployment(session, SYSTEM if parent is None else parent, EVERYTHING)).id
-    if len(await lineage(session, parent_id)) >= DEEPEST:
-        raise Invalid(f"Deployments lie at most {DEEPEST} deep. Choose one further up as the parent.", "/parent")
+    if len(await deployment_and_ancestors(session, parent_id)) >= MAX_DEPTH:
+        raise Invalid(f"Deployments lie at most {MAX_DEPTH} deep. Choose one further up as the parent.", "/parent")
     id = await insert_deployment(session, name, parent_id, description)
     await session.run("INSERT INTO snapshots (deployment_id, state) VALUES (:id, 'proposed')", id=id)
     return id
 
 
 async def insert_deployment(session: GraphSession, name: str, parent_id: int | None, description: str = "") -> int:
-    """The rows themselves. The two refer to each other, which PostgreSQL checks at commit."""
+    """Insert the rows of a deployment and its phantom node, and return the deployment's id.
+
+    The two rows refer to each other, which PostgreSQL checks at commit.
+    """
     [id] = await session.new_ids("deployments", 1)
     [phantom_id] = await session.new_ids("nodes", 1)
     await session.run(
@@ -179,7 +191,7 @@ def phantom_name(deployment: str) -> str:
 
 
 async def delete_deployment(session: GraphSession, name_or_id: str | int) -> None:
-    """Take a deployment out of the tree. Its nodes go to its parent."""
+    """Delete a deployment from the tree. Its nodes go to its parent."""
     deployment = await get_deployment(session, name_or_id, EVERYTHING)
     if deployment.parent_id is None:
         raise Conflict(Rule.SYSTEM, "The system deployment is the root of all others and cannot be deleted.")
@@ -198,8 +210,8 @@ async def delete_deployment(session: GraphSession, name_or_id: str | int) -> Non
         )
     roles = await session.rows("SELECT id FROM deployment_roles WHERE deployment_id = :id", id=deployment.id)
     await ask_deployment_roles(session, "on_deployment_delete", [row.id for row in roles])
-    own = await session.rows("SELECT id FROM node_roles WHERE deployment_id = :id", id=deployment.id)
-    await erase(session, [row.id for row in own])
+    noderoles = await session.rows("SELECT id FROM node_roles WHERE deployment_id = :id", id=deployment.id)
+    await delete_noderoles(session, [row.id for row in noderoles])
     moved = await session.rows(
         "UPDATE nodes SET deployment_id = :parent WHERE deployment_id = :id AND NOT system RETURNING id",
         parent=deployment.parent_id,

@@ -1,4 +1,4 @@
-"""Noderoles as people see them: with what they want of each, proposed or committed, and what it stands on."""
+"""Noderoles as people see them: with their committed or proposed data, and their parents and children."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ class NodeRoleView:
     doomed: bool
     error: str
     committed_data: JsonObject
-    """What a person wants of it, as committed."""
+    """The data that a person set for the noderole, as committed."""
     proposed_data: JsonObject | None
-    """The same in the open proposal; None if there is none, or it is bound there no more."""
+    """The same in the open proposal; None: there is no open proposal, or the noderole is no longer bound in it."""
 
     @property
     def user_data(self) -> JsonObject:
@@ -69,22 +69,22 @@ NODE_ROLES = Listing(
 )
 
 
-def seen_end(end: str) -> str:
-    """Of an edge: whether the noderole at this end may be seen. For `Visibility.condition`."""
+def edge_end_condition(end: str) -> str:
+    """Return the SQL condition that the noderole at this end of an edge may be seen, for `Visibility.condition`."""
     return f"EXISTS (SELECT FROM node_roles e WHERE e.id = {end} AND e.deployment_id = ANY (:sees))"
 
 
-async def select_views(session: Session, where: str, **values: object) -> list[NodeRoleView]:
-    found = await session.rows(f"{_SELECT} {where}", **values)
-    return [NodeRoleView(**{**row._mapping, "state": NodeRoleState(row.state)}) for row in found]
+async def select_noderole_views(session: Session, where: str, **values: object) -> list[NodeRoleView]:
+    rows = await session.rows(f"{_SELECT} {where}", **values)
+    return [NodeRoleView(**{**row._mapping, "state": NodeRoleState(row.state)}) for row in rows]
 
 
-async def view_noderole(session: Session, id: int, visible: Visibility) -> NodeRoleView:
+async def get_noderole_view(session: Session, id: int, visible: Visibility) -> NodeRoleView:
     where = f"WHERE nr.id = :id AND {visible.condition(NODE_ROLES.seen)}"
-    found = await select_views(session, where, id=id, **visible.values)
-    if not found:
+    views = await select_noderole_views(session, where, id=id, **visible.values)
+    if not views:
         raise NotFound("noderole", id)
-    return found[0]
+    return views[0]
 
 
 async def visible_noderoles(session: Session, ids: Collection[int], visible: Visibility) -> set[int]:
@@ -98,8 +98,8 @@ async def visible_noderoles(session: Session, ids: Collection[int], visible: Vis
 
 
 @dataclass(frozen=True)
-class Around:
-    """What a noderole computed, and what stands next to it in the graph."""
+class NodeRoleDetails:
+    """The data that a noderole's runs and hooks computed, and its direct neighbours in the graph."""
 
     wall: JsonObject
     sysdata: JsonObject
@@ -107,14 +107,17 @@ class Around:
     children: list[int]
 
 
-async def around(session: Session, id: int, visible: Visibility) -> Around:
+async def read_noderole_details(session: Session, id: int, visible: Visibility) -> NodeRoleDetails:
+    """Return the details of a noderole, with those of its neighbours that may be seen."""
+    seen_parent = visible.condition(edge_end_condition("parent_id"))
+    seen_child = visible.condition(edge_end_condition("child_id"))
     row = await session.row(
         f"""
         SELECT wall, sysdata,
                ARRAY(SELECT parent_id FROM node_role_edges
-                     WHERE child_id = nr.id AND {visible.condition(seen_end("parent_id"))} ORDER BY 1) AS parents,
+                     WHERE child_id = nr.id AND {seen_parent} ORDER BY 1) AS parents,
                ARRAY(SELECT child_id FROM node_role_edges
-                     WHERE parent_id = nr.id AND {visible.condition(seen_end("child_id"))} ORDER BY 1) AS children
+                     WHERE parent_id = nr.id AND {seen_child} ORDER BY 1) AS children
         FROM node_roles nr WHERE id = :id
         """,
         id=id,
@@ -122,4 +125,4 @@ async def around(session: Session, id: int, visible: Visibility) -> Around:
     )
     if row is None:
         raise NotFound("noderole", id)
-    return Around(**row._mapping)
+    return NodeRoleDetails(**row._mapping)

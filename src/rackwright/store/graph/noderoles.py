@@ -1,4 +1,4 @@
-"""Noderoles one by one or many: what people ask of them, retry, and taking them away."""
+"""Noderoles: reading, retrying, and removing them from the graph."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from rackwright.domain.states import ACTIVE, ERROR, TRANSITION, NodeRoleState, T
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import Visibility
 from rackwright.store.graph.subgraph import bump_graph, load_with_descendants
-from rackwright.store.graph.transitions import dirty, move, step_children
-from rackwright.store.networks.allocations import free_noderoles
+from rackwright.store.graph.transitions import change_unmet_counts, mark_dirty, move_noderoles
+from rackwright.store.networks.allocations import free_noderole_addresses
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,18 @@ JOIN deployments d ON d.id = nr.deployment_id
 
 
 async def select_noderoles(session: Session, where: str, **values: object) -> list[NodeRoleRecord]:
-    found = await session.rows(f"{_SELECT} {where}", **values)
-    return [NodeRoleRecord(**{**row._mapping, "state": NodeRoleState(row.state)}) for row in found]
+    rows = await session.rows(f"{_SELECT} {where}", **values)
+    return [NodeRoleRecord(**{**row._mapping, "state": NodeRoleState(row.state)}) for row in rows]
 
 
 async def get_noderole(session: Session, id: int) -> NodeRoleRecord:
-    found = await select_noderoles(session, "WHERE nr.id = :id", id=id)
-    if not found:
+    records = await select_noderoles(session, "WHERE nr.id = :id", id=id)
+    if not records:
         raise NotFound("noderole", id)
-    return found[0]
+    return records[0]
 
 
-async def parents_of(session: Session, id: int) -> list[NodeRoleRecord]:
+async def select_parents(session: Session, id: int) -> list[NodeRoleRecord]:
     return await select_noderoles(
         session,
         "WHERE nr.id IN (SELECT parent_id FROM node_role_edges WHERE child_id = :id) ORDER BY nr.cohort, nr.id",
@@ -63,8 +63,11 @@ async def parents_of(session: Session, id: int) -> list[NodeRoleRecord]:
     )
 
 
-async def retry(session: Session, id: int, trigger: Trigger = Trigger.RETRY) -> None:
-    """Ask for another run of what failed or is active; `Trigger.REINSTALL` for a destructive one that is active."""
+async def retry_noderole(session: Session, id: int, trigger: Trigger = Trigger.RETRY) -> None:
+    """Have a noderole that failed or is active run again.
+
+    `Trigger.REINSTALL` is for a destructive noderole that is active.
+    """
     noderole = await get_noderole(session, id)
     title = f"{noderole.role} on {noderole.node}"
     if noderole.destructive and noderole.state is ACTIVE and trigger is Trigger.RETRY:
@@ -75,28 +78,28 @@ async def retry(session: Session, id: int, trigger: Trigger = Trigger.RETRY) -> 
         raise Conflict(
             Rule.NOT_RETRYABLE, f"{title} is {noderole.state.label}; only what failed or is active can be retried."
         )
-    waiting = [parent for parent in await parents_of(session, id) if parent.state is not ACTIVE]
+    waiting = [parent for parent in await select_parents(session, id) if parent.state is not ACTIVE]
     if waiting:
-        first = waiting[0]
+        parent = waiting[0]
         raise Conflict(
             Rule.NOT_RETRYABLE,
-            f"{title} stands on {first.role} on {first.node}, which is {first.state.label}. Mend that first.",
+            f"{title} stands on {parent.role} on {parent.node}, which is {parent.state.label}. Mend that first.",
         )
-    if not await move(session, trigger, [id]):
+    if not await move_noderoles(session, trigger, [id]):
         raise Conflict(Rule.NOT_RETRYABLE, f"{title} changed in the meantime. Look again.")
 
 
-async def deletable(session: Session, ids: Collection[int]) -> set[int]:
-    """All noderoles that go when `ids` do; a conflict if that would orphan any."""
+async def plan_removal(session: Session, ids: Collection[int]) -> set[int]:
+    """Return all noderoles that go when `ids` do; raise a conflict if that would orphan any."""
     stored = await session.catalogue()
     graph = await load_with_descendants(session, stored, ids)
     return removal(graph, stored.catalogue, ids)
 
 
-async def remove(session: GraphSession, ids: Collection[int]) -> None:
-    """Take noderoles out of the graph; one whose run is not over is marked, and goes when it ends.
+async def remove_noderoles(session: GraphSession, ids: Collection[int]) -> None:
+    """Remove noderoles from the graph; one that has an open run is marked, and goes when the run ends.
 
-    The caller has made sure that nobody is orphaned.
+    The caller has made sure that no noderole is orphaned.
     """
     if not ids:
         return
@@ -104,36 +107,36 @@ async def remove(session: GraphSession, ids: Collection[int]) -> None:
         "SELECT id, state FROM node_roles WHERE id = ANY (:ids) ORDER BY id FOR UPDATE",
         ids=sorted(ids),
     )
-    running = [row.id for row in rows if row.state == int(TRANSITION)]
-    if running:
-        await session.run("UPDATE node_roles SET doomed = true WHERE id = ANY (:ids)", ids=running)
-    going = [row for row in rows if row.state != int(TRANSITION)]
-    await erase(session, [row.id for row in going])
+    running_ids = [row.id for row in rows if row.state == int(TRANSITION)]
+    if running_ids:
+        await session.run("UPDATE node_roles SET doomed = true WHERE id = ANY (:ids)", ids=running_ids)
+    idle = [row for row in rows if row.state != int(TRANSITION)]
+    await delete_noderoles(session, [row.id for row in idle])
     await bump_graph(session)
 
 
-async def erase(session: Session, ids: Collection[int]) -> None:
-    """Delete the rows, also from proposals. Children that stay (of a cluster) no longer wait for them.
+async def delete_noderoles(session: Session, ids: Collection[int]) -> None:
+    """Delete the rows of noderoles, also from proposals. Children that stay (of a cluster) no longer wait for them.
 
-    It takes any session: what is doomed goes when its run ends, without the graph lock.
+    It takes any session: a doomed noderole goes when its run ends, without the graph lock.
     """
     if not ids:
         return
-    waiting = await session.rows(
+    waiting_children = await session.rows(
         "SELECT e.child_id FROM node_role_edges e JOIN node_roles p ON p.id = e.parent_id"
         " WHERE e.parent_id = ANY (:ids) AND p.state <> :active"
         " AND e.child_id NOT IN (SELECT unnest(CAST(:ids AS bigint[])))",
         ids=list(ids),
         active=int(ACTIVE),
     )
-    orphaned = await session.rows(
+    child_rows = await session.rows(
         "DELETE FROM node_role_edges WHERE parent_id = ANY (:ids) RETURNING child_id", ids=list(ids)
     )
-    staying = {row.child_id for row in orphaned} - set(ids)
-    await step_children(session, ((row.child_id, -1) for row in waiting))
-    await lower_cohorts(session, staying)
-    relinked = await session.rows(_RELINK, ids=list(ids))  # the first of those that stay is so by its new cohort
-    await dirty(session, {row.child_id for row in relinked})
+    staying_ids = {row.child_id for row in child_rows} - set(ids)
+    await change_unmet_counts(session, ((row.child_id, -1) for row in waiting_children))
+    await recompute_cohorts(session, staying_ids)
+    relinked = await session.rows(_RELINK, ids=list(ids))  # which peer comes first depends on the new cohorts
+    await mark_dirty(session, {row.child_id for row in relinked})
     await session.run(
         """
         INSERT INTO events (kind, subject_id, node_id, deployment_id, data)
@@ -151,12 +154,12 @@ async def erase(session: Session, ids: Collection[int]) -> None:
         """,
         ids=list(ids),
     )
-    await free_noderoles(session, ids)
-    gone = await session.rows("DELETE FROM node_roles WHERE id = ANY (:ids) RETURNING node_id", ids=list(ids))
-    session.touch(row.node_id for row in gone)
+    await free_noderole_addresses(session, ids)
+    deleted = await session.rows("DELETE FROM node_roles WHERE id = ANY (:ids) RETURNING node_id", ids=list(ids))
+    session.touch(row.node_id for row in deleted)
 
 
-# What took an attrib from a member of a cluster takes it from the first of those that stay.
+# A noderole that took an attrib from a removed member of a cluster takes it from the first member that stays.
 _RELINK = """
 WITH chosen AS (
     SELECT DISTINCT ON (l.child_id, l.attrib_id) l.child_id, l.attrib_id, peer.id AS peer_id
@@ -173,38 +176,39 @@ FROM chosen WHERE l.child_id = chosen.child_id AND l.attrib_id = chosen.attrib_i
 """
 
 
-async def lower_cohorts(session: Session, ids: Collection[int]) -> None:
-    """These lost a parent: work out their cohorts again, and those of what stands on them."""
+async def recompute_cohorts(session: Session, ids: Collection[int]) -> None:
+    """Compute the cohorts of noderoles that lost a parent again, and those of what stands on them."""
     while ids:
         lowered = await session.rows(
             """
-            UPDATE node_roles nr SET cohort = given.cohort FROM (
-                SELECT one.id, coalesce(max(p.cohort) + 1, 0) AS cohort FROM unnest(CAST(:ids AS bigint[])) AS one (id)
-                LEFT JOIN node_role_edges e ON e.child_id = one.id LEFT JOIN node_roles p ON p.id = e.parent_id
-                GROUP BY one.id) given
-            WHERE nr.id = given.id AND nr.cohort <> given.cohort RETURNING nr.id, nr.node_id
+            UPDATE node_roles nr SET cohort = new.cohort FROM (
+                SELECT child.id, coalesce(max(p.cohort) + 1, 0) AS cohort
+                FROM unnest(CAST(:ids AS bigint[])) AS child (id)
+                LEFT JOIN node_role_edges e ON e.child_id = child.id LEFT JOIN node_roles p ON p.id = e.parent_id
+                GROUP BY child.id) new
+            WHERE nr.id = new.id AND nr.cohort <> new.cohort RETURNING nr.id, nr.node_id
             """,
             ids=list(ids),
         )
         session.touch(row.node_id for row in lowered)
-        below = await session.rows(
+        children = await session.rows(
             "SELECT DISTINCT child_id FROM node_role_edges WHERE parent_id = ANY (:ids)",
             ids=[row.id for row in lowered],
         )
-        ids = [row.child_id for row in below]
+        ids = [row.child_id for row in children]
 
 
-async def erase_doomed(session: Session, ids: Collection[int]) -> None:
-    """Those of `ids` that only waited for their run to end go now that it has."""
+async def delete_doomed(session: Session, ids: Collection[int]) -> None:
+    """Delete those of `ids` that were only waiting for their run to end, and whose run has ended."""
     doomed = await session.rows(
         "SELECT id FROM node_roles WHERE id = ANY (:ids) AND doomed AND run_id IS NULL", ids=list(ids)
     )
-    await erase(session, [row.id for row in doomed])
+    await delete_noderoles(session, [row.id for row in doomed])
 
 
-async def counts_by_state(session: Session, visible: Visibility) -> dict[NodeRoleState, int]:
+async def count_by_state(session: Session, visible: Visibility) -> dict[NodeRoleState, int]:
     seen = visible.condition("deployment_id = ANY (:sees)")
-    found = await session.rows(
+    rows = await session.rows(
         f"SELECT state, count(*) AS n FROM node_roles WHERE {seen} GROUP BY state", **visible.values
     )
-    return {NodeRoleState(row.state): row.n for row in found}
+    return {NodeRoleState(row.state): row.n for row in rows}

@@ -1,4 +1,7 @@
-"""Which installs a proposal would begin, with what is wanted and known of each machine; one query for all of them."""
+"""The operating system installs that a proposal would begin, with what is wanted and known of each machine.
+
+One query reads all of them.
+"""
 
 from collections.abc import Collection
 from typing import Any
@@ -30,29 +33,29 @@ WHERE nr.id = ANY (:ids) ORDER BY n.name
 """
 
 
-async def planned_installs(session: Session, ids: Collection[int]) -> list[PlannedInstall]:
-    """Of these noderoles, those that install an operating system."""
+async def select_planned_installs(session: Session, ids: Collection[int]) -> list[PlannedInstall]:
+    """Return the installs among these noderoles: those whose role installs an operating system."""
     rows = await session.rows(_QUERY, ids=list(ids), kind=JIG_KIND, admin=Category.ADMIN.value) if ids else []
     attribs = (await session.catalogue()).catalogue.attribs
     default = attribs["provisioner-target-os"].default if "provisioner-target-os" in attribs else None
-    return [_planned(row, default) for row in rows]
+    return [_build_planned_install(row, default) for row in rows]
 
 
-def _planned(row: Row[Any], default_os: Json) -> PlannedInstall:
-    wanted = merge(row.template, row.role_wall, row.role_data, row.wall, row.sysdata, row.user_data)
-    known: JsonObject = merge(row.discovery, row.hint)
-    bmc = known.get("bmc")
+def _build_planned_install(row: Row[Any], default_os: Json) -> PlannedInstall:
+    settings = merge(row.template, row.role_wall, row.role_data, row.wall, row.sysdata, row.user_data)
+    facts: JsonObject = merge(row.discovery, row.hint)
+    bmc = facts.get("bmc")
     return PlannedInstall(
         node=row.node,
-        os=_text(wanted, "target_os") or (default_os if isinstance(default_os, str) else None),
-        chosen_disk=_text(wanted, "disk"),
-        disks=disk_names(known.get("disks")),
-        address=next((str(said) for said in (known.get("address"), row.allocated) if said), None),
+        os=_read_text(settings, "target_os") or (default_os if isinstance(default_os, str) else None),
+        chosen_disk=_read_text(settings, "disk"),
+        disks=disk_names(facts.get("disks")),
+        address=next((str(address) for address in (facts.get("address"), row.allocated) if address), None),
         has_controller=(isinstance(bmc, dict) and bool(bmc.get("kind"))) or has_bmc_login(row.hint.get("bmc")),
         accepted=row.identity_confirmed,
     )
 
 
-def _text(wanted: JsonObject, name: str) -> str | None:
-    found = read(wanted, ("provisioner", name))
-    return found if found is not MISSING and isinstance(found, str) and found else None
+def _read_text(settings: JsonObject, name: str) -> str | None:
+    value = read(settings, ("provisioner", name))
+    return value if value is not MISSING and isinstance(value, str) and value else None

@@ -1,4 +1,4 @@
-"""The time line of a deployment: propose, edit, discard, recall, diff and rollback. Committing is in `commits.py`."""
+"""The snapshots of a deployment: propose, edit, discard, recall, diff and rollback. Committing is in `commits.py`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import Conflict, NotFound, Rule
 from rackwright.domain.graph.snapshots import Difference, Intent, SnapshotState, diff
 from rackwright.domain.states import PROPOSED, TODO
-from rackwright.store.catalogue.submitted_data import checked_edit
+from rackwright.store.catalogue.submitted_data import prepare_submitted_data
 from rackwright.store.db.listing import Column, Filter, Listing
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING, Visibility
 from rackwright.store.events.outbox import emit
-from rackwright.store.graph.binding import add_deployment_roles, bind_proposed, require_proposal, touch
+from rackwright.store.graph.binding import add_deployment_roles, bind_proposed, bump_revision, lock_proposal
 from rackwright.store.graph.deployments import DeploymentRecord, get_deployment
 from rackwright.store.graph.noderole_views import NodeRoleView
-from rackwright.store.graph.noderoles import NodeRoleRecord, deletable, erase, select_noderoles
+from rackwright.store.graph.noderoles import NodeRoleRecord, delete_noderoles, plan_removal, select_noderoles
 from rackwright.store.hooks.hook_calls import ask_deployment_roles
 
 
@@ -63,14 +63,14 @@ async def select_snapshots(session: Session, where: str, **values: object) -> li
 
 async def get_snapshot(session: Session, id: int, visible: Visibility) -> SnapshotRecord:
     where = f"WHERE s.id = :id AND {visible.condition(SNAPSHOTS.seen)}"
-    found = await select_snapshots(session, where, id=id, **visible.values)
-    if not found:
+    records = await select_snapshots(session, where, id=id, **visible.values)
+    if not records:
         raise NotFound("snapshot", id)
-    return found[0]
+    return records[0]
 
 
-async def proposed_from(session: Session, deployment: DeploymentRecord) -> list[int]:
-    """The other deployments whose nodes are bound in the open proposal. Committing it moves those here."""
+async def select_source_deployments(session: Session, deployment: DeploymentRecord) -> list[int]:
+    """Return the other deployments whose nodes are bound in the open proposal; a commit moves those nodes here."""
     rows = await session.rows(
         "SELECT DISTINCT n.deployment_id FROM snapshot_bindings b JOIN nodes n ON n.id = b.node_id"
         " WHERE b.snapshot_id = :proposed AND n.deployment_id <> :here",
@@ -81,8 +81,8 @@ async def proposed_from(session: Session, deployment: DeploymentRecord) -> list[
 
 
 async def propose(session: Session, deployment: DeploymentRecord) -> int:
-    """Open a copy of head for editing; what runs goes on."""
-    # Of two at once the second waits here, and then sees the first one's.
+    """Open a copy of head for editing, and return its id; what runs goes on."""
+    # Of two at once, the second waits here, and then sees the proposal of the first.
     await session.run("SELECT FROM deployments WHERE id = :id FOR UPDATE", id=deployment.id)
     deployment = await get_deployment(session, deployment.id, EVERYTHING)
     _check_proposable(deployment)
@@ -112,7 +112,7 @@ def _check_proposable(deployment: DeploymentRecord) -> None:
 
 
 async def _copy_intent(session: Session, source: int | None, target: int) -> None:
-    """What the source says of nodes and roles that are still bound."""
+    """Copy what the source snapshot says of nodes and roles that are still bound."""
     if source is None:
         return
     await session.run(
@@ -136,41 +136,41 @@ async def _copy_intent(session: Session, source: int | None, target: int) -> Non
 
 
 async def recall(session: Session, deployment: DeploymentRecord) -> int:
-    """Hold the deployment and open a copy of head. Head stays as it is; what runs settles."""
+    """Hold the deployment and open a copy of head, and return its id. Head stays as it is; what runs settles."""
     if deployment.head_id is None and not deployment.system:
         raise Conflict(Rule.NOTHING_COMMITTED, f"Deployment {deployment.name!r} has nothing committed to recall.")
     id = await propose(session, deployment)
     await session.run("UPDATE deployments SET held = true WHERE id = :id", id=deployment.id)
-    await _touch_nodes(session, deployment.id)
+    await _touch_waiting_nodes(session, deployment.id)
     await emit(session, "deployment.held", deployment.id, deployment_id=deployment.id)
     return id
 
 
 async def release(session: Session, deployment: DeploymentRecord) -> None:
-    """End a hold, if there is one."""
+    """End the hold of a deployment, if there is one."""
     if await session.run("UPDATE deployments SET held = false WHERE id = :id AND held", id=deployment.id):
-        await _touch_nodes(session, deployment.id)
+        await _touch_waiting_nodes(session, deployment.id)
         await emit(session, "deployment.released", deployment.id, deployment_id=deployment.id)
 
 
-async def _touch_nodes(session: Session, deployment_id: int) -> None:
-    waiting = await session.rows(
+async def _touch_waiting_nodes(session: Session, deployment_id: int) -> None:
+    rows = await session.rows(
         "SELECT DISTINCT node_id FROM node_roles WHERE deployment_id = :id AND state = :todo",
         id=deployment_id,
         todo=int(TODO),
     )
-    session.touch(row.node_id for row in waiting)
+    session.touch(row.node_id for row in rows)
 
 
 async def discard(session: GraphSession, deployment: DeploymentRecord) -> None:
-    """Drop the open proposal and its proposed noderoles."""
-    snapshot_id = await require_proposal(session, deployment)
+    """Delete the open proposal and its proposed noderoles."""
+    snapshot_id = await lock_proposal(session, deployment)
     proposed = await session.rows(
         "SELECT id FROM node_roles WHERE deployment_id = :id AND state = :proposed",
         id=deployment.id,
         proposed=int(PROPOSED),
     )
-    await erase(session, [row.id for row in proposed])
+    await delete_noderoles(session, [row.id for row in proposed])
     await session.run("DELETE FROM snapshots WHERE id = :id", id=snapshot_id)
     await drop_unused_roles(session, deployment.id)
     await release(session, deployment)
@@ -178,11 +178,11 @@ async def discard(session: GraphSession, deployment: DeploymentRecord) -> None:
 
 
 async def drop_unused_roles(session: Session, deployment_id: int) -> None:
-    """Deployment-roles that neither head, proposal nor a noderole knows any more go.
+    """Delete deployment-roles that neither head, nor the proposal, nor a noderole refers to any more.
 
-    A noderole that only waits for the end of its run does not keep its deployment-role: nobody looks again then.
+    A noderole that only waits for the end of its run does not keep its deployment-role: nothing would delete it then.
     """
-    going = await session.rows(
+    unused = await session.rows(
         """
         SELECT dr.id FROM deployment_roles dr WHERE dr.deployment_id = :id
           AND NOT EXISTS (SELECT FROM snapshots s JOIN snapshot_roles sr ON sr.snapshot_id = s.id
@@ -193,9 +193,9 @@ async def drop_unused_roles(session: Session, deployment_id: int) -> None:
         """,
         id=deployment_id,
     )
-    if not going:
+    if not unused:
         return
-    ids = [row.id for row in going]
+    ids = [row.id for row in unused]
     await ask_deployment_roles(session, "on_deployment_delete", ids)
     await session.run(
         """
@@ -213,8 +213,8 @@ async def drop_unused_roles(session: Session, deployment_id: int) -> None:
 
 
 async def add_role(session: Session, deployment: DeploymentRecord, role: str) -> None:
-    """Give the deployment a deployment-role, to set its data before anything is bound."""
-    snapshot_id = await require_proposal(session, deployment)
+    """Add a deployment-role to the deployment, so that its data can be set before anything is bound."""
+    snapshot_id = await lock_proposal(session, deployment)
     stored = await session.catalogue()
     stored.catalogue.role(role)
     await session.run(
@@ -225,7 +225,7 @@ async def add_role(session: Session, deployment: DeploymentRecord, role: str) ->
         role=role,
     )
     await add_deployment_roles(session, stored, deployment.id, [role])
-    await touch(session, snapshot_id)
+    await bump_revision(session, snapshot_id)
 
 
 async def remove_role(session: GraphSession, deployment: DeploymentRecord, role: str) -> list[NodeRoleRecord]:
@@ -233,45 +233,45 @@ async def remove_role(session: GraphSession, deployment: DeploymentRecord, role:
 
     Returns those of them that are of this deployment, as they were.
 
-    What was only proposed is gone at once; what is committed goes, and is asked `on_deployment_delete`, when the
-    proposal is committed.
+    What was only proposed is deleted at once; what is committed is deleted when the proposal is committed, and its
+    `on_deployment_delete` hook is asked then.
     """
-    snapshot_id = await require_proposal(session, deployment)
-    bound = await session.rows(
+    snapshot_id = await lock_proposal(session, deployment)
+    bound_rows = await session.rows(
         "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id"
         " WHERE nr.deployment_id = :deployment AND r.name = :role AND NOT nr.doomed",
         deployment=deployment.id,
         role=role,
     )
-    ids = [row.id for row in bound]
-    going = await select_noderoles(
+    ids = [row.id for row in bound_rows]
+    removed = await select_noderoles(
         session,
         "WHERE nr.id = ANY (:ids) AND nr.deployment_id = :here ORDER BY nr.cohort, nr.id",
-        ids=list(await deletable(session, ids)),
+        ids=list(await plan_removal(session, ids)),
         here=deployment.id,
     )
     await unbind(session, deployment, ids)
-    taken = await session.run(
+    deleted = await session.run(
         "DELETE FROM snapshot_roles WHERE snapshot_id = :id AND role_name = :role", id=snapshot_id, role=role
     )
-    if not taken:
+    if not deleted:
         raise NotFound(f"role in the proposal of deployment {deployment.name!r}:", role)
-    await touch(session, snapshot_id)
+    await bump_revision(session, snapshot_id)
     await drop_unused_roles(session, deployment.id)
-    return going
+    return removed
 
 
-async def _checked(session: Session, role: str, data: JsonObject) -> JsonObject:
-    """What a person says of a role: fit for its attribs, and its secrets sealed before they are stored."""
+async def _check_and_seal(session: Session, role: str, data: JsonObject) -> JsonObject:
+    """Check data that a person gave against the role's attribs, and return it with its secrets sealed, for storing."""
     catalogue = (await session.catalogue()).catalogue
     check_data(catalogue, role, data)
     return session.store.vault.seal_secrets(catalogue.attribs_of(role), data)
 
 
 async def set_role_data(session: Session, deployment: DeploymentRecord, role: str, data: JsonObject) -> None:
-    """What the deployment-role should say once committed."""
-    snapshot_id = await require_proposal(session, deployment)
-    data = await _checked(session, role, data)
+    """Set the data that the deployment-role has once the proposal is committed."""
+    snapshot_id = await lock_proposal(session, deployment)
+    data = await _check_and_seal(session, role, data)
     changed = await session.run(
         "UPDATE snapshot_roles SET data = :data WHERE snapshot_id = :snapshot_id AND role_name = :role",
         data=Jsonb(data),
@@ -280,15 +280,15 @@ async def set_role_data(session: Session, deployment: DeploymentRecord, role: st
     )
     if not changed:
         raise NotFound(f"role in the proposal of deployment {deployment.name!r}:", role)
-    await touch(session, snapshot_id)
+    await bump_revision(session, snapshot_id)
 
 
 async def set_binding_data(
     session: Session, deployment: DeploymentRecord, node_id: int, role: str, data: JsonObject
 ) -> None:
-    """What a person wants of this one noderole, once committed."""
-    snapshot_id = await require_proposal(session, deployment)
-    data = await _checked(session, role, data)
+    """Set the data that this noderole alone has once the proposal is committed."""
+    snapshot_id = await lock_proposal(session, deployment)
+    data = await _check_and_seal(session, role, data)
     changed = await session.run(
         "UPDATE snapshot_bindings SET data = :data"
         " WHERE snapshot_id = :snapshot_id AND node_id = :node_id AND role_name = :role",
@@ -299,36 +299,36 @@ async def set_binding_data(
     )
     if not changed:
         raise NotFound(f"binding in the proposal of deployment {deployment.name!r}:", f"{role} on node {node_id}")
-    await touch(session, snapshot_id)
+    await bump_revision(session, snapshot_id)
 
 
 async def edit_binding_data(
     session: Session, deployment: DeploymentRecord, noderole: NodeRoleView, data: JsonObject
 ) -> None:
-    """As `set_binding_data`, for what a person saw and changed: secrets that came back masked stay what they were."""
+    """As `set_binding_data`, for data that a person read and changed: secrets that came back masked stay the same."""
     attribs = (await session.catalogue()).catalogue.attribs_of(noderole.role)
-    kept = checked_edit(session.store.vault, attribs, noderole.user_data, data)
-    await set_binding_data(session, deployment, noderole.node_id, noderole.role, kept)
+    new_data = prepare_submitted_data(session.store.vault, attribs, noderole.user_data, data)
+    await set_binding_data(session, deployment, noderole.node_id, noderole.role, new_data)
 
 
 async def unbind(session: GraphSession, deployment: DeploymentRecord, noderole_ids: Sequence[int]) -> set[int]:
-    """Take bindings out of the proposal, with all that stands on them.
+    """Take bindings out of the proposal, with all that stands on them, and return the ids of those noderoles.
 
-    What was only proposed is gone at once; what is committed goes when the proposal is committed.
+    What was only proposed is deleted at once; what is committed is deleted when the proposal is committed.
     """
-    snapshot_id = await require_proposal(session, deployment)
-    own = await session.rows(
+    snapshot_id = await lock_proposal(session, deployment)
+    own_rows = await session.rows(
         "SELECT id FROM node_roles WHERE id = ANY (:ids) AND deployment_id = :deployment",
         ids=list(noderole_ids),
         deployment=deployment.id,
     )
-    foreign = set(noderole_ids) - {row.id for row in own}
-    if foreign:
-        raise NotFound(f"noderole in deployment {deployment.name!r}:", min(foreign))
-    going = await deletable(session, noderole_ids)
+    foreign_ids = set(noderole_ids) - {row.id for row in own_rows}
+    if foreign_ids:
+        raise NotFound(f"noderole in deployment {deployment.name!r}:", min(foreign_ids))
+    removed_ids = await plan_removal(session, noderole_ids)
     proposed = await session.rows(
         "SELECT id FROM node_roles WHERE id = ANY (:ids) AND state = :proposed AND deployment_id = :deployment",
-        ids=list(going),
+        ids=list(removed_ids),
         proposed=int(PROPOSED),
         deployment=deployment.id,
     )
@@ -338,18 +338,18 @@ async def unbind(session: GraphSession, deployment: DeploymentRecord, noderole_i
         WHERE nr.id = ANY (:ids) AND b.snapshot_id = :snapshot_id
           AND b.node_id = nr.node_id AND b.role_id = nr.role_id
         """,
-        ids=list(going),
+        ids=list(removed_ids),
         snapshot_id=snapshot_id,
     )
-    await erase(session, [row.id for row in proposed])
-    await touch(session, snapshot_id)
-    return going
+    await delete_noderoles(session, [row.id for row in proposed])
+    await bump_revision(session, snapshot_id)
+    return removed_ids
 
 
-# --- comparing and going back
+# --- diff and rollback
 
 
-async def intent(session: Session, snapshot_id: int) -> Intent:
+async def read_intent(session: Session, snapshot_id: int) -> Intent:
     roles = await session.rows("SELECT role_name, data FROM snapshot_roles WHERE snapshot_id = :id", id=snapshot_id)
     bindings = await session.rows(
         "SELECT coalesce(n.name, b.node_name) AS node_name, b.role_name, b.data FROM snapshot_bindings b"
@@ -362,8 +362,10 @@ async def intent(session: Session, snapshot_id: int) -> Intent:
     )
 
 
-async def check_own(session: Session, deployment: DeploymentRecord, snapshot_id: int, visible: Visibility) -> None:
-    """Refuse the snapshot of another deployment."""
+async def check_snapshot_owner(
+    session: Session, deployment: DeploymentRecord, snapshot_id: int, visible: Visibility
+) -> None:
+    """Refuse a snapshot that belongs to another deployment."""
     if (await get_snapshot(session, snapshot_id, visible)).deployment_id != deployment.id:
         raise NotFound(f"snapshot of deployment {deployment.name!r}:", snapshot_id)
 
@@ -371,7 +373,7 @@ async def check_own(session: Session, deployment: DeploymentRecord, snapshot_id:
 async def diff_snapshots(session: Session, old: int, new: int, visible: Visibility) -> Difference:
     await get_snapshot(session, old, visible)
     await get_snapshot(session, new, visible)
-    return diff(await intent(session, old), await intent(session, new))
+    return diff(await read_intent(session, old), await read_intent(session, new))
 
 
 @dataclass(frozen=True)
@@ -382,11 +384,11 @@ class Rollback:
 
 
 async def rollback(session: GraphSession, deployment: DeploymentRecord, snapshot_id: int) -> Rollback:
-    """Propose what an earlier snapshot said."""
-    await check_own(session, deployment, snapshot_id, EVERYTHING)
-    proposal = await propose(session, deployment)
+    """Open a proposal with the content of an earlier snapshot."""
+    await check_snapshot_owner(session, deployment, snapshot_id, EVERYTHING)
+    proposal_id = await propose(session, deployment)
     deployment = await get_deployment(session, deployment.id, EVERYTHING)
-    wanted = await session.rows(
+    bindings = await session.rows(
         """
         SELECT b.node_id, b.role_id, b.node_name, b.role_name, b.asked, b.data,
                n.id IS NOT NULL AND r.id IS NOT NULL AS restorable
@@ -396,35 +398,35 @@ async def rollback(session: GraphSession, deployment: DeploymentRecord, snapshot
         """,
         id=snapshot_id,
     )
-    places = {(row.node_id, row.role_id) for row in wanted}
-    superfluous = await session.rows(
+    wanted_pairs = {(row.node_id, row.role_id) for row in bindings}
+    current = await session.rows(
         """
         SELECT nr.id, nr.node_id, nr.role_id FROM snapshot_bindings b
         JOIN node_roles nr ON nr.node_id = b.node_id AND nr.role_id = b.role_id WHERE b.snapshot_id = :id
         """,
-        id=proposal,
+        id=proposal_id,
     )
-    dropped = [row.id for row in superfluous if (row.node_id, row.role_id) not in places]
-    if dropped:
-        await unbind(session, deployment, dropped)
-    await bind_proposed(session, deployment, [(row.node_id, row.role_name) for row in wanted if row.restorable])
-    await _restore_data(session, snapshot_id, proposal)
+    dropped_ids = [row.id for row in current if (row.node_id, row.role_id) not in wanted_pairs]
+    if dropped_ids:
+        await unbind(session, deployment, dropped_ids)
+    await bind_proposed(session, deployment, [(row.node_id, row.role_name) for row in bindings if row.restorable])
+    await _restore_data(session, snapshot_id, proposal_id)
     stored = await session.catalogue()
-    kept = await session.rows(
+    role_rows = await session.rows(
         "SELECT r.name FROM snapshot_roles s JOIN roles r ON r.id = s.role_id WHERE s.snapshot_id = :id", id=snapshot_id
     )
-    await add_deployment_roles(session, stored, deployment.id, [row.name for row in kept])
-    return Rollback(proposal, tuple((row.node_name, row.role_name) for row in wanted if not row.restorable))
+    await add_deployment_roles(session, stored, deployment.id, [row.name for row in role_rows])
+    return Rollback(proposal_id, tuple((row.node_name, row.role_name) for row in bindings if not row.restorable))
 
 
-async def _restore_data(session: Session, past: int, proposal: int) -> None:
+async def _restore_data(session: Session, past_id: int, proposal_id: int) -> None:
     await session.run(
         """
         UPDATE snapshot_bindings b SET data = p.data, asked = p.asked FROM snapshot_bindings p
         WHERE b.snapshot_id = :proposal AND p.snapshot_id = :past AND p.node_id = b.node_id AND p.role_id = b.role_id
         """,
-        past=past,
-        proposal=proposal,
+        past=past_id,
+        proposal=proposal_id,
     )
     await session.run(
         """
@@ -432,8 +434,8 @@ async def _restore_data(session: Session, past: int, proposal: int) -> None:
           AND NOT EXISTS (SELECT FROM snapshot_roles p WHERE p.snapshot_id = :past AND p.role_id = s.role_id)
           AND NOT EXISTS (SELECT FROM snapshot_bindings b WHERE b.snapshot_id = :proposal AND b.role_id = s.role_id)
         """,
-        past=past,
-        proposal=proposal,
+        past=past_id,
+        proposal=proposal_id,
     )
     await session.run(
         """
@@ -442,6 +444,6 @@ async def _restore_data(session: Session, past: int, proposal: int) -> None:
         WHERE p.snapshot_id = :past
         ON CONFLICT (snapshot_id, role_id) DO UPDATE SET data = excluded.data
         """,
-        past=past,
-        proposal=proposal,
+        past=past_id,
+        proposal=proposal_id,
     )

@@ -1,4 +1,4 @@
-"""Reading as much of the noderole graph into memory as a rule needs to look at, and its version."""
+"""Reads the part of the noderole graph that a rule needs into memory, and keeps the version of the graph."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -12,18 +12,21 @@ from rackwright.store.catalogue.stored_catalogue import StoredCatalogue
 from rackwright.store.db.session import GraphSession, Session
 
 
-async def graph_version(session: Session) -> int:
+async def read_graph_version(session: Session) -> int:
     version: int = await session.value("SELECT version FROM graph")
     return version
 
 
 async def bump_graph(session: GraphSession) -> None:
-    """The committed graph, or what it may be made of, changed: proposals must be worked out again."""
+    """Raise the graph's version: the committed graph, or what it may be made of, changed.
+
+    Proposals must be bound again then.
+    """
     await session.run("UPDATE graph SET version = version + 1")
 
 
 def role_closure(catalogue: Catalogue, roles: Collection[str]) -> set[str]:
-    """The roles, all that they may pull in, and what could stand in for any of those."""
+    """Return the roles, all that they may pull in, and the roles that could provide any of those."""
     seen: set[str] = set()
     stack = list(roles)
     while stack:
@@ -43,47 +46,47 @@ async def load_for_binding(
     roles: Collection[str],
     changing: Collection[int] = (),
 ) -> Graph:
-    """All that binding `roles` to these nodes in this deployment can look at.
+    """Read all noderoles that binding `roles` to these nodes in this deployment can look at.
 
     That is: everything on the nodes; of every role that may be needed, the first noderole in each deployment up to the
-    root, or all of them where the role is a cluster; what stands on those clusters; and all of their ancestors.
-    Also what stands on noderoles that are bound and `changing` their parents.
+    root, or all of them where the role is a cluster; what stands on those clusters; and all of their ancestors. Also
+    what stands on the noderoles in `changing`, which are bound and get other parents.
     """
     deployments = await load_path(session, deployment_id)
-    nodes = {*node_ids, *(deployment.phantom_id for deployment in deployments)}
+    all_node_ids = {*node_ids, *(deployment.phantom_id for deployment in deployments)}
     closure = role_closure(stored.catalogue, roles)
-    shared = [name for name in closure if name in stored.role_ids and stored.catalogue.may_be_elsewhere(name)]
-    clusters = [name for name in shared if stored.catalogue.role(name).has(Flag.CLUSTER)]
-    found = await session.rows(
+    shared_roles = [name for name in closure if name in stored.role_ids and stored.catalogue.may_be_elsewhere(name)]
+    cluster_roles = [name for name in shared_roles if stored.catalogue.role(name).has(Flag.CLUSTER)]
+    rows = await session.rows(
         """
         SELECT id FROM node_roles WHERE node_id = ANY (:nodes)
         UNION
-        SELECT one.id FROM unnest(CAST(:path AS bigint[])) AS d (id)
+        SELECT first.id FROM unnest(CAST(:path AS bigint[])) AS d (id)
         CROSS JOIN unnest(CAST(:shared AS bigint[])) AS r (id)
         CROSS JOIN LATERAL (
             SELECT nr.id FROM node_roles nr
             WHERE nr.deployment_id = d.id AND nr.role_id = r.id
               AND (nr.state <> :proposed OR nr.deployment_id = :deployment) AND NOT nr.doomed
             ORDER BY nr.cohort, nr.id LIMIT 1
-        ) one
+        ) first
         UNION
         SELECT nr.id FROM node_roles nr WHERE nr.deployment_id = ANY (:path) AND nr.role_id = ANY (:clusters)
         """,
-        nodes=list(nodes),
+        nodes=list(all_node_ids),
         path=[deployment.id for deployment in deployments],
         deployment=deployment_id,
         proposed=int(PROPOSED),
-        shared=[stored.role_ids[name] for name in shared],
-        clusters=[stored.role_ids[name] for name in clusters],
+        shared=[stored.role_ids[name] for name in shared_roles],
+        clusters=[stored.role_ids[name] for name in cluster_roles],
     )
-    ids = [row.id for row in found]
-    if clusters or changing:
-        ids = await _with_descendants(session, ids, [stored.role_ids[name] for name in clusters], changing)
-    return await load_with_ancestors(session, stored, ids, deployments, nodes)
+    ids = [row.id for row in rows]
+    if cluster_roles or changing:
+        ids = await _with_descendants(session, ids, [stored.role_ids[name] for name in cluster_roles], changing)
+    return await load_with_ancestors(session, stored, ids, deployments, all_node_ids)
 
 
 async def _with_descendants(session: Session, ids: list[int], roles: list[int], changing: Collection[int]) -> list[int]:
-    found = await session.rows(
+    rows = await session.rows(
         """
         WITH RECURSIVE below (id) AS (
             SELECT id FROM node_roles WHERE id = ANY (:ids) AND role_id = ANY (:roles) OR id = ANY (:changing)
@@ -94,7 +97,7 @@ async def _with_descendants(session: Session, ids: list[int], roles: list[int], 
         roles=roles,
         changing=list(changing),
     )
-    return sorted({*ids, *(row.id for row in found)})
+    return sorted({*ids, *(row.id for row in rows)})
 
 
 async def load_with_ancestors(
@@ -104,7 +107,7 @@ async def load_with_ancestors(
     deployments: Sequence[Deployment],
     nodes: Collection[int] = (),
 ) -> Graph:
-    """A graph of `ids` and everything above them, with all edges among those."""
+    """Read the graph of `ids` and everything above them, with all edges among those."""
     noderoles = await session.rows(
         """
         WITH RECURSIVE above (id) AS (
@@ -115,11 +118,11 @@ async def load_with_ancestors(
         """,
         ids=list(ids),
     )
-    return await _assemble(session, stored, noderoles, deployments, nodes)
+    return await _build_graph(session, stored, noderoles, deployments, nodes)
 
 
 async def load_with_descendants(session: Session, stored: StoredCatalogue, ids: Collection[int]) -> Graph:
-    """A graph of `ids`, everything below them, and the direct parents of all of it."""
+    """Read the graph of `ids`, everything below them, and the direct parents of all of those."""
     noderoles = await session.rows(
         """
         WITH RECURSIVE below (id) AS (
@@ -132,21 +135,21 @@ async def load_with_descendants(session: Session, stored: StoredCatalogue, ids: 
         """,
         ids=list(ids),
     )
-    return await _assemble(session, stored, noderoles, [], ())
+    return await _build_graph(session, stored, noderoles, [], ())
 
 
 async def load_nodes(session: Session, graph: Graph, ids: set[int]) -> None:
-    """Add these nodes to a graph, for their names."""
-    found = await session.rows(
+    """Add these nodes to a graph, so that it knows their names."""
+    rows = await session.rows(
         "SELECT id, name, deployment_id, admin, system FROM nodes WHERE id = ANY (:ids)",
         ids=list(ids - graph.nodes.keys()),
     )
-    graph.nodes.update({row.id: Node(row.id, row.name, row.deployment_id, row.admin, row.system) for row in found})
+    graph.nodes.update({row.id: Node(row.id, row.name, row.deployment_id, row.admin, row.system) for row in rows})
 
 
 async def load_path(session: Session, deployment_id: int) -> list[Deployment]:
-    """The deployment and those above it, up to the root."""
-    found = await session.rows(
+    """Read the deployment and those above it, up to the root."""
+    rows = await session.rows(
         """
         WITH RECURSIVE path (id, name, parent_id, phantom_id, depth) AS (
             SELECT id, name, parent_id, phantom_id, 0 FROM deployments WHERE id = :id
@@ -157,10 +160,10 @@ async def load_path(session: Session, deployment_id: int) -> list[Deployment]:
         """,
         id=deployment_id,
     )
-    return [Deployment(row.id, row.name, row.parent_id, row.phantom_id) for row in found]
+    return [Deployment(row.id, row.name, row.parent_id, row.phantom_id) for row in rows]
 
 
-async def _assemble(
+async def _build_graph(
     session: Session,
     stored: StoredCatalogue,
     noderoles: Sequence[Row[Any]],
@@ -177,14 +180,17 @@ async def _assemble(
         "SELECT id, name, deployment_id, admin, system FROM nodes WHERE id = ANY (:ids)",
         ids=list({*node_ids, *(row.node_id for row in noderoles)}),
     )
-    known = {deployment.id for deployment in deployments}
-    others = {row.deployment_id for row in [*noderoles, *nodes]} - known
-    more = await session.rows(
-        "SELECT id, name, parent_id, phantom_id FROM deployments WHERE id = ANY (:ids)", ids=list(others)
+    known_ids = {deployment.id for deployment in deployments}
+    other_ids = {row.deployment_id for row in [*noderoles, *nodes]} - known_ids
+    other_deployments = await session.rows(
+        "SELECT id, name, parent_id, phantom_id FROM deployments WHERE id = ANY (:ids)", ids=list(other_ids)
     )
     return Graph(
         nodes=[Node(row.id, row.name, row.deployment_id, row.admin, row.system) for row in nodes],
-        deployments=[*deployments, *(Deployment(row.id, row.name, row.parent_id, row.phantom_id) for row in more)],
+        deployments=[
+            *deployments,
+            *(Deployment(row.id, row.name, row.parent_id, row.phantom_id) for row in other_deployments),
+        ],
         noderoles=[
             NodeRole(
                 row.id,
@@ -202,11 +208,11 @@ async def _assemble(
 
 
 async def lock_parents(session: GraphSession, ids: Collection[int]) -> set[int]:
-    """Lock noderoles that are about to get children, in the order of their ids, and say which are ACTIVE.
+    """Lock noderoles that are about to get children, in the order of their ids, and return those that are ACTIVE.
 
     Without the lock, a settle that does not see the new edge yet could leave the child BLOCKED for ever.
     """
-    found = await session.rows(
+    rows = await session.rows(
         "SELECT id, state FROM node_roles WHERE id = ANY (:ids) ORDER BY id FOR SHARE", ids=sorted(ids)
     )
-    return {row.id for row in found if row.state == int(ACTIVE)}
+    return {row.id for row in rows if row.state == int(ACTIVE)}

@@ -1,16 +1,16 @@
-"""Pieces of SQL that say what `domain.states.TRANSITIONS` says, for statements that move many noderoles at once.
+"""Builds pieces of SQL from `domain.states.TRANSITIONS`, for statements that move many noderoles at once.
 
-Each is made once, when the statement that holds it is. `nr` stands for the row of `node_roles`.
+Each piece is built once, together with the statement that holds it. `nr` stands for the row of `node_roles`.
 """
 
 from rackwright.domain.states import BLOCKED, TODO, TRANSITIONS, NodeRoleState, Trigger
 
-WAITS = f"CASE WHEN nr.unmet > 0 THEN {int(BLOCKED)} ELSE {int(TODO)} END"
-"""Where a transition without a target leads: TODO or BLOCKED, by the parents."""
+TODO_OR_BLOCKED = f"CASE WHEN nr.unmet > 0 THEN {int(BLOCKED)} ELSE {int(TODO)} END"
+"""The state that a transition without a target leads to: TODO or BLOCKED, by the parents."""
 
 
 def fixed_target(trigger: Trigger) -> NodeRoleState:
-    """Return the one state that `trigger` leads to, for what relies on there being only one."""
+    """Return the state that `trigger` leads to, for code that relies on there being only one."""
     target = TRANSITIONS[trigger].target
     if target is None:
         raise ValueError(f"{trigger.name} leads to TODO or BLOCKED, by the parents")
@@ -19,7 +19,7 @@ def fixed_target(trigger: Trigger) -> NodeRoleState:
 
 def target_sql(trigger: Trigger) -> str:
     """Return the expression for the state that `trigger` moves a noderole to."""
-    return WAITS if TRANSITIONS[trigger].target is None else str(int(fixed_target(trigger)))
+    return TODO_OR_BLOCKED if TRANSITIONS[trigger].target is None else str(int(fixed_target(trigger)))
 
 
 def sources_sql(*triggers: Trigger, state: str = "nr.state") -> str:

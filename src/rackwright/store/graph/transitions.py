@@ -1,6 +1,6 @@
-"""Moving noderoles from state to state, many at once: the domain's table turned into SQL.
+"""Moves noderoles from state to state, many at once, in SQL that is built from the domain's table of transitions.
 
-Each move also tells the children (their count of unmet parents, and with it TODO or BLOCKED) and writes the outbox,
+Each move also updates the children (their count of unmet parents, and with it TODO or BLOCKED) and writes the outbox,
 all in the caller's transaction. Children are locked in the order of their ids, so that two moves cannot deadlock.
 """
 
@@ -9,30 +9,30 @@ from dataclasses import dataclass
 
 from rackwright.domain.states import ACTIVE, BLOCKED, PROPOSED, TODO, TRANSITION, TRANSITIONS, NodeRoleState, Trigger
 from rackwright.store.db.session import Session
-from rackwright.store.graph.transition_sql import WAITS, sources_sql, target_sql
+from rackwright.store.graph.transition_sql import TODO_OR_BLOCKED, sources_sql, target_sql
 
-LABELS = "(ARRAY[" + ", ".join(f"'noderole.{state.label}'" for state in NodeRoleState) + "])"
-"""The kind of event for a state: index it by state + 1."""
+EVENT_KINDS = "(ARRAY[" + ", ".join(f"'noderole.{state.label}'" for state in NodeRoleState) + "])"
+"""SQL array of the kinds of events for the states: index it by state + 1."""
 
 TRACE_OF = "coalesce(nullif(current_setting('rackwright.trace', true), ''), nr.trace, '')"
-"""Of a run: that of the request it is started by, or else of the one that asked for the work."""
+"""SQL for the trace of a run: that of the request that starts it, or else of the request that asked for the work."""
 
 
 @dataclass(frozen=True)
 class Move:
-    """What became of one noderole."""
+    """The change of one noderole's state."""
 
     id: int
     was: NodeRoleState
     now: NodeRoleState
 
 
-async def move(session: Session, trigger: Trigger, ids: Collection[int], *, error: str = "") -> list[Move]:
-    """Apply `trigger` to those of `ids` that it moves, and say which those were."""
+async def move_noderoles(session: Session, trigger: Trigger, ids: Collection[int], *, error: str = "") -> list[Move]:
+    """Apply `trigger` to those of `ids` that it moves, and return their moves."""
     if not ids:
         return []
     transition = TRANSITIONS[trigger]
-    moved = await session.rows(
+    rows = await session.rows(
         _MOVE,
         ids=sorted(ids),
         sources=[int(source) for source in sorted(transition.sources)],
@@ -42,18 +42,20 @@ async def move(session: Session, trigger: Trigger, ids: Collection[int], *, erro
         forgets=transition.forgets,
         error=error,
     )
-    session.touch(row.node_id for row in moved if TODO in (row.was, row.now) or row.was == TRANSITION)
-    session.moved.extend((row.id, row.now) for row in moved if row.was != row.now)
-    moves = [Move(row.id, NodeRoleState(row.was), NodeRoleState(row.now)) for row in moved]
-    await tell_children(session, moves)
+    session.touch(row.node_id for row in rows if TODO in (row.was, row.now) or row.was == TRANSITION)
+    session.moved.extend((row.id, row.now) for row in rows if row.was != row.now)
+    moves = [Move(row.id, NodeRoleState(row.was), NodeRoleState(row.now)) for row in rows]
+    await update_children(session, moves)
     return moves
 
 
-async def tell_children(session: Session, moves: Iterable[Move]) -> None:
-    """Let the children of those that became ACTIVE, or left it, know."""
-    turned = [(one.id, -1 if one.now is ACTIVE else 1) for one in moves if (one.was is ACTIVE) != (one.now is ACTIVE)]
-    if turned:
-        rows = await session.rows(TELL_CHILDREN, parents=[id for id, _ in turned], steps=[step for _, step in turned])
+async def update_children(session: Session, moves: Iterable[Move]) -> None:
+    """Update the children of noderoles that became ACTIVE or left that state."""
+    steps = [
+        (move.id, -1 if move.now is ACTIVE else 1) for move in moves if (move.was is ACTIVE) != (move.now is ACTIVE)
+    ]
+    if steps:
+        rows = await session.rows(UPDATE_CHILDREN, parents=[id for id, _ in steps], steps=[step for _, step in steps])
         session.touch(row.node_id for row in rows)
         session.moved.extend((row.id, row.now) for row in rows)
 
@@ -68,21 +70,21 @@ WITH before AS (
     ORDER BY nr.id FOR UPDATE OF nr
 ), moved AS (
     UPDATE node_roles nr
-    SET state = coalesce(CAST(:target AS smallint), {WAITS}),
+    SET state = coalesce(CAST(:target AS smallint), {TODO_OR_BLOCKED}),
         forced = nr.forced OR :forces,
         hash = CASE WHEN NOT :forgets THEN nr.hash END,
         run_id = CASE WHEN CAST(:target AS smallint) = {int(TRANSITION)} THEN nr.run_id END,
         error = :error
     FROM before WHERE nr.id = before.id
     RETURNING nr.id, before.state AS was, nr.state AS now, nr.node_id, nr.deployment_id, nr.trace
-), told AS (
+), emitted AS (
     INSERT INTO events (kind, subject_id, node_id, deployment_id, trace)
-    SELECT {LABELS}[now + 1], id, node_id, deployment_id, trace FROM moved WHERE was <> now
+    SELECT {EVENT_KINDS}[now + 1], id, node_id, deployment_id, trace FROM moved WHERE was <> now
 )
 SELECT id, was, now, node_id FROM moved
 """
 
-STEPPED = f"""
+CHANGE_UNMET = f"""
 before AS (
     SELECT nr.id, nr.state, steps.step
     FROM node_roles nr JOIN steps ON steps.id = nr.id
@@ -99,37 +101,38 @@ before AS (
     FROM before WHERE nr.id = before.id
     RETURNING nr.id, before.state AS was, nr.state AS now, nr.node_id, nr.deployment_id, nr.trace
 )"""
-"""Parts of a statement: add `steps` (id, step) to the counts of unmet parents, and move what this unblocks or blocks.
-"""
+"""Parts of a statement: they add `steps` (id, step) to the counts of unmet parents, and block or unblock noderoles."""
 
-_STEP = f"""
-{STEPPED}, told AS (
+_CHANGE_UNMET_AND_TELL = f"""
+{CHANGE_UNMET}, emitted AS (
     INSERT INTO events (kind, subject_id, node_id, deployment_id, trace)
-    SELECT {LABELS}[now + 1], id, node_id, deployment_id, trace FROM moved WHERE was <> now
+    SELECT {EVENT_KINDS}[now + 1], id, node_id, deployment_id, trace FROM moved WHERE was <> now
 )
 SELECT id, now, node_id FROM moved WHERE was <> now
 """
 
-TELL_CHILDREN = f"""
+UPDATE_CHILDREN = f"""
 WITH steps AS (
-    SELECT e.child_id AS id, sum(turned.step)::int AS step
-    FROM unnest(CAST(:parents AS bigint[]), CAST(:steps AS int[])) AS turned (id, step)
-    JOIN node_role_edges e ON e.parent_id = turned.id
+    SELECT e.child_id AS id, sum(changed.step)::int AS step
+    FROM unnest(CAST(:parents AS bigint[]), CAST(:steps AS int[])) AS changed (id, step)
+    JOIN node_role_edges e ON e.parent_id = changed.id
     GROUP BY e.child_id
-), {_STEP}"""
+), {_CHANGE_UNMET_AND_TELL}"""
 
-_STEP_CHILDREN = f"""
+_CHANGE_UNMET_COUNTS = f"""
 WITH steps AS (
     SELECT id, sum(step)::int AS step
-    FROM unnest(CAST(:children AS bigint[]), CAST(:steps AS int[])) AS given (id, step) GROUP BY id
-), {_STEP}"""
+    FROM unnest(CAST(:children AS bigint[]), CAST(:steps AS int[])) AS changes (id, step) GROUP BY id
+), {_CHANGE_UNMET_AND_TELL}"""
 
 
-async def step_children(session: Session, steps: Iterable[tuple[int, int]]) -> None:
-    """Children got (+1) or lost (-1) a parent that is not ACTIVE."""
-    listed = list(steps)
-    if listed:
-        rows = await session.rows(_STEP_CHILDREN, children=[id for id, _ in listed], steps=[step for _, step in listed])
+async def change_unmet_counts(session: Session, steps: Iterable[tuple[int, int]]) -> None:
+    """Change the children's counts of unmet parents: each got (+1) or lost (-1) a parent that is not ACTIVE."""
+    listed_steps = list(steps)
+    if listed_steps:
+        rows = await session.rows(
+            _CHANGE_UNMET_COUNTS, children=[id for id, _ in listed_steps], steps=[step for _, step in listed_steps]
+        )
         session.touch(row.node_id for row in rows)
         session.moved.extend((row.id, row.now) for row in rows)
 
@@ -137,17 +140,20 @@ async def step_children(session: Session, steps: Iterable[tuple[int, int]]) -> N
 # --- inputs
 
 
-async def dirty_roles(session: Session, role_ids: Collection[int]) -> None:
-    """Every noderole of these roles may be handed, and hand on, other values than before."""
+async def mark_roles_dirty(session: Session, role_ids: Collection[int]) -> None:
+    """Mark every noderole of these roles and its takers: they may be handed, and hand on, other values than before."""
     if role_ids:
-        found = await session.rows("SELECT id FROM node_roles WHERE role_id = ANY (:ids)", ids=list(role_ids))
-        ids = {row.id for row in found}
-        taking = await takers(session, ids)
-        await dirty(session, ids.union(*taking.values()))
+        rows = await session.rows("SELECT id FROM node_roles WHERE role_id = ANY (:ids)", ids=list(role_ids))
+        ids = {row.id for row in rows}
+        takers = await find_takers(session, ids)
+        await mark_dirty(session, ids.union(*takers.values()))
 
 
-async def dirty(session: Session, ids: Collection[int], trigger: Trigger = Trigger.DIRTY) -> list[Move]:
-    """An input of these noderoles changed: whatever runs now runs with old ones, and what is ACTIVE may have to run."""
+async def mark_dirty(session: Session, ids: Collection[int], trigger: Trigger = Trigger.DIRTY) -> list[Move]:
+    """Note that an input of these noderoles changed, and return their moves.
+
+    A run that is under way has old inputs, and a noderole that is ACTIVE may have to run again.
+    """
     if not ids:
         return []
     await session.run(
@@ -155,39 +161,39 @@ async def dirty(session: Session, ids: Collection[int], trigger: Trigger = Trigg
         " UPDATE node_roles nr SET inputs_rev = inputs_rev + 1 FROM locked WHERE nr.id = locked.id",
         ids=sorted(ids),
     )
-    return await move(session, trigger, ids)
+    return await move_noderoles(session, trigger, ids)
 
 
-async def dirty_takers(session: Session, sources: Collection[int]) -> None:
-    """The data of these noderoles changed: whoever takes inputs from one of them may have to run again."""
-    for source, taking in (await takers(session, sources)).items():
-        await dirty_because_of(session, source, taking)
+async def mark_takers_dirty(session: Session, sources: Collection[int]) -> None:
+    """Note that the data of these noderoles changed: those that take inputs from one of them may have to run again."""
+    for source, taker_ids in (await find_takers(session, sources)).items():
+        await mark_dirty_by_run(session, source, taker_ids)
 
 
-async def dirty_because_of(session: Session, source: int, ids: Collection[int]) -> None:
-    """A run of the noderole `source` changed an input of these.
+async def mark_dirty_by_run(session: Session, source: int, ids: Collection[int]) -> None:
+    """Note that a run of the noderole `source` changed an input of these noderoles.
 
-    More than `OSCILLATION` re-runs from one cause within ten minutes end in ERROR: two noderoles would else chase
-    each other for ever.
+    More than `MAX_RERUNS_BY_ONE_CAUSE` re-runs from one cause within ten minutes end in ERROR: two noderoles would else
+    make each other run for ever.
     """
     if not ids:
         return
-    moves = await dirty(session, ids)
-    restless = await session.rows(
+    moves = await mark_dirty(session, ids)
+    oscillating = await session.rows(
         _COUNT_CAUSE,
         ids=sorted(ids),
-        moved=[one.id for one in moves],
+        moved=[move.id for move in moves],
         running=int(TRANSITION),
         source=source,
-        limit=OSCILLATION,
+        limit=MAX_RERUNS_BY_ONE_CAUSE,
     )
-    if restless:
-        restless_ids = [row.id for row in restless]
-        error = f"oscillates: {restless[0].title} keeps changing its inputs"
-        await move(session, Trigger.OSCILLATE, restless_ids, error=error)
+    if oscillating:
+        oscillating_ids = [row.id for row in oscillating]
+        error = f"oscillates: {oscillating[0].title} keeps changing its inputs"
+        await move_noderoles(session, Trigger.OSCILLATE, oscillating_ids, error=error)
 
 
-OSCILLATION = 5
+MAX_RERUNS_BY_ONE_CAUSE = 5
 
 _COUNT_CAUSE = """
 WITH counted AS (
@@ -205,11 +211,11 @@ WHERE counted.dirtied_times > :limit
 """
 
 
-async def takers(session: Session, ids: Collection[int]) -> dict[int, list[int]]:
-    """For each noderole, those that take inputs from its data: linked ones, and its descendants on its own node."""
+async def find_takers(session: Session, ids: Collection[int]) -> dict[int, list[int]]:
+    """Return for each noderole those that take inputs from its data: linked ones, and descendants on its own node."""
     if not ids:
         return {}
-    found = await session.rows(
+    rows = await session.rows(
         """
         WITH RECURSIVE above (source, taker, id) AS (
             SELECT s.id, t.id, e.parent_id
@@ -228,17 +234,17 @@ async def takers(session: Session, ids: Collection[int]) -> dict[int, list[int]]
         """,
         ids=list(ids),
     )
-    taking: dict[int, list[int]] = {}
-    for row in found:
-        taking.setdefault(row.source, []).append(row.taker)
-    return taking
+    takers: dict[int, list[int]] = {}
+    for row in rows:
+        takers.setdefault(row.source, []).append(row.taker)
+    return takers
 
 
 # --- clusters
 
 
-async def dirty_peers(session: Session, node_id: int) -> None:
-    """The address of a node changed, which is an input of the peers of every cluster member on it."""
+async def mark_peers_dirty(session: Session, node_id: int) -> None:
+    """Note that the address of a node changed: it is an input of the peers of every cluster member on the node."""
     peers = await session.rows(
         """
         SELECT DISTINCT peer.id FROM node_roles member JOIN roles r ON r.id = member.role_id AND r.cluster
@@ -248,13 +254,13 @@ async def dirty_peers(session: Session, node_id: int) -> None:
         node_id=node_id,
         proposed=int(PROPOSED),
     )
-    await dirty(session, [row.id for row in peers])
+    await mark_dirty(session, [row.id for row in peers])
 
 
-async def regroup(session: Session, members: Collection[int]) -> None:
-    """These members of clusters came or are about to go: their peers run again, and whoever stands on them waits.
+async def rerun_cluster_peers(session: Session, members: Collection[int]) -> None:
+    """Have the peers of these members of clusters, which came or are about to go, run again; their children wait.
 
-    Noderoles of other roles among `members` are passed over.
+    Noderoles of other roles among `members` are ignored.
     """
     peers = await session.rows(
         """
@@ -269,9 +275,9 @@ async def regroup(session: Session, members: Collection[int]) -> None:
     ids = [row.id for row in peers]
     if not ids:
         return
-    await dirty(session, ids, Trigger.CHANGE)
+    await mark_dirty(session, ids, Trigger.CHANGE)
     children = await session.rows("SELECT DISTINCT child_id FROM node_role_edges WHERE parent_id = ANY (:ids)", ids=ids)
-    await move(session, Trigger.REGROUP, [row.child_id for row in children])
-    # What comes or goes above others on its own node changes their inputs, however far below they stand.
-    taking = await takers(session, members)
-    await dirty(session, {taker for found in taking.values() for taker in found} - set(members))
+    await move_noderoles(session, Trigger.REGROUP, [row.child_id for row in children])
+    # A member that comes or goes changes the inputs of all its descendants on its own node, however far below they are.
+    takers = await find_takers(session, members)
+    await mark_dirty(session, {taker for taker_ids in takers.values() for taker in taker_ids} - set(members))

@@ -1,4 +1,4 @@
-"""Why is this waiting? The facts for `domain/graph/why.py`, and the walk from one noderole to the next."""
+"""Explains why a noderole is waiting: reads the facts for `domain/graph/why.py` and follows the chain of parents."""
 
 from rackwright.domain.errors import NotFound
 from rackwright.domain.graph.why import OpenInstall, Parent, Reason, Situation, reason
@@ -8,8 +8,8 @@ from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import Visibility
 from rackwright.store.machines.boot import lagging_providers
 
-LONGEST = 100
-"""Links of a chain that a person is shown."""
+MAX_CHAIN = 100
+"""The number of reasons in a chain that a person is shown."""
 
 _SITUATION = """
 SELECT nr.id, r.name AS role, n.name AS node, d.name AS deployment, nr.state, nr.error, d.held, n.alive, n.available,
@@ -33,23 +33,27 @@ JOIN nodes n ON n.id = p.node_id WHERE e.child_id = :id AND p.state <> :active O
 """
 
 
-async def why(session: Session, node_role_id: int, visible: Visibility, cap: int | None = None) -> list[Reason]:
-    """The chain of reasons, from the noderole asked about to the one a person can do something about; it ends where it
-    leaves what may be seen."""
+async def explain_waiting(
+    session: Session, node_role_id: int, visible: Visibility, cap: int | None = None
+) -> list[Reason]:
+    """Return the chain of reasons from this noderole to the one that a person can do something about.
+
+    The chain ends before a noderole that may not be seen.
+    """
     chain: list[Reason] = []
-    seen: set[int] = set()
-    at: int | None = node_role_id
-    while at is not None and at not in seen and len(chain) < LONGEST:
-        seen.add(at)
-        chain.append(reason(await _situation(session, at, visible, cap)))
-        at = chain[-1].next_id
+    visited: set[int] = set()
+    current_id: int | None = node_role_id
+    while current_id is not None and current_id not in visited and len(chain) < MAX_CHAIN:
+        visited.add(current_id)
+        chain.append(reason(await _read_situation(session, current_id, visible, cap)))
+        current_id = chain[-1].next_id
     return chain
 
 
-async def waiting(
+async def select_waiting(
     session: Session, deployment_id: int | None, node_id: int | None, limit: int, visible: Visibility
 ) -> list[int]:
-    """The first noderoles that are committed and not ACTIVE: there, or anywhere."""
+    """Return the first noderoles that are committed and not ACTIVE, of this deployment or node, or of all."""
     seen = visible.condition("deployment_id = ANY (:sees)")
     rows = await session.rows(
         "SELECT id FROM node_roles WHERE state <> :active AND state <> :proposed"
@@ -65,7 +69,7 @@ async def waiting(
     return [row.id for row in rows]
 
 
-async def _situation(session: Session, id: int, visible: Visibility, cap: int | None) -> Situation:
+async def _read_situation(session: Session, id: int, visible: Visibility, cap: int | None) -> Situation:
     seen = visible.condition("nr.deployment_id = ANY (:sees)")
     row = await session.row(_SITUATION.format(seen=seen), id=id, **visible.values)
     if row is None:
@@ -93,14 +97,14 @@ async def _situation(session: Session, id: int, visible: Visibility, cap: int | 
         pending_hooks=row.pending_hooks,
         ahead=row.first_role if row.candidate_id not in (None, id) else "",
         cap_full=cap is not None and running >= cap,
-        install=await _install(session, row.run_id),
+        install=await _read_open_install(session, row.run_id),
         parents=tuple(
             Parent(parent.id, parent.title if parent.seen else None, NodeRoleState(parent.state)) for parent in parents
         ),
     )
 
 
-async def _install(session: Session, run_id: int | None) -> OpenInstall | None:
+async def _read_open_install(session: Session, run_id: int | None) -> OpenInstall | None:
     row = await session.row(
         "SELECT node_id, stage, generation, progress FROM install_attempts WHERE run_id = :id AND ended_at IS NULL",
         id=run_id,

@@ -1,6 +1,6 @@
-"""Applying what hooks returned: one function an effect, all of one call in the caller's transaction.
+"""Apply the effects that hooks returned: one function an effect, all effects of one call in the caller's transaction.
 
-Each is idempotent, because a call may be made twice; and what it is about may be gone, which is no mistake of the hook.
+Each is idempotent, because a call may be made twice; and its subject may be gone, which is no mistake of the hook.
 """
 
 from collections.abc import Collection, Sequence
@@ -26,14 +26,14 @@ from rackwright.domain.states import ACTIVE, PROPOSED
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.events.outbox import emit
-from rackwright.store.graph.transitions import dirty, dirty_takers
+from rackwright.store.graph.transitions import mark_dirty, mark_takers_dirty
 from rackwright.store.machines.nodes import confirm_identity, get_node, update_node
-from rackwright.store.runs.run_lifecycle import enqueue
+from rackwright.store.runs.run_lifecycle import enqueue_refresh
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Which hook returned the effects, and what it was called for: what an effect that names no target is about."""
+    """The hook that returned the effects, and the subject of its call: the target of effects that name none."""
 
     role: str
     hook: str
@@ -43,7 +43,7 @@ class Origin:
 
 
 async def apply_effects(session: Session, origin: Origin, effects: Sequence[Effect]) -> None:
-    """Do all that one call of a hook asked for."""
+    """Apply all effects of one call of a hook."""
     changed: set[int] = set()
     for effect in effects:
         match effect:
@@ -56,37 +56,37 @@ async def apply_effects(session: Session, origin: Origin, effects: Sequence[Effe
             case SetDeploymentRoleData():
                 changed |= await _set_deployment_role_data(session, origin, effect)
             case Refuse():
-                raise Conflict(Rule.REFUSED, refusal(origin.role, origin.hook, effect))
+                raise Conflict(Rule.REFUSED, refusal_text(origin.role, origin.hook, effect))
             case Log():
                 await _log(session, origin, effect)
             case Enqueue():
-                pass  # after the rest, so that it runs with what the rest changed
-    wanted: set[int] = set()
+                pass  # enqueued after the other effects, so that it runs with what they changed
+    enqueued: set[int] = set()
     for effect in effects:
         if isinstance(effect, Enqueue):
-            wanted |= await _enqueued(session, origin, effect)
-    await _inputs_changed(session, changed, wanted)
-    for id in sorted(wanted):
-        await enqueue(session, id)
+            enqueued |= await _noderoles_to_enqueue(session, origin, effect)
+    await _rerun_changed(session, changed, enqueued)
+    for id in sorted(enqueued):
+        await enqueue_refresh(session, id)
 
 
-def refusal(role: str, hook: str, effect: Refuse) -> str:
+def refusal_text(role: str, hook: str, effect: Refuse) -> str:
     return f"Role {role!r} refuses ({hook}): {effect.message[:MAX_MESSAGE]}"
 
 
-async def _node(session: Session, id: int | None, effect: Effect) -> int | None:
-    """The node an effect is about; None if it is gone."""
+async def _lock_node(session: Session, id: int | None, effect: Effect) -> int | None:
+    """Lock the node that an effect is about, and return its id; None if it is gone."""
     if id is None:
         raise Invalid(f"{type(effect).__name__} must say which node it is about.")
-    found: int | None = await session.value("SELECT id FROM nodes WHERE id = :id FOR UPDATE", id=id)
-    return found
+    locked_id: int | None = await session.value("SELECT id FROM nodes WHERE id = :id FOR UPDATE", id=id)
+    return locked_id
 
 
 async def _set_node(session: Session, origin: Origin, effect: SetNode) -> None:
-    id = await _node(session, origin.node_id if effect.node is None else effect.node, effect)
+    id = await _lock_node(session, origin.node_id if effect.node is None else effect.node, effect)
     if id is None:
         return
-    wanted: dict[str, Json] = {
+    new_values: dict[str, Json] = {
         "bootenv": effect.bootenv,
         "alive": effect.alive,
         "available": effect.available,
@@ -95,11 +95,11 @@ async def _set_node(session: Session, origin: Origin, effect: SetNode) -> None:
     node = await get_node(session, id, EVERYTHING)
     if effect.available and node.waiting:
         await confirm_identity(session, node, confirmed=True)
-    await update_node(session, id, {name: value for name, value in wanted.items() if value is not None})
+    await update_node(session, id, {name: value for name, value in new_values.items() if value is not None})
 
 
 async def _set_node_attribute(session: Session, origin: Origin, effect: SetNodeAttribute) -> None:
-    id = await _node(session, origin.node_id if effect.node is None else effect.node, effect)
+    id = await _lock_node(session, origin.node_id if effect.node is None else effect.node, effect)
     if id is None:
         return
     attrib = (await session.catalogue()).catalogue.attribs.get(effect.attrib)
@@ -112,26 +112,26 @@ async def _set_node_attribute(session: Session, origin: Origin, effect: SetNodeA
 
 
 async def _set_sysdata(session: Session, origin: Origin, effect: SetSysdata) -> set[int]:
-    """Merge into sysdata; gives the noderoles that have other data now."""
-    one = origin.node_role_id if effect.noderole is None else effect.noderole
+    """Merge data into sysdata, and return the ids of the noderoles whose data changed."""
+    noderole_id = origin.node_role_id if effect.noderole is None else effect.noderole
     rows = await session.rows(
         "SELECT nr.id, nr.sysdata FROM node_roles nr JOIN roles r ON r.id = nr.role_id AND r.name = :role"
-        " WHERE CAST(:one AS bigint) IS NULL OR nr.id = :one ORDER BY nr.id FOR UPDATE OF nr",
+        " WHERE CAST(:noderole_id AS bigint) IS NULL OR nr.id = :noderole_id ORDER BY nr.id FOR UPDATE OF nr",
         role=origin.role,
-        one=one,
+        noderole_id=noderole_id,
     )
     if effect.noderole is not None and not rows:
-        await _check_own(session, origin, effect.noderole)
+        await _check_own_noderole(session, origin, effect.noderole)
     changed: set[int] = set()
     for row in rows:
-        patched = patch(row.sysdata, effect.data)
+        patched = merge_patch(row.sysdata, effect.data)
         if patched != row.sysdata:
             await session.run("UPDATE node_roles SET sysdata = :data WHERE id = :id", data=Jsonb(patched), id=row.id)
             changed.add(row.id)
     return changed
 
 
-async def _check_own(session: Session, origin: Origin, id: int) -> None:
+async def _check_own_noderole(session: Session, origin: Origin, id: int) -> None:
     other = await session.value(
         "SELECT r.name FROM node_roles nr JOIN roles r ON r.id = nr.role_id WHERE nr.id = :id", id=id
     )
@@ -140,7 +140,7 @@ async def _check_own(session: Session, origin: Origin, id: int) -> None:
 
 
 async def _set_deployment_role_data(session: Session, origin: Origin, effect: SetDeploymentRoleData) -> set[int]:
-    """Merge into the deployment-role's wall; gives the noderoles that have other data now."""
+    """Merge data into the deployment-role's wall, and return the ids of the noderoles whose data changed."""
     id = origin.deployment_id if effect.deployment is None else effect.deployment
     if id is None:
         raise Invalid("SetDeploymentRoleData must say which deployment it is about.")
@@ -152,7 +152,7 @@ async def _set_deployment_role_data(session: Session, origin: Origin, effect: Se
     )
     if row is None:
         return set()
-    patched = patch(row.wall, effect.data)
+    patched = merge_patch(row.wall, effect.data)
     if patched == row.wall:
         return set()
     await session.run("UPDATE deployment_roles SET wall = :wall WHERE id = :id", wall=Jsonb(patched), id=row.id)
@@ -162,7 +162,7 @@ async def _set_deployment_role_data(session: Session, origin: Origin, effect: Se
         role=row.role_id,
         proposed=int(PROPOSED),
     )
-    return {one.id for one in rows}
+    return {noderole.id for noderole in rows}
 
 
 async def _log(session: Session, origin: Origin, effect: Log) -> None:
@@ -176,40 +176,40 @@ async def _log(session: Session, origin: Origin, effect: Log) -> None:
     )
 
 
-async def _enqueued(session: Session, origin: Origin, effect: Enqueue) -> set[int]:
+async def _noderoles_to_enqueue(session: Session, origin: Origin, effect: Enqueue) -> set[int]:
     rows = await session.rows(
         "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id"
-        " WHERE (nr.id = :one OR CAST(:one AS bigint) IS NULL AND r.name = :role)"
+        " WHERE (nr.id = :noderole_id OR CAST(:noderole_id AS bigint) IS NULL AND r.name = :role)"
         " AND nr.state <> :proposed AND NOT nr.doomed",
-        one=effect.noderole,
+        noderole_id=effect.noderole,
         role=effect.role or origin.role,
         proposed=int(PROPOSED),
     )
     return {row.id for row in rows}
 
 
-async def _inputs_changed(session: Session, changed: Collection[int], enqueued: Collection[int]) -> None:
-    """Whoever has other inputs now runs again; what is enqueued stays ACTIVE for its children while it does."""
+async def _rerun_changed(session: Session, changed: Collection[int], enqueued: Collection[int]) -> None:
+    """Run noderoles again whose inputs changed; those that are enqueued stay ACTIVE for their children meanwhile."""
     if not changed:
         return
-    staying = await session.rows(
+    still_active = await session.rows(
         "UPDATE node_roles SET inputs_rev = inputs_rev + 1 WHERE id = ANY (:ids) AND state = :active RETURNING id",
         ids=sorted(set(changed) & set(enqueued)),
         active=int(ACTIVE),
     )
-    await dirty(session, set(changed) - {row.id for row in staying})
-    await dirty_takers(session, set(changed))
+    await mark_dirty(session, set(changed) - {row.id for row in still_active})
+    await mark_takers_dirty(session, set(changed))
 
 
-def patch(values: JsonObject, changes: JsonObject) -> JsonObject:
-    """As RFC 7396: maps merge, null takes away, anything else replaces."""
+def merge_patch(values: JsonObject, changes: JsonObject) -> JsonObject:
+    """Return the values with changes as by RFC 7396: maps merge, null removes, anything else replaces."""
     patched = dict(values)
     for key, value in changes.items():
         before = patched.get(key)
         if value is None:
             patched.pop(key, None)
         elif isinstance(value, dict):
-            patched[key] = patch(before if isinstance(before, dict) else {}, value)
+            patched[key] = merge_patch(before if isinstance(before, dict) else {}, value)
         else:
             patched[key] = value
     return patched

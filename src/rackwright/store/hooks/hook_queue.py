@@ -1,7 +1,7 @@
-"""The queue of hook calls: claiming them in order, and ending them done, to be tried again, or given up.
+"""The queue of hook calls: claim calls in order, and end each as done, to be tried again, or given up.
 
-A call is in the hands of one server at a time, under a lease; what another server took over meanwhile is not ended
-twice. For one subject a handler is called in the order of what happened.
+One server at a time has a call, under a lease; a call that another server took over meanwhile is not ended twice. For
+one subject a handler is called in the order of the changes.
 """
 
 import logging
@@ -24,7 +24,7 @@ MAX_ERROR = 4000
 
 @dataclass(frozen=True)
 class HookCall:
-    """One call to make."""
+    """A call that a server has claimed."""
 
     id: int
     kind: str
@@ -37,7 +37,7 @@ class HookCall:
     node_id: int | None
     blocks: bool
     view: JsonObject
-    """What was stored; all that the handler is shown is in `shown_view`."""
+    """What was stored with the call; `read_shown_view` returns all that the handler is shown."""
     attempt: int
 
     @property
@@ -53,7 +53,7 @@ class HookCall:
 
 
 @dataclass(frozen=True)
-class FailingCall:
+class FailingHookCall:
     """A call that failed and is tried again, or was given up; for people."""
 
     id: int
@@ -90,15 +90,15 @@ RETURNING h.id, h.kind, h.handler, h.hook, h.subject, h.subject_id, h.node_id, h
 
 
 async def claim_calls(session: Session, worker: str, lease: float, limit: int) -> list[HookCall]:
-    """Take up to `limit` calls whose turn it is."""
+    """Claim up to `limit` calls whose turn it is."""
     rows = await session.rows(_CLAIM, worker=worker, lease=lease, limit=limit)
     return sorted((HookCall(**row._mapping) for row in rows), key=lambda call: call.id)
 
 
 async def end_call(session: Session, call: HookCall, worker: str) -> bool:
-    """The call was made: forget it, and its kind that was given up before. False: somebody else has it by now.
+    """Delete a call that was made, and the same calls that were given up before. False: another server has it by now.
 
-    For a call that blocks, the caller holds the cap lock: so no pass works out what can start while this ends.
+    For a call that blocks, the caller holds the cap lock: so no pass works out what can start while the call ends.
     """
     ended = await session.row(
         "DELETE FROM hook_calls WHERE id = :id AND state = 'running' AND worker = :worker AND attempts = :attempt"
@@ -125,7 +125,7 @@ async def end_call(session: Session, call: HookCall, worker: str) -> bool:
 
 
 async def fail_call(session: Session, call: HookCall, worker: str, error: str, *, tries: int, back_off: float) -> bool:
-    """The call failed: try again, ever later, and after `tries` give it up. Whether it was given up."""
+    """Note that a call failed: it is tried again, ever later, and given up after `tries`. Return whether it was."""
     given_up = call.attempt >= tries
     failed = await session.run(
         """
@@ -153,8 +153,8 @@ async def fail_call(session: Session, call: HookCall, worker: str, error: str, *
     return bool(failed) and given_up
 
 
-async def tell_oscillating(session: Session) -> None:
-    """Say of the calls that this transaction gave up before they were made what `fail_call` says of others."""
+async def emit_oscillating(session: Session) -> None:
+    """Emit and log, for calls that this transaction gave up before they were made, what `fail_call` does for others."""
     for node_id, role, hook, error in session.hooks.oscillating:
         data: JsonObject = {"handler": role, "hook": hook, "error": error}
         await emit(session, "hook.failed", node_id, node_id=node_id, data=data)
@@ -162,8 +162,8 @@ async def tell_oscillating(session: Session) -> None:
     session.hooks.oscillating.clear()
 
 
-async def hand_back(session: Session, ids: Collection[int], worker: str) -> None:
-    """A server that stops gives back what it did not do; that was no attempt."""
+async def hand_back_calls(session: Session, ids: Collection[int], worker: str) -> None:
+    """Give back calls that a stopping server did not make; they do not count as attempts."""
     await session.run(
         "UPDATE hook_calls SET state = 'waiting', attempts = attempts - 1, worker = NULL, lease_until = NULL"
         " WHERE id = ANY (:ids) AND state = 'running' AND worker = :worker",
@@ -174,7 +174,7 @@ async def hand_back(session: Session, ids: Collection[int], worker: str) -> None
 
 
 async def _unblock(session: Session, calls: Collection[HookCall]) -> None:
-    """Something else may start now on the nodes of these calls, and on those of their noderoles' children."""
+    """Touch the nodes of these calls, and of their noderoles' children: something else may start there now."""
     blocking = [call for call in calls if call.blocks]
     if blocking:
         children = await session.rows(
@@ -186,16 +186,17 @@ async def _unblock(session: Session, calls: Collection[HookCall]) -> None:
         session.touch(call.node_id for call in blocking if call.node_id is not None)
 
 
-async def next_due(session: Session) -> float | None:
-    """Seconds until a call that waits for its next try, or whose server may have died, is due; None: none is."""
-    found = await session.value(
+async def seconds_until_due(session: Session) -> float | None:
+    """Return the seconds until a call is due that waits for its next try, or whose server may have died; None: there
+    is none."""
+    seconds = await session.value(
         "SELECT extract(epoch FROM min(coalesce(lease_until, not_before)) - now()) FROM hook_calls"
         " WHERE state <> 'failed' AND (lease_until IS NOT NULL OR not_before IS NOT NULL)"
     )
-    return None if found is None else max(0.0, float(found))
+    return None if seconds is None else max(0.0, float(seconds))
 
 
-# --- for people
+# --- lists for people, retries and jigs
 
 
 _SELECT_CALLS = """
@@ -222,21 +223,21 @@ HOOK_CALLS = Listing(
     seen="node_id IN (SELECT n.id FROM nodes n WHERE n.deployment_id = ANY (:sees))",
 )
 
-FAILED = "error <> ''"
+FAILED_SQL = "error <> ''"
 
 
-async def select_calls(session: Session, where: str, **values: object) -> list[FailingCall]:
-    return [FailingCall(**row._mapping) for row in await session.rows(f"{_SELECT_CALLS} {where}", **values)]
+async def select_calls(session: Session, where: str, **values: object) -> list[FailingHookCall]:
+    return [FailingHookCall(**row._mapping) for row in await session.rows(f"{_SELECT_CALLS} {where}", **values)]
 
 
-async def waiting_calls(session: Session) -> int:
-    """How many calls are still to be made."""
+async def count_waiting_calls(session: Session) -> int:
+    """Return how many calls are still to be made."""
     count: int = await session.value("SELECT count(*) FROM hook_calls WHERE state <> 'failed'")
     return count
 
 
 async def retry_call(session: Session, id: int) -> None:
-    """Try again what was given up."""
+    """Queue a call again that failed or was given up."""
     row = await session.row("SELECT state FROM hook_calls WHERE id = :id FOR UPDATE", id=id)
     if row is None:
         raise NotFound("hook call", id)
@@ -245,14 +246,14 @@ async def retry_call(session: Session, id: int) -> None:
     await session.run(
         "UPDATE hook_calls SET state = 'waiting', attempts = 0, not_before = NULL, view = view - :chain WHERE id = :id",
         id=id,
-        chain=CHAIN,  # a person wants it now, whatever led to it before
+        chain=CHAIN,  # a person wants the call now, whatever chain led to it
     )
     await session.run(f"NOTIFY {HOOK_CHANNEL}")
 
 
-async def drop_orphans(session: GraphSession) -> None:
-    """Calls of hooks that nobody implements any more, after an import."""
-    gone = await session.rows(
+async def delete_orphaned_calls(session: GraphSession) -> None:
+    """Delete calls of hooks that no role or jig implements any more after an import."""
+    rows = await session.rows(
         """
         DELETE FROM hook_calls h WHERE kind = 'role'
           AND NOT EXISTS (SELECT FROM roles r WHERE r.name = h.handler AND h.hook = ANY (r.hooks))
@@ -260,7 +261,7 @@ async def drop_orphans(session: GraphSession) -> None:
                   h.attempts AS attempt
         """
     )
-    await _unblock(session, [HookCall(**row._mapping) for row in gone])
+    await _unblock(session, [HookCall(**row._mapping) for row in rows])
     await session.run(
         "DELETE FROM hook_calls h WHERE kind = 'jig'"
         " AND NOT EXISTS (SELECT FROM jigs j WHERE j.name = h.handler AND j.active)"
@@ -268,7 +269,7 @@ async def drop_orphans(session: GraphSession) -> None:
 
 
 async def set_jig_active(session: GraphSession, name: str, active: bool) -> bool:
-    """Turn a jig on or off; whether that changed it. One that becomes active is told of all nodes."""
+    """Turn a jig on or off, and return whether that changed it. A jig that becomes active is told of all nodes."""
     jig = await session.row("SELECT active FROM jigs WHERE name = :name FOR UPDATE", name=name)
     if jig is None:
         raise NotFound("jig", name)
@@ -281,12 +282,12 @@ async def set_jig_active(session: GraphSession, name: str, active: bool) -> bool
         await queue_jig_active(session, name)
     else:
         await session.run("DELETE FROM hook_calls WHERE kind = 'jig' AND handler = :name", name=name)
-    await _touch_work_of(session, name)
+    await _touch_nodes_of_jig(session, name)
     await emit(session, "jig.activated" if active else "jig.deactivated", data={"name": name})
     return True
 
 
-async def _touch_work_of(session: Session, jig: str) -> None:
+async def _touch_nodes_of_jig(session: Session, jig: str) -> None:
     rows = await session.rows(
         "SELECT DISTINCT nr.node_id FROM node_roles nr JOIN roles r ON r.id = nr.role_id WHERE r.jig = :jig", jig=jig
     )

@@ -1,4 +1,4 @@
-"""All machines for Ansible: hosts with their variables, in groups by deployment, role and group."""
+"""The Ansible inventory of all machines: hosts with their variables, in groups by deployment, role and group."""
 
 import re
 
@@ -10,7 +10,7 @@ from rackwright.store.db.visibility import Visibility
 from rackwright.store.graph.noderole_views import NODE_ROLES
 from rackwright.store.machines.nodes import NODES
 
-# Roles that a node has in a deployment which may not be seen are not told of it.
+# The roles of a node leave out those in deployments that may not be seen.
 _HOSTS = """
 SELECT n.id, n.name, n.alive, n.available, n.bootenv, d.name AS deployment,
        coalesce(n.hint ->> 'address', n.discovery ->> 'address') AS address, n.hint,
@@ -23,16 +23,16 @@ FROM nodes n JOIN deployments d ON d.id = n.deployment_id WHERE NOT n.system AND
 """
 
 
-async def inventory(session: Session, visible: Visibility) -> JsonObject:
-    """Ansible's own shape: a map of groups, and all variables of hosts under `_meta`."""
+async def read_ansible_inventory(session: Session, visible: Visibility) -> JsonObject:
+    """Return the inventory in Ansible's own shape: a map of groups, and all variables of hosts under `_meta`."""
     hostvars: JsonObject = {}
     members: dict[str, list[str]] = {}
-    hosts_of = _HOSTS.format(seen_role=visible.condition(NODE_ROLES.seen), seen_node=visible.condition(NODES.seen))
-    for row in await session.rows(hosts_of, proposed=int(PROPOSED), **visible.values):
+    query = _HOSTS.format(seen_role=visible.condition(NODE_ROLES.seen), seen_node=visible.condition(NODES.seen))
+    for row in await session.rows(query, proposed=int(PROPOSED), **visible.values):
         state = worst(NodeRoleState(state) for state in row.states).label
         hostvars[row.name] = {
             **({"ansible_host": row.address} if row.address else {}),
-            **_login(login_of(row.hint)),
+            **_login_variables(login_of(row.hint)),
             "rackwright_id": row.id,
             "rackwright_deployment": row.deployment,
             "rackwright_alive": row.alive,
@@ -42,27 +42,28 @@ async def inventory(session: Session, visible: Visibility) -> JsonObject:
             "rackwright_roles": row.roles,
             "rackwright_groups": row.groups,
         }
-        groups = [_name("deployment", row.deployment), *(_name("role", role) for role in row.roles)]
-        for group in (*groups, *(_name("group", one) for one in row.groups)):
+        groups = [_group_name("deployment", row.deployment), *(_group_name("role", role) for role in row.roles)]
+        for group in (*groups, *(_group_name("group", group) for group in row.groups)):
             members.setdefault(group, []).append(row.name)
-    children = await _tree(session, visible)
-    named = sorted(members.keys() | children.keys() | {below for one in children.values() for below in one})
-    found: JsonObject = {"_meta": {"hostvars": hostvars}, "all": {"children": [*named]}}
-    for group in named:
+    children = await _select_child_groups(session, visible)
+    child_names = {child for names in children.values() for child in names}
+    group_names = sorted(members.keys() | children.keys() | child_names)
+    inventory: JsonObject = {"_meta": {"hostvars": hostvars}, "all": {"children": [*group_names]}}
+    for group in group_names:
         hosts: list[Json] = [*members.get(group, ())]
-        below: list[Json] = [*children.get(group, ())]
-        found[group] = {"hosts": hosts, **({"children": below} if below else {})}
-    return found
+        child_groups: list[Json] = [*children.get(group, ())]
+        inventory[group] = {"hosts": hosts, **({"children": child_groups} if child_groups else {})}
+    return inventory
 
 
-def _login(login: Login) -> JsonObject:
-    """How Ansible logs in, where it is not as it would anyway."""
+def _login_variables(login: Login) -> JsonObject:
+    """Return how Ansible logs in, where that is not its default."""
     port: JsonObject = {} if login.port == PORT else {"ansible_port": login.port}
     return port if login.user == ROOT else {**port, "ansible_user": login.user}
 
 
-async def _tree(session: Session, visible: Visibility) -> dict[str, list[str]]:
-    """A deployment's group has those of the deployments below it."""
+async def _select_child_groups(session: Session, visible: Visibility) -> dict[str, list[str]]:
+    """Return for each deployment's group the groups of the deployments directly below it."""
     rows = await session.rows(
         "SELECT p.name AS parent, d.name FROM deployments d JOIN deployments p ON p.id = d.parent_id"
         f" WHERE {visible.condition('d.id = ANY (:sees) AND p.id = ANY (:sees)')} ORDER BY 2",
@@ -70,10 +71,10 @@ async def _tree(session: Session, visible: Visibility) -> dict[str, list[str]]:
     )
     children: dict[str, list[str]] = {}
     for row in rows:
-        children.setdefault(_name("deployment", row.parent), []).append(_name("deployment", row.name))
+        children.setdefault(_group_name("deployment", row.parent), []).append(_group_name("deployment", row.name))
     return children
 
 
-def _name(kind: str, name: str) -> str:
-    """A name that Ansible takes without a warning."""
+def _group_name(kind: str, name: str) -> str:
+    """Return a name of a group that Ansible takes without a warning."""
     return f"{kind}_{re.sub(r'[^A-Za-z0-9_]', '_', name)}"

@@ -8,54 +8,58 @@ from rackwright.domain.networks.dhcp import DhcpHost, DhcpState, DhcpSubnet, ord
 from rackwright.domain.networks.networks import Category, Network, Use
 from rackwright.domain.states import PROPOSED
 from rackwright.store.db.session import Session
-from rackwright.store.machines.boot_generation import next_generation
+from rackwright.store.machines.boot_generation import raise_boot_generation
 from rackwright.store.machines.nodes import update_node
-from rackwright.store.networks.allocations import allocate_bound
+from rackwright.store.networks.allocations import allocate_for_bound_nodes
 from rackwright.store.networks.network_rows import NetworkRecord, select_networks
 
 INSTALL_CHANNEL = "rackwright_install"
-"""Notified when an install may go on."""
+"""The channel that is notified when an install may go on."""
 
 PROVIDER_ROLE = "provisioner-dhcp-database"
-"""Its noderoles are the boot providers: each records the generation it serves."""
+"""The role whose noderoles are the boot providers: each records the generation that it serves."""
 
 
 async def set_bootenv(session: Session, node_id: int, bootenv: str) -> int:
-    """Decide what a node boots next, and say the generation from which on providers serve that."""
-    known = await session.row("SELECT bootenv, boot_generation FROM nodes WHERE id = :id FOR UPDATE", id=node_id)
-    if known is None:
+    """Set what a node boots next, and return the generation from which on providers serve that."""
+    node = await session.row("SELECT bootenv, boot_generation FROM nodes WHERE id = :id FOR UPDATE", id=node_id)
+    if node is None:
         raise NotFound("node", node_id)
-    if known.bootenv == bootenv and known.boot_generation:
-        return int(known.boot_generation)
-    generation = await next_generation(session)
+    if node.bootenv == bootenv and node.boot_generation:
+        return int(node.boot_generation)
+    generation = await raise_boot_generation(session)
     await session.run("UPDATE nodes SET boot_generation = :n WHERE id = :id", n=generation, id=node_id)
     await update_node(session, node_id, {"bootenv": bootenv})
     return generation
 
 
-async def dhcp_state(session: Session, node_role_id: int) -> DhcpState:
-    """All that one boot provider has to serve, of one moment.
+async def read_dhcp_state(session: Session, node_role_id: int) -> DhcpState:
+    """Return all that a boot provider has to serve, as of one moment.
 
-    Read under the lock of the counter: nobody is in the middle of changing what this generation says.
+    It is read under the lock of the counter: no transaction is in the middle of changing what this generation has.
     """
-    await allocate_bound(session)
+    await allocate_for_bound_nodes(session)
     generation = await session.value("SELECT generation FROM boot_state FOR SHARE")
-    place, of = await _place(session, node_role_id)
+    index, count = await _read_provider_share(session, node_role_id)
     rows = await session.rows(
         "SELECT n.name, CASE WHEN n.identity_confirmed THEN n.bootenv ELSE '' END AS bootenv,"
         " ARRAY(SELECT mac::text FROM node_macs m WHERE m.node_id = n.id) AS macs,"
         " ARRAY(SELECT host(address) FROM allocations a WHERE a.node_id = n.id AND a.family = 4) AS addresses"
         " FROM nodes n WHERE NOT n.system AND EXISTS (SELECT FROM node_macs m WHERE m.node_id = n.id)"
     )
-    subnets = [_subnet(record, place, of) for record in await select_networks(session) if _is_served(record.network)]
-    served = [one.subnet for one in subnets]
+    subnets = [
+        _build_subnet(record, index, count) for record in await select_networks(session) if _is_served(record.network)
+    ]
+    served_subnets = [dhcp_subnet.subnet for dhcp_subnet in subnets]
     hosts = [
         DhcpHost(
             row.name,
             row.bootenv or SLEDGEHAMMER,
             tuple(row.macs),
             tuple(
-                address for address in map(IPv4Address, row.addresses) if any(address in subnet for subnet in served)
+                address
+                for address in map(IPv4Address, row.addresses)
+                if any(address in subnet for subnet in served_subnets)
             ),
         )
         for row in rows
@@ -64,26 +68,33 @@ async def dhcp_state(session: Session, node_role_id: int) -> DhcpState:
 
 
 def _is_served(network: Network) -> bool:
-    """Machines boot from the admin network; on another one DHCP is served if somebody kept a range for it."""
+    """Return whether DHCP is served on a network.
+
+    Machines boot from the admin network; on another network DHCP is served if it has a dynamic range.
+    """
     return network.v4_subnet is not None and (
-        network.category is Category.ADMIN or any(one.use is Use.DYNAMIC and one.family == 4 for one in network.ranges)
+        network.category is Category.ADMIN
+        or any(range.use is Use.DYNAMIC and range.family == 4 for range in network.ranges)
     )
 
 
-def _subnet(record: NetworkRecord, place: int, of: int) -> DhcpSubnet:
+def _build_subnet(record: NetworkRecord, index: int, count: int) -> DhcpSubnet:
     network = record.network
     assert network.v4_subnet is not None
     pools = [
-        (one.first, one.last)
-        for one in network.ranges
-        if one.use is Use.DYNAMIC and isinstance(one.first, IPv4Address) and isinstance(one.last, IPv4Address)
+        (range.first, range.last)
+        for range in network.ranges
+        if range.use is Use.DYNAMIC and isinstance(range.first, IPv4Address) and isinstance(range.last, IPv4Address)
     ]
-    routers = tuple(one.address for one in network.routers if isinstance(one.address, IPv4Address))
-    return DhcpSubnet(record.id, network.name, network.v4_subnet, share(pools, place, of), routers)
+    routers = tuple(router.address for router in network.routers if isinstance(router.address, IPv4Address))
+    return DhcpSubnet(record.id, network.name, network.v4_subnet, share(pools, index, count), routers)
 
 
-async def _place(session: Session, node_role_id: int) -> tuple[int, int]:
-    """Which of how many providers it is: each gives out its own share of the addresses for strangers."""
+async def _read_provider_share(session: Session, node_role_id: int) -> tuple[int, int]:
+    """Return the provider's index among all providers, and their number.
+
+    Each provider gives out its own share of the addresses for machines that are not known.
+    """
     rows = await session.rows(
         "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id AND r.name = :role"
         " WHERE nr.state <> :proposed AND NOT nr.doomed ORDER BY nr.id",
@@ -95,7 +106,7 @@ async def _place(session: Session, node_role_id: int) -> tuple[int, int]:
 
 
 async def record_served(session: Session, node_role_id: int, generation: int) -> None:
-    """A provider was seen to serve a generation; an older one never replaces a newer."""
+    """Record the generation that a provider was seen to serve; an older one never replaces a newer."""
     await session.run(
         """
         INSERT INTO boot_providers (node_role_id, generation) VALUES (:id, :generation)
@@ -109,7 +120,7 @@ async def record_served(session: Session, node_role_id: int, generation: int) ->
 
 
 async def lagging_providers(session: Session, node_id: int, generation: int) -> list[str]:
-    """Boot providers up the node's deployment path, on nodes that are alive, that do not serve `generation` yet."""
+    """Return boot providers up the node's deployment path, on live nodes, that do not serve `generation` yet."""
     rows = await session.rows(
         """
         WITH RECURSIVE path (id, parent_id) AS (
@@ -129,9 +140,12 @@ async def lagging_providers(session: Session, node_id: int, generation: int) -> 
     return [row.title for row in rows]
 
 
-async def boot_answer(session: Session, node_id: int | None) -> str:
-    """What a machine that asks now should boot. An unknown one is to be discovered, and so is one that somebody claims
-    who may not accept machines."""
+async def read_boot_answer(session: Session, node_id: int | None) -> str:
+    """Return what a machine that asks now should boot.
+
+    An unknown machine boots sledgehammer, to be discovered; so does one whose identity nobody who may accept machines
+    has confirmed.
+    """
     if node_id is None:
         return SLEDGEHAMMER
     bootenv: str | None = await session.value(

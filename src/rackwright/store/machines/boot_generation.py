@@ -1,10 +1,10 @@
-"""The generation of what boot providers serve: one number, counted up in the transaction of whatever changes it."""
+"""The generation of what boot providers serve: a number that every transaction which changes that raises."""
 
 from rackwright.store.db.session import Session
 
 
-async def next_generation(session: Session) -> int:
-    """Something that boot providers serve changes with this transaction."""
+async def raise_boot_generation(session: Session) -> int:
+    """Raise the generation, because this transaction changes what boot providers serve, and return it."""
     generation: int = await session.value(
         "INSERT INTO boot_state (generation) VALUES (1)"
         " ON CONFLICT (single) DO UPDATE SET generation = boot_state.generation + 1 RETURNING generation"

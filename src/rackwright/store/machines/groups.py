@@ -1,4 +1,4 @@
-"""Groups of nodes, by category: racks, rooms, owners. Addressed as category:name, or by id."""
+"""Groups of nodes, by category: racks, rooms, owners. A group is addressed as category:name, or by id."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,8 @@ class GroupRecord:
         return f"{self.category}:{self.name}"
 
 
-# A group lies in no deployment: its nodes do, and whoever may see some of those sees the group with just these.
+# A group lies in no deployment, but its nodes do: a person who may see some of its nodes sees the group with only
+# these.
 _SELECT = """
 SELECT g.id, g.category, g.name, g.description, m.nodes
 FROM groups g CROSS JOIN LATERAL (
@@ -54,7 +55,7 @@ async def select_groups(session: Session, where: str, visible: Visibility, **val
 
 async def get_group(session: Session, key: str | int, visible: Visibility) -> GroupRecord:
     category, _, name = str(key).partition(":")
-    found = await select_groups(
+    records = await select_groups(
         session,
         f"WHERE (g.category = :category AND g.name = :name OR g.id = :id) AND {visible.condition(GROUPS.seen)}",
         visible,
@@ -62,13 +63,13 @@ async def get_group(session: Session, key: str | int, visible: Visibility) -> Gr
         name=name,
         id=key_id(key),
     )
-    if not found:
+    if not records:
         raise NotFound("group", key)
-    return found[0]
+    return records[0]
 
 
 async def lock_group(session: Session, key: str) -> GroupRecord:
-    """The group, which nobody else edits until this transaction ends."""
+    """Lock the group against edits by others until this transaction ends, and return it."""
     group = await get_group(session, key, EVERYTHING)
     await session.run("SELECT FROM groups WHERE id = :id FOR NO KEY UPDATE", id=group.id)
     return await get_group(session, group.id, EVERYTHING)
@@ -100,7 +101,7 @@ async def describe_group(session: Session, group: GroupRecord, description: str)
 
 
 async def delete_group(session: Session, group: GroupRecord) -> None:
-    """Its nodes stay."""
+    """Delete a group. Its nodes stay."""
     await session.run("DELETE FROM groups WHERE id = :id", id=group.id)
     await emit(session, "group.deleted", group.id, data={"category": group.category, "name": group.name})
 
@@ -118,9 +119,9 @@ async def add_node(session: Session, group: GroupRecord, node: NodeRecord) -> No
 
 
 async def remove_node(session: Session, group: GroupRecord, node: NodeRecord) -> None:
-    gone = await session.run(
+    deleted = await session.run(
         "DELETE FROM node_groups WHERE node_id = :node AND group_id = :group", node=node.id, group=group.id
     )
-    if not gone:
+    if not deleted:
         raise NotFound(f"node in group {group.title}:", node.name)
     await emit(session, "group.node_removed", group.id, node_id=node.id)

@@ -17,20 +17,20 @@ from rackwright.domain.runs import Run
 from rackwright.domain.states import COMMITTED, Trigger
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit
-from rackwright.store.graph.transitions import move
+from rackwright.store.graph.transitions import move_noderoles
 from rackwright.store.machines.boot import INSTALL_CHANNEL, lagging_providers, set_bootenv
 from rackwright.store.machines.keys import pin_key
-from rackwright.store.machines.nodes import noderoles_of, update_node
-from rackwright.store.networks.allocations import fits_allocation
+from rackwright.store.machines.nodes import select_noderole_ids, update_node
+from rackwright.store.networks.allocations import is_plausible_source
 from rackwright.store.runs.run_logs import append_logs
-from rackwright.store.runs.settling import Finished, settle
+from rackwright.store.runs.settling import FinishedRun, settle_runs
 
 DEFAULT_MAX_INSTALLS = 20
 
 
 @dataclass(frozen=True)
 class AttemptRecord:
-    """An attempt, and what belongs to it."""
+    """An install attempt with its frozen configuration, progress and log."""
 
     id: int
     node_id: int
@@ -40,28 +40,28 @@ class AttemptRecord:
     frozen: JsonObject
     generation: int | None
     resetting: bool
-    """A server is at resetting the machine now, or died at it: what it has booted may be reset any moment."""
+    """A server is resetting the machine now, or died while doing so: the machine may be reset at any moment."""
     state: Attempt
     progress: JsonObject
-    """What the installer said last."""
+    """The last report of the installer."""
     log: InstallLog
     now: float
     """The database's clock, in seconds."""
 
 
 async def open_attempt(session: Session, run: Run, target_os: str, frozen: JsonObject) -> None:
-    """Freeze what is to be installed. From here on the attempt is advanced by whoever looks.
+    """Freeze what is to be installed. From here on any server may advance the attempt.
 
-    The run is accepted in this same transaction: a worker that dies before has done nothing, and one that dies after
-    is not missed.
+    The run is accepted in this same transaction: a worker that dies before has done nothing, and one that dies after is
+    not missed.
     """
-    if not await settle(session, [Finished(run.id, accepted=True)]):
+    if not await settle_runs(session, [FinishedRun(run.id, accepted=True)]):
         if await session.value("SELECT 1 FROM install_attempts WHERE run_id = :id", id=run.id):
-            return  # it was done, but the answer was lost
+            return  # an earlier call did it, but its answer was lost
         raise Conflict(Rule.BUSY, f"Run {run.id} of {run.role} on {run.node} is over: somebody else has it.")
-    earlier = await _locked(session, "node_id = :id AND ended_at IS NULL", id=run.node_id)
+    earlier = await _lock_attempt(session, "node_id = :id AND ended_at IS NULL", id=run.node_id)
     if earlier is not None:
-        await take(session, earlier, install.expired(earlier.state, "A newer install took its place"))
+        await apply_step(session, earlier, install.expired(earlier.state, "A newer install took its place"))
     node = await session.row(f"SELECT boot_id, {_NOW} AS now FROM nodes WHERE id = :id", id=run.node_id)
     if node is None:
         raise NotFound("node", run.node_id)
@@ -78,22 +78,22 @@ async def open_attempt(session: Session, run: Run, target_os: str, frozen: JsonO
         boot_id=node.boot_id,
         progress=Jsonb({"log": asdict(log)}),
     )
-    await _write(session, run.id, [*([f"[trace {run.trace}]"] if run.trace else []), *lines])
-    await _wake(session)
+    await _append_log_lines(session, run.id, [*([f"[trace {run.trace}]"] if run.trace else []), *lines])
+    await _notify_installs(session)
 
 
-async def end_attempt(session: Session, run_id: int, why: str) -> None:
-    """End the attempt of a run, if it has one, together with it: no boot after this one may be the installer."""
-    attempt = await _locked(session, "run_id = :id AND ended_at IS NULL", id=run_id)
+async def end_attempt(session: Session, run_id: int, reason: str) -> None:
+    """End the open attempt of a run together with the run: no boot after this one may be the installer."""
+    attempt = await _lock_attempt(session, "run_id = :id AND ended_at IS NULL", id=run_id)
     if attempt is not None:
-        await take(session, attempt, install.expired(attempt.state, why))
+        await apply_step(session, attempt, install.expired(attempt.state, reason))
 
 
-async def _wake(session: Session) -> None:
+async def _notify_installs(session: Session) -> None:
     await session.run(f"NOTIFY {INSTALL_CHANNEL}")
 
 
-# --- reading and writing one
+# --- reading and writing an attempt
 
 _NOW = "extract(epoch FROM now())::float8"
 
@@ -104,7 +104,7 @@ FROM install_attempts
 """
 
 
-def _record(row: Row[Any]) -> AttemptRecord:
+def _build_record(row: Row[Any]) -> AttemptRecord:
     state = Attempt(Stage(row.stage), row.boot_id, row.installer_boot_id, row.source, row.error)
     return AttemptRecord(
         id=row.id,
@@ -123,20 +123,23 @@ def _record(row: Row[Any]) -> AttemptRecord:
 
 
 def _read_log(stored: dict[str, Any] | None) -> InstallLog:
-    """How far the log of an attempt has come, as `_tell` stored it; None: it began before such logs were kept."""
+    """Return how far the log of an attempt has come, as `_store_progress` stored it.
+
+    Where `stored` is None, the attempt began before such logs were stored.
+    """
     if stored is None:
         return InstallLog()
-    at = stored["at"] and InstallerStage(**stored["at"])
-    return InstallLog(**{**stored, "at": at, "earlier": tuple(stored["earlier"])})
+    installer_stage = stored["at"] and InstallerStage(**stored["at"])
+    return InstallLog(**{**stored, "at": installer_stage, "earlier": tuple(stored["earlier"])})
 
 
-async def _locked(session: Session, where: str, **values: object) -> AttemptRecord | None:
+async def _lock_attempt(session: Session, where: str, **values: object) -> AttemptRecord | None:
     row = await session.row(f"{_SELECT} WHERE {where} FOR UPDATE", **values)
-    return None if row is None else _record(row)
+    return None if row is None else _build_record(row)
 
 
-async def take(session: Session, attempt: AttemptRecord, step: Step) -> Step:
-    """Store a step and do what it asks of the database; what it asks of the world is found by `due_actions`."""
+async def apply_step(session: Session, attempt: AttemptRecord, step: Step) -> Step:
+    """Store a step and do what it asks of the database; `due_actions` selects what it asks of the world."""
     if step.refused:
         await emit(
             session,
@@ -159,31 +162,33 @@ async def take(session: Session, attempt: AttemptRecord, step: Step) -> Step:
     )
     if after.stage is not attempt.state.stage:
         await emit(session, f"install.{after.stage}", attempt.id, node_id=attempt.node_id, data={"error": after.error})
-        moved = install_log.moved(attempt.log, attempt.state.stage, after, attempt.target_os, attempt.now)
-        await _tell(session, attempt, attempt.progress, *moved)
+        log_and_lines = install_log.moved(attempt.log, attempt.state.stage, after, attempt.target_os, attempt.now)
+        await _store_progress(session, attempt, attempt.progress, *log_and_lines)
     for act in step.acts:
-        await _do(session, attempt, after, act)
+        await _perform_act(session, attempt, after, act)
     if after != attempt.state:
-        await _wake(session)
+        await _notify_installs(session)
     return step
 
 
-async def _tell(session: Session, attempt: AttemptRecord, progress: JsonObject, log: InstallLog, lines: Lines) -> None:
+async def _store_progress(
+    session: Session, attempt: AttemptRecord, progress: JsonObject, log: InstallLog, lines: Lines
+) -> None:
     """Store how far an attempt is, and write about it into the log of its run, while the attempt is locked."""
     await session.run(
         "UPDATE install_attempts SET progress = :progress WHERE id = :id",
         progress=Jsonb({**progress, "log": asdict(log)}),
         id=attempt.id,
     )
-    await _write(session, attempt.run_id, lines)
+    await _append_log_lines(session, attempt.run_id, lines)
 
 
-async def _write(session: Session, run_id: int, lines: Lines) -> None:
+async def _append_log_lines(session: Session, run_id: int, lines: Lines) -> None:
     if lines:
         await append_logs(session, [(run_id, "".join(f"{line}\n" for line in lines))])
 
 
-async def _do(session: Session, attempt: AttemptRecord, after: Attempt, act: Act) -> None:
+async def _perform_act(session: Session, attempt: AttemptRecord, after: Attempt, act: Act) -> None:
     if act is Act.PUBLISH_INSTALLER:
         await update_node(session, attempt.node_id, {"alive": False})
         generation = await set_bootenv(session, attempt.node_id, install.installer_bootenv(attempt.target_os))
@@ -195,80 +200,83 @@ async def _do(session: Session, attempt: AttemptRecord, after: Attempt, act: Act
     elif act is Act.ALARM:
         await emit(session, "install.alarm", attempt.id, node_id=attempt.node_id, data={"error": after.error})
     elif act is Act.FAIL:
-        await settle(session, [Finished(attempt.run_id, ok=False, error=after.error)])
+        await settle_runs(session, [FinishedRun(attempt.run_id, ok=False, error=after.error)])
         await _rerun_if_rebooted(session, attempt)
     elif act is Act.SUCCEED:
-        await settle(session, [Finished(attempt.run_id, wall={"installed": {"os": attempt.target_os}})])
+        await settle_runs(session, [FinishedRun(attempt.run_id, wall={"installed": {"os": attempt.target_os}})])
         await update_node(session, attempt.node_id, {"alive": True})
-        await move(session, Trigger.REBOOT, await noderoles_of(session, attempt.node_id, COMMITTED))
+        await move_noderoles(session, Trigger.REBOOT, await select_noderole_ids(session, attempt.node_id, COMMITTED))
 
 
 async def _rerun_if_rebooted(session: Session, attempt: AttemptRecord) -> None:
-    """A boot during the attempt was only noted; it counts now, but never for the install itself."""
+    """Have noderoles run again if the machine booted during a failed attempt.
+
+    Such a boot was only noted until now. It never counts for the install itself.
+    """
     boot_id = await session.value("SELECT boot_id FROM nodes WHERE id = :id", id=attempt.node_id)
     if boot_id != attempt.state.boot_id:
-        others = set(await noderoles_of(session, attempt.node_id, COMMITTED)) - {attempt.node_role_id}
-        await move(session, Trigger.REBOOT, others)
+        others = set(await select_noderole_ids(session, attempt.node_id, COMMITTED)) - {attempt.node_role_id}
+        await move_noderoles(session, Trigger.REBOOT, others)
 
 
 # --- advancing
 
 
-async def advance(session: Session, max_installs: int = DEFAULT_MAX_INSTALLS) -> None:
-    """Look at every open attempt that may go on without the machine: room, deadline, providers. Needs INSTALL_LOCK.
+async def advance_attempts(session: Session, max_installs: int = DEFAULT_MAX_INSTALLS) -> None:
+    """Advance every open attempt that may go on without the machine: room, deadline, providers. Needs INSTALL_LOCK.
 
-    One that somebody else holds is just being advanced, which ends in another look.
+    An attempt that another transaction holds is just being advanced, and that ends in another call of this.
     """
-    over = {row.id: _why_over(row) for row in await session.rows(_OVER)}
+    reasons_over = {row.id: _explain_over(row) for row in await session.rows(_SELECT_OVER)}
     rows = await session.rows(
         f"{_SELECT} WHERE ended_at IS NULL AND (stage IN ('waiting', 'publishing') OR id = ANY (:over))"
         " ORDER BY id FOR UPDATE SKIP LOCKED",
-        over=list(over),
+        over=list(reasons_over),
     )
     under_way = await session.value(
         "SELECT count(*) FROM install_attempts WHERE ended_at IS NULL AND stage <> 'waiting'"
     )
     for row in rows:
-        attempt = _record(row)
-        if attempt.id in over:
-            await take(session, attempt, install.expired(attempt.state, over[attempt.id]))
+        attempt = _build_record(row)
+        if attempt.id in reasons_over:
+            await apply_step(session, attempt, install.expired(attempt.state, reasons_over[attempt.id]))
         elif attempt.state.stage is Stage.WAITING and under_way < max_installs:
-            await take(session, attempt, install.begin(attempt.state))
+            await apply_step(session, attempt, install.begin(attempt.state))
             under_way += 1
-        elif attempt.state.stage is Stage.PUBLISHING and not await _lagging(session, attempt):
-            await take(session, attempt, install.published(attempt.state))
+        elif attempt.state.stage is Stage.PUBLISHING and not await _lagging_providers(session, attempt):
+            await apply_step(session, attempt, install.published(attempt.state))
 
 
-async def _lagging(session: Session, attempt: AttemptRecord) -> list[str]:
+async def _lagging_providers(session: Session, attempt: AttemptRecord) -> list[str]:
     assert attempt.generation is not None, "an attempt that publishes has a generation"
     return await lagging_providers(session, attempt.node_id, attempt.generation)
 
 
-# Attempts that must end although nobody told them: past their deadline, or their run ended without them.
-_OVER = """
+# Attempts that must end although nothing ended them: past their deadline, or their run ended without them.
+_SELECT_OVER = """
 SELECT a.id, r.state, r.error, r.deadline FROM install_attempts a LEFT JOIN runs r ON r.id = a.run_id
 WHERE a.ended_at IS NULL
   AND (r.id IS NULL OR r.state <> 'accepted' OR now() > r.started_at + r.deadline * interval '1 second')
 """
 
 
-def _why_over(row: Row[Any]) -> str:
+def _explain_over(row: Row[Any]) -> str:
     if row.state == "accepted":
         return f"The installer did not finish within {row.deadline:g} s"
     return f"Its run is over: {row.error or row.state or 'it is gone'}"
 
 
 @dataclass(frozen=True)
-class Action:
-    """Something to be done in the world for an attempt."""
+class DueAction:
+    """An action on a machine that is due for an attempt."""
 
     attempt_id: int
     node_id: int
     act: Act
 
 
-async def due_actions(session: Session, lease: float = 30.0) -> list[Action]:
-    """What is to be done now, each for one server at a time; what is not reported done in time is due again."""
+async def due_actions(session: Session, lease: float = 30.0) -> list[DueAction]:
+    """Return the actions that are due now, each for one server at a time; one not done in time is due again."""
     rows = await session.rows(
         """
         UPDATE install_attempts SET acting_until = now() + :lease * interval '1 second'
@@ -279,12 +287,14 @@ async def due_actions(session: Session, lease: float = 30.0) -> list[Action]:
         """,
         lease=lease,
     )
-    return [Action(row.id, row.node_id, Act.REBOOT if row.stage == Stage.REBOOTING else Act.PROBE) for row in rows]
+    return [DueAction(row.id, row.node_id, Act.REBOOT if row.stage == Stage.REBOOTING else Act.PROBE) for row in rows]
 
 
-async def resetting(session: Session, action: Action, lease: float) -> bool:
-    """Whether to reset the machine now; no secret is handed out until that is done. A server that was paused in between
-    might else reset a machine that is long installing."""
+async def begin_reset(session: Session, action: DueAction, lease: float) -> bool:
+    """Return whether to reset the machine now; no secret is handed out until the reset is done.
+
+    A server that was paused in between might else reset a machine that is long installing.
+    """
     return bool(
         await session.run(
             "UPDATE install_attempts SET resetting_until = now() + :lease * interval '1 second' WHERE id = :id"
@@ -295,48 +305,50 @@ async def resetting(session: Session, action: Action, lease: float) -> bool:
     )
 
 
-async def rebooted(session: Session, attempt_id: int) -> None:
+async def record_reset(session: Session, attempt_id: int) -> None:
+    """Record that the machine was reset."""
     await session.run(
         "UPDATE install_attempts SET rebooted_at = now(), resetting_until = NULL WHERE id = :id", id=attempt_id
     )
 
 
-async def look_again(session: Session, attempt_id: int) -> None:
-    """Nothing came of a look: another one is due."""
+async def schedule_probe(session: Session, attempt_id: int) -> None:
+    """Make another probe of the machine due, because the last one had no result."""
     await session.run(
         "UPDATE install_attempts SET acting_until = NULL WHERE id = :id AND stage = 'probing' AND ended_at IS NULL",
         id=attempt_id,
     )
 
 
-async def probed(session: Session, attempt_id: int, *, ok: bool, error: str = "") -> None:
-    attempt = await _locked(session, "id = :id", id=attempt_id)
+async def record_probe(session: Session, attempt_id: int, *, ok: bool, error: str = "") -> None:
+    """Record the result of a probe of the machine."""
+    attempt = await _lock_attempt(session, "id = :id", id=attempt_id)
     if attempt is not None:
-        await take(session, attempt, install.probed(attempt.state, ok=ok, error=error))
+        await apply_step(session, attempt, install.probed(attempt.state, ok=ok, error=error))
 
 
-# --- what machines say
+# --- requests of machines
 
 
 async def fetch_secret(session: Session, node_id: int, source: str, *, has_network: bool = True) -> str | None:
-    """The one-time secret of a node's install; None if there is none to be had. A second fetch fails the attempt.
+    """Return the one-time secret of a node's install; None if there is none. A second fetch fails the attempt.
 
-    It is not handed to a machine that may be reset any moment: the boot after that would be the second to fetch it.
-    Nor to an address that is not the node's, where it has one. `has_network` False: the machine is simulated.
+    It is not handed to a machine that may be reset any moment: the boot after that would be the second to fetch it. Nor
+    to an address that is not the node's, where the node has one. `has_network` False: the machine is simulated.
     """
     if not await session.value("SELECT identity_confirmed FROM nodes WHERE id = :id", id=node_id):
         return None
-    attempt = await _locked(session, "node_id = :id AND ended_at IS NULL", id=node_id)
+    attempt = await _lock_attempt(session, "node_id = :id AND ended_at IS NULL", id=node_id)
     if attempt is None:
         return None
-    if has_network and not await fits_allocation(session, node_id, source):
+    if has_network and not await is_plausible_source(session, node_id, source):
         raise Conflict(Rule.BUSY, "The machine that is to be installed has another address than you.")
     if attempt.resetting and attempt.state.stage is Stage.REBOOTING:
         raise Conflict(Rule.BUSY, "This machine is being reset just now. Boot it once more.")
     step = install.fetched(attempt.state, source)
     if step.refused:
-        return None  # and not noted: anybody may ask for it, as often as he likes
-    await take(session, attempt, step)
+        return None  # and not recorded: anybody may ask for it, as often as they like
+    await apply_step(session, attempt, step)
     if step.attempt.stage is not Stage.INSTALLING:
         return None
     secret = secrets.token_urlsafe(32)
@@ -346,45 +358,48 @@ async def fetch_secret(session: Session, node_id: int, source: str, *, has_netwo
     return secret
 
 
-async def install_config(session: Session, secret: str, source: str) -> JsonObject:
-    attempt = await _by_secret(session, secret)
-    step = await take(session, attempt, install.progressing(attempt.state, source))
-    _check_taken(step)
+async def read_install_config(session: Session, secret: str, source: str) -> JsonObject:
+    attempt = await _lock_attempt_by_secret(session, secret)
+    step = await apply_step(session, attempt, install.progressing(attempt.state, source))
+    _check_not_refused(step)
     return {"os": attempt.target_os, **attempt.frozen}
 
 
-async def install_progress(session: Session, secret: str, source: str, report: Report) -> None:
-    """Show how far an installer is. A report that was sent twice, or comes too late, changes nothing."""
-    attempt = await _by_secret(session, secret)
-    _check_taken(await take(session, attempt, install.progressing(attempt.state, source)))
+async def record_install_progress(session: Session, secret: str, source: str, report: Report) -> None:
+    """Record how far an installer is. A report that was sent twice, or comes too late, changes nothing."""
+    attempt = await _lock_attempt_by_secret(session, secret)
+    _check_not_refused(await apply_step(session, attempt, install.progressing(attempt.state, source)))
     after = install_log.reported(attempt.log, report, attempt.now)
     if after is None:
         return
     shown = {name: value for name, value in asdict(report).items() if value is not None}
-    await _tell(session, attempt, shown, *after)
+    await _store_progress(session, attempt, shown, *after)
     if (report.stage, report.percent) != (attempt.progress.get("stage"), attempt.progress.get("percent")):
         await emit(session, "install.progress", attempt.id, node_id=attempt.node_id, data=shown)
 
 
-async def install_result(
+async def record_install_result(
     session: Session, secret: str, source: str, *, ok: bool, error: str = "", key: str | None = None
 ) -> None:
-    """The installer's last word. `key` is that of the system it installed, or its own if it failed and stays to be
-    looked at. Nobody but the holder of the secret changes the key of a node without a person."""
-    attempt = await _by_secret(session, secret)
-    _check_taken(await take(session, attempt, install.reported(attempt.state, source, ok=ok, error=error)))
+    """Record the installer's result.
+
+    `key` is that of the system it installed, or its own if it failed and stays to be looked at. Only the holder of the
+    secret changes the key of a node without a person.
+    """
+    attempt = await _lock_attempt_by_secret(session, secret)
+    _check_not_refused(await apply_step(session, attempt, install.reported(attempt.state, source, ok=ok, error=error)))
     if key is not None:
         await pin_key(session, attempt.node_id, key)
 
 
-async def _by_secret(session: Session, secret: str) -> AttemptRecord:
-    attempt = await _locked(session, "secret_hash = :hash", hash=_hash(secret))
+async def _lock_attempt_by_secret(session: Session, secret: str) -> AttemptRecord:
+    attempt = await _lock_attempt(session, "secret_hash = :hash", hash=_hash(secret))
     if attempt is None:
         raise NotFound("install attempt with that secret", "")
     return attempt
 
 
-def _check_taken(step: Step) -> None:
+def _check_not_refused(step: Step) -> None:
     if step.refused:
         raise Conflict(Rule.BUSY, f"This changes nothing: {step.refused}.")
 
@@ -393,10 +408,10 @@ def _hash(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
-async def boot_during_install(session: Session, node_id: int, boot_id: str, bootenv: str) -> bool:
-    """A boot of a machine that is being installed belongs to its attempt; whether there is one."""
-    attempt = await _locked(session, "node_id = :id AND ended_at IS NULL", id=node_id)
+async def record_boot_during_install(session: Session, node_id: int, boot_id: str, bootenv: str) -> bool:
+    """Hand a boot of a machine to its open install attempt, and return whether there is one."""
+    attempt = await _lock_attempt(session, "node_id = :id AND ended_at IS NULL", id=node_id)
     if attempt is None:
         return False
-    await take(session, attempt, install.booted(attempt.state, boot_id, bootenv))
+    await apply_step(session, attempt, install.booted(attempt.state, boot_id, bootenv))
     return True

@@ -1,9 +1,9 @@
 """Where a node's machine is, who said so, and which host key it must show there.
 
-The server logs in as root wherever this says, so a tenant must not be able to point it at somebody else's machine. A
+The server logs in as root at this address, so a tenant must not be able to point it at somebody else's machine. A
 machine that registered came from its address and left its key. Everything else is what a person said: it is believed
-only with a host key that was given, or on the word of an administrator who said that the first one may be trusted, and
-never for an address that is another node's, at whatever port.
+only with a host key that was given, or if an administrator said that the first one may be trusted, and never for an
+address that is another node's, at whatever port.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from rackwright.domain.networks.networks import Category
 from rackwright.domain.states import ERROR, Trigger
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit
-from rackwright.store.graph.transitions import move
+from rackwright.store.graph.transitions import move_noderoles
 from rackwright.store.machines.keys import line_fingerprint
 from rackwright.store.machines.nodes import NodeRecord, update_node
 
 ACCESS_ROLE = "ssh-access"
-"""The role that says whether the server reaches a node."""
+"""The role that shows whether the server reaches a node."""
 
 
-class SaidBy(StrEnum):
+class AddressSource(StrEnum):
     """Who said where the machine is, the strongest first."""
 
     PERSON = "a hint"
@@ -36,18 +36,18 @@ class SaidBy(StrEnum):
 @dataclass(frozen=True)
 class NodeAddress:
     node: str
-    place: str
-    """An address, or a name that stands for one."""
-    said_by: SaidBy
+    host: str
+    """An address, or a name that resolves to one."""
+    source: AddressSource
     host_key: str | None
     login: Login
     approved: bool
-    """An administrator said that the machine is there, so it may also be where no operator may say."""
+    """An administrator said that the machine is there, so it may also be at an address that no operator may set."""
     first_use: bool
-    """An administrator said that the first host key which it shows there may be trusted, and none is known."""
+    """No host key is known, and an administrator said that the first one which the machine shows may be trusted."""
 
 
-async def node_address(session: Session, node_id: int) -> NodeAddress:
+async def read_node_address(session: Session, node_id: int) -> NodeAddress:
     row = await session.row(
         """
         SELECT n.name, n.host_key, n.approved_address, n.trust_first_key, n.hint, n.hint ->> 'address' AS hinted,
@@ -61,23 +61,25 @@ async def node_address(session: Session, node_id: int) -> NodeAddress:
     )
     if row is None:
         raise NotFound("node", node_id)
-    said = {
-        SaidBy.PERSON: row.hinted,
-        SaidBy.REGISTRATION: row.registered,
-        SaidBy.ALLOCATION: row.allocated,
-        SaidBy.NAME: row.name,
+    hosts = {
+        AddressSource.PERSON: row.hinted,
+        AddressSource.REGISTRATION: row.registered,
+        AddressSource.ALLOCATION: row.allocated,
+        AddressSource.NAME: row.name,
     }
-    said_by = next(source for source, place in said.items() if place)
-    place = said[said_by]
+    chosen_source = next(source for source, host in hosts.items() if host)
+    host = hosts[chosen_source]
     login = login_of(row.hint)
-    approved = row.approved_address == approval(place, login.port)
+    approved = row.approved_address == approval(host, login.port)
     first_use = approved and row.trust_first_key and row.host_key is None
-    return NodeAddress(row.name, place, said_by, row.host_key, login, approved, first_use)
+    return NodeAddress(row.name, host, chosen_source, row.host_key, login, approved, first_use)
 
 
-async def is_held_by_another(session: Session, node_id: int, addresses: Sequence[str]) -> bool:
-    """Whether one of these is where another node's machine is: it registered from there, has it allocated, or was
-    reached there with its key pinned."""
+async def is_address_of_another_node(session: Session, node_id: int, addresses: Sequence[str]) -> bool:
+    """Return whether one of these addresses is where another node's machine is.
+
+    That is: it registered from there, has the address allocated, or was reached there with its key pinned.
+    """
     return bool(
         await session.value(
             """
@@ -94,39 +96,43 @@ async def is_held_by_another(session: Session, node_id: int, addresses: Sequence
 
 
 async def approve_address(session: Session, node_id: int, *, trust_first_key: bool = False) -> None:
-    """An administrator says where the machine is, and perhaps that the first host key which it shows may be trusted.
+    """Record that an administrator said where the machine is, and whether its first host key may be trusted.
 
-    Whatever else is said later is not approved with it.
+    An address that is set later is not approved with it.
     """
-    where = await node_address(session, node_id)
+    address = await read_node_address(session, node_id)
     await session.run(
         "UPDATE nodes SET approved_address = :approved, trust_first_key = :trusted WHERE id = :id",
-        approved=approval(where.place, where.login.port),
+        approved=approval(address.host, address.login.port),
         trusted=trust_first_key,
         id=node_id,
     )
     if trust_first_key:
-        await emit(session, "node.first_host_key_trusted", node_id, node_id=node_id, data={"address": where.place})
+        await emit(session, "node.first_host_key_trusted", node_id, node_id=node_id, data={"address": address.host})
         await retry_access(session, node_id)
 
 
-async def give_host_key(session: Session, node: NodeRecord, key: str) -> None:
-    """A person says which host key the node's machine shows. `key` is as in an OpenSSH public key file.
+async def pin_host_key(session: Session, node: NodeRecord, key: str) -> None:
+    """Pin the host key that a person says the node's machine has. `key` is as in an OpenSSH public key file.
 
-    A node that was set aside for showing just this key is set aside no longer.
+    A node that was set aside for showing just this key is made available again.
     """
-    bare = " ".join(key.split()[:2])
-    if await session.value("SELECT 1 FROM nodes WHERE id <> :id AND host_key = :key", id=node.id, key=bare):
+    key_line = " ".join(key.split()[:2])
+    if await session.value("SELECT 1 FROM nodes WHERE id <> :id AND host_key = :key", id=node.id, key=key_line):
         raise Conflict(Rule.EXISTS, "Another node is known by this host key. A machine is one node only.")
-    await session.run("UPDATE nodes SET host_key = :key, offered_host_key = NULL WHERE id = :id", key=bare, id=node.id)
-    await emit(session, "node.host_key_pinned", node.id, node_id=node.id, data={"fingerprint": line_fingerprint(bare)})
-    if node.offered_host_key == bare and not node.available and not node.waiting:
+    await session.run(
+        "UPDATE nodes SET host_key = :key, offered_host_key = NULL WHERE id = :id", key=key_line, id=node.id
+    )
+    await emit(
+        session, "node.host_key_pinned", node.id, node_id=node.id, data={"fingerprint": line_fingerprint(key_line)}
+    )
+    if node.offered_host_key == key_line and not node.available and not node.waiting:
         await update_node(session, node.id, {"available": True})
     await retry_access(session, node.id)
 
 
 async def forget_host_key(session: Session, node: NodeRecord) -> None:
-    """An administrator has the next host key trusted that the machine shows, whoever that is."""
+    """Forget the host key at an administrator's request: the next one that the machine shows is trusted."""
     if node.system:
         raise Conflict(Rule.PHANTOM, f"{node.name} is a phantom node; it has no host key.")
     await session.run("UPDATE nodes SET host_key = NULL, offered_host_key = NULL WHERE id = :id", id=node.id)
@@ -136,7 +142,7 @@ async def forget_host_key(session: Session, node: NodeRecord) -> None:
 
 
 async def pin_offered_key(session: Session, node: NodeRecord, fingerprint: str) -> None:
-    """A person says that the host key which the machine showed last, and was refused for, is the right one."""
+    """Pin the host key that the machine showed last, and was refused for, because a person says it is right."""
     offered = node.offered_host_key
     if offered is None:
         raise Conflict(
@@ -150,25 +156,28 @@ async def pin_offered_key(session: Session, node: NodeRecord, fingerprint: str) 
             f"What {node.name} showed last is {line_fingerprint(offered)}, not {fingerprint[:64]}. Compare it with the "
             "machine's own, and pin it only if it is the same.",
         )
-    await give_host_key(session, node, offered)
+    await pin_host_key(session, node, offered)
 
 
-async def note_refused_key(session: Session, node_id: int, offered: str) -> None:
-    """Remember a host key that was refused, for a person to pin or not. Where another was pinned, the node is set
-    aside: something else may answer at its address. The same key again is no news."""
-    bare = " ".join(offered.split()[:2])
+async def record_refused_key(session: Session, node_id: int, offered: str) -> None:
+    """Store a host key that was refused, for a person to pin or not.
+
+    Where another key was pinned, the node is set aside: something else may answer at its address. The same key again is
+    not recorded again.
+    """
+    key_line = " ".join(offered.split()[:2])
     row = await session.row("SELECT host_key, offered_host_key FROM nodes WHERE id = :id FOR NO KEY UPDATE", id=node_id)
-    if row is None or row.offered_host_key == bare or row.host_key == bare:
+    if row is None or row.offered_host_key == key_line or row.host_key == key_line:
         return
-    await session.run("UPDATE nodes SET offered_host_key = :key WHERE id = :id", key=bare, id=node_id)
+    await session.run("UPDATE nodes SET offered_host_key = :key WHERE id = :id", key=key_line, id=node_id)
     if row.host_key is not None:
         await update_node(session, node_id, {"available": False})
-    data = {"offered": offered, "fingerprint": line_fingerprint(bare)}
+    data = {"offered": offered, "fingerprint": line_fingerprint(key_line)}
     await emit(session, "node.host_key_differs", node_id, node_id=node_id, data={**data})
 
 
 async def retry_access(session: Session, node_id: int) -> None:
-    """Have `ssh-access` run again on a node where it failed: what it failed for may be gone."""
+    """Have `ssh-access` run again on a node where it failed: the cause of the failure may be gone."""
     rows = await session.rows(
         "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id AND r.name = :role"
         " WHERE nr.node_id = :id AND nr.state = :error AND NOT nr.doomed",
@@ -176,4 +185,4 @@ async def retry_access(session: Session, node_id: int) -> None:
         role=ACCESS_ROLE,
         error=int(ERROR),
     )
-    await move(session, Trigger.RETRY, [row.id for row in rows])
+    await move_noderoles(session, Trigger.RETRY, [row.id for row in rows])

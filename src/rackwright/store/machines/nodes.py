@@ -1,4 +1,7 @@
-"""Nodes: found again by any MAC, UUID or key, never made twice; what happens when one boots, moves or goes."""
+"""Nodes: reading, creating, editing and deleting them, and what happens when one boots or moves.
+
+A machine is found again by any MAC, UUID or key, so that no node is created twice.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +22,11 @@ from rackwright.store.db.visibility import EVERYTHING, Visibility
 from rackwright.store.events.outbox import emit
 from rackwright.store.graph.binding import bind_committed
 from rackwright.store.graph.deployments import SYSTEM, get_deployment
-from rackwright.store.graph.noderoles import deletable, erase_doomed, remove
+from rackwright.store.graph.noderoles import delete_doomed, plan_removal, remove_noderoles
 from rackwright.store.graph.subgraph import bump_graph, load_path
-from rackwright.store.graph.transitions import dirty, dirty_peers, move, regroup
+from rackwright.store.graph.transitions import mark_dirty, mark_peers_dirty, move_noderoles, rerun_cluster_peers
 from rackwright.store.hooks.hook_calls import queue_node_created, queue_node_deleted, queue_node_updated
-from rackwright.store.networks.allocations import free_node
+from rackwright.store.networks.allocations import free_node_addresses
 from rackwright.store.runs.slots import add_slots
 
 
@@ -43,9 +46,9 @@ class NewNode:
     discovery: JsonObject = field(default_factory=dict)
     hint: JsonObject = field(default_factory=dict)
     registered_from: str | None = None
-    """Where a machine came from that nobody announced. It waits to be accepted."""
+    """The address that a machine came from that nobody announced. It waits to be accepted."""
     identity_confirmed: bool = True
-    """Whether whoever adds it may say which machine it is. If not, its MACs and UUID are only a claim."""
+    """The person who adds the node may say which machine it is. If not, its MACs and UUID are only a claim."""
 
 
 @dataclass(frozen=True)
@@ -70,29 +73,29 @@ class NodeRecord:
     macs: list[str]
     states: list[int]
     waiting: bool = False
-    """It came by itself, and was never accepted."""
+    """The machine came by itself, and was never accepted."""
     identity_confirmed: bool = True
     offered_key: str | None = None
-    """The key of a machine that says it is this node, and that nobody accepted."""
+    """The key of a machine that claims to be this node, and that nobody accepted."""
     offered_from: str | None = None
     host_key: str | None = None
-    """The one that its machine must show over SSH, as OpenSSH writes it."""
+    """The key that the machine must show over SSH, as OpenSSH writes it."""
     offered_host_key: str | None = None
-    """Another one that it showed, and was refused for."""
+    """Another host key that the machine showed, and was refused for."""
     sleep: str | None = None
-    """Where it is on its way to sleep and back."""
+    """The stage of the node on its way to sleep and back (`Sleep`); None: it is awake."""
     shutdown_at: datetime | None = None
-    """Since when its system is asked to shut down."""
+    """The time at which its system was asked to shut down."""
     groups: list[str] = field(default_factory=list)
-    """Each as category:name."""
+    """The groups of the node, each as category:name."""
 
     @property
     def state(self) -> NodeRoleState:
         return worst(NodeRoleState(state) for state in self.states)
 
 
-def _select(discovery: str) -> str:
-    """Return the query for nodes, with this expression for what they found out about themselves."""
+def _node_query(discovery: str) -> str:
+    """Return the query for nodes, with this expression for what machines found out about themselves."""
     return f"""
 SELECT n.id, n.name, n.description, n.admin, n.system, n.alive, n.available, n.bootenv, n.observed_bootenv, n.boot_id,
        n.deployment_id, d.name AS deployment, n.uuid::text AS uuid, {discovery} AS discovery, n.hint, n.quirks,
@@ -106,10 +109,10 @@ FROM nodes n JOIN deployments d ON d.id = n.deployment_id
 """
 
 
-_SELECT = _select("n.discovery")
+_SELECT = _node_query("n.discovery")
 
-# In a list nobody reads all that every machine found out about itself, and it is most of a node.
-_SELECT_LISTED = _select("CAST('{}' AS jsonb)")
+# In a list nobody reads all that every machine found out about itself, and it is most of a node's data.
+_SELECT_WITHOUT_DISCOVERY = _node_query("CAST('{}' AS jsonb)")
 
 NODES = Listing(
     "nodes",
@@ -148,13 +151,13 @@ NODES = Listing(
 )
 
 
-async def select_listed(session: Session, where: str, **values: object) -> Sequence[Row[Any]]:
+async def select_nodes_for_list(session: Session, where: str, **values: object) -> Sequence[Row[Any]]:
     """As `select_nodes`, but as rows, for long lists, and without what machines found out about themselves."""
-    return await session.rows(f"{_SELECT_LISTED} {where}", **values)
+    return await session.rows(f"{_SELECT_WITHOUT_DISCOVERY} {where}", **values)
 
 
 async def lock_node(session: Session, name_or_id: str | int) -> NodeRecord:
-    """The node, which nobody else edits until this transaction ends."""
+    """Lock the node against edits by others until this transaction ends, and return it."""
     node = await get_node(session, name_or_id, EVERYTHING)
     await session.run("SELECT FROM nodes WHERE id = :id FOR NO KEY UPDATE", id=node.id)
     return await get_node(session, node.id, EVERYTHING)
@@ -165,28 +168,30 @@ async def select_nodes(session: Session, where: str, **values: object) -> list[N
 
 
 async def get_node(session: Session, name_or_id: str | int, visible: Visibility) -> NodeRecord:
-    found = await select_nodes(
+    records = await select_nodes(
         session,
         f"WHERE (n.name = :name OR n.id = :id) AND {visible.condition(NODES.seen)}",
         name=str(name_or_id).lower(),
         id=key_id(name_or_id),
         **visible.values,
     )
-    if not found:
+    if not records:
         raise NotFound("node", name_or_id)
-    return found[0]
+    return records[0]
 
 
 @dataclass(frozen=True)
-class NodePlace:
+class NodeLocation:
     """A node, and the deployment that it is in."""
 
     id: int
     deployment_id: int
 
 
-async def find_places(session: Session, names_or_ids: Collection[str], visible: Visibility) -> dict[str, NodePlace]:
-    """Each of these nodes that there is, under the name or id it was asked for by; one query for all of them."""
+async def find_node_locations(
+    session: Session, names_or_ids: Collection[str], visible: Visibility
+) -> dict[str, NodeLocation]:
+    """Return those of these nodes that exist, by the name or id that was given; one query reads all of them."""
     rows = await session.rows(
         "SELECT n.id, n.name, n.deployment_id FROM nodes n"
         f" WHERE (n.name = ANY (:names) OR n.id = ANY (:ids)) AND {visible.condition(NODES.seen)}",
@@ -194,42 +199,42 @@ async def find_places(session: Session, names_or_ids: Collection[str], visible: 
         ids=[key_id(key) for key in names_or_ids],
         **visible.values,
     )
-    named = {row.name: NodePlace(row.id, row.deployment_id) for row in rows}
-    numbered = {place.id: place for place in named.values()}
-    found = {key: named.get(key.lower()) or numbered.get(key_id(key)) for key in names_or_ids}
-    return {key: place for key, place in found.items() if place is not None}
+    by_name = {row.name: NodeLocation(row.id, row.deployment_id) for row in rows}
+    by_id = {location.id: location for location in by_name.values()}
+    locations = {key: by_name.get(key.lower()) or by_id.get(key_id(key)) for key in names_or_ids}
+    return {key: location for key, location in locations.items() if location is not None}
 
 
 async def find_node(
     session: Session, macs: Collection[str], uuid: str | None = None, key: str | None = None
 ) -> int | None:
-    """The node any of these belongs to. They find a machine; they never authenticate it."""
-    found = await session.rows(
+    """Return the node that any of these belongs to. They find a machine; they never authenticate it."""
+    rows = await session.rows(
         "SELECT node_id AS id FROM node_macs WHERE mac = ANY (CAST(:macs AS macaddr[]))"
         " UNION SELECT id FROM nodes WHERE uuid = CAST(:uuid AS uuid) OR key = :key",
         macs=[check_mac(mac) for mac in macs],
         uuid=None if uuid is None else check_uuid(uuid),
         key=key,
     )
-    if len(found) > 1:
-        names = await session.rows("SELECT name FROM nodes WHERE id = ANY (:ids)", ids=[row.id for row in found])
-        listed = ", ".join(sorted(row.name for row in names))
+    if len(rows) > 1:
+        name_rows = await session.rows("SELECT name FROM nodes WHERE id = ANY (:ids)", ids=[row.id for row in rows])
+        node_names = ", ".join(sorted(row.name for row in name_rows))
         raise Conflict(
-            Rule.EXISTS, f"These MACs, UUID or key belong to several nodes: {listed}. Remove the wrong ones."
+            Rule.EXISTS, f"These MACs, UUID or key belong to several nodes: {node_names}. Remove the wrong ones."
         )
-    return found[0].id if found else None
+    return rows[0].id if rows else None
 
 
 async def create_node(session: GraphSession, new: NewNode) -> int:
-    """Add a machine and bind its discovery roles."""
+    """Add a machine, bind its discovery roles, and return the node's id."""
     name = check_node_name(new.name)
     taken = await session.value("SELECT 1 FROM nodes WHERE name = :name", name=name)
     if taken:
         raise Conflict(Rule.EXISTS, f"There is a node {name!r} already. Choose another name.")
-    other = await find_node(session, new.macs, new.uuid, new.key)
-    if other is not None:
-        known = await get_node(session, other, EVERYTHING)
-        raise Conflict(Rule.EXISTS, f"This machine is known already, as node {known.name!r}.")
+    other_id = await find_node(session, new.macs, new.uuid, new.key)
+    if other_id is not None:
+        other_node = await get_node(session, other_id, EVERYTHING)
+        raise Conflict(Rule.EXISTS, f"This machine is known already, as node {other_node.name!r}.")
     system = await get_deployment(session, SYSTEM, EVERYTHING)
     id: int = await session.value(
         """
@@ -281,7 +286,7 @@ EDITABLE = (
 
 
 async def update_node(session: Session, name_or_id: str | int, changes: dict[str, Json]) -> NodeRecord:
-    """Set columns of a node. Changed facts and wishes are inputs of the noderoles that want them."""
+    """Set columns of a node, and return it. Changed facts and hints are inputs of the noderoles that want them."""
     node = await get_node(session, name_or_id, EVERYTHING)
     unknown = sorted(changes.keys() - set(EDITABLE))
     if unknown:
@@ -294,31 +299,31 @@ async def update_node(session: Session, name_or_id: str | int, changes: dict[str
     values: dict[str, object] = {
         name: Jsonb(value) if isinstance(value, dict) else value for name, value in changed.items()
     }
-    sets = ", ".join(f"{name} = :{name}" for name in changed)
+    assignments = ", ".join(f"{name} = :{name}" for name in changed)
     if changed.get("available") is True:
-        sets += ", waiting_since = NULL"  # whoever was let in once is never again one that nobody accepted
-    await session.run(f"UPDATE nodes SET {sets} WHERE id = :id", id=node.id, **values)
+        assignments += ", waiting_since = NULL"  # a machine that was let in once never waits to be accepted again
+    await session.run(f"UPDATE nodes SET {assignments} WHERE id = :id", id=node.id, **values)
     await emit(session, "node.updated", node.id, node_id=node.id, data={"changed": [*sorted(changed)]})
     await queue_node_updated(session, {node.id: {name: getattr(node, name) for name in changed}})
     if changed.keys() & {"alive", "available"}:
         session.touch([node.id])
     if changed.keys() & {"hint", "discovery", "quirks"}:
-        await dirty(session, await noderoles_of(session, node.id))
-    edited = await get_node(session, node.id, EVERYTHING)
-    if _address(node) != _address(edited):
-        await dirty_peers(session, node.id)
-    return edited
+        await mark_dirty(session, await select_noderole_ids(session, node.id))
+    edited_node = await get_node(session, node.id, EVERYTHING)
+    if _read_address(node) != _read_address(edited_node):
+        await mark_peers_dirty(session, node.id)
+    return edited_node
 
 
-def _address(node: NodeRecord) -> Json:
-    """What peers of a cluster are told of where a node is: a person's word counts more than the machine's."""
+def _read_address(node: NodeRecord) -> Json:
+    """Return the node's address that cluster peers are given: what a person set counts more than the machine's."""
     return merge(node.discovery, node.hint).get("address")
 
 
 async def rename_node(session: Session, node: NodeRecord, name: str) -> NodeRecord:
-    """Give a node another name. What is served of it, by DNS and DHCP, and what its cluster peers are told follows."""
-    wanted = check_node_name(name, "/name")
-    if wanted == node.name:
+    """Rename a node. What DNS and DHCP serve of it, and what its cluster peers are given, follows."""
+    new_name = check_node_name(name, "/name")
+    if new_name == node.name:
         return node
     if node.system:
         raise Conflict(Rule.PHANTOM, f"{node.name} is a phantom node; it is named after its deployment.")
@@ -327,18 +332,18 @@ async def rename_node(session: Session, node: NodeRecord, name: str) -> NodeReco
             Rule.ADMIN_NAME,
             f"{node.name} is a server, which finds its node by the name of its host: it stays so.",
         )
-    if await session.value("SELECT 1 FROM nodes WHERE name = :name", name=wanted):
-        raise Conflict(Rule.EXISTS, f"There is a node {wanted!r} already. Choose another name.")
-    await session.run("UPDATE nodes SET name = :name WHERE id = :id", name=wanted, id=node.id)
-    data: JsonObject = {"changed": ["name"], "before": node.name, "name": wanted}
+    if await session.value("SELECT 1 FROM nodes WHERE name = :name", name=new_name):
+        raise Conflict(Rule.EXISTS, f"There is a node {new_name!r} already. Choose another name.")
+    await session.run("UPDATE nodes SET name = :name WHERE id = :id", name=new_name, id=node.id)
+    data: JsonObject = {"changed": ["name"], "before": node.name, "name": new_name}
     await emit(session, "node.updated", node.id, node_id=node.id, data=data)
     await queue_node_updated(session, {node.id: {"name": node.name}})
-    await dirty_peers(session, node.id)
+    await mark_peers_dirty(session, node.id)
     return await get_node(session, node.id, EVERYTHING)
 
 
 async def confirm_identity(session: Session, node: NodeRecord, *, confirmed: bool) -> None:
-    """Note whether the machine with this node's MACs and UUID is agreed to be this node.
+    """Record whether the machine with this node's MACs and UUID is agreed to be this node.
 
     While it is not, a machine that comes with them boots sledgehammer, and is kept out until it is accepted.
     """
@@ -349,25 +354,28 @@ async def confirm_identity(session: Session, node: NodeRecord, *, confirmed: boo
     await queue_node_updated(session, {node.id: {"identity_confirmed": node.identity_confirmed}})
 
 
-async def noderoles_of(session: Session, node_id: int, states: Collection[NodeRoleState] = COMMITTED) -> list[int]:
-    found = await session.rows(
+async def select_noderole_ids(
+    session: Session, node_id: int, states: Collection[NodeRoleState] = COMMITTED
+) -> list[int]:
+    rows = await session.rows(
         "SELECT id FROM node_roles WHERE node_id = :id AND state = ANY (:states)",
         id=node_id,
         states=[int(state) for state in states],
     )
-    return [row.id for row in found]
+    return [row.id for row in rows]
 
 
-PAST_BOOTS = 8
-"""Boots that a node is remembered by, so that a message that was long on its way is seen to be of the past."""
+MAX_PAST_BOOTS = 8
+"""Boots of a node that are remembered, so that a message that was long on its way is seen to be of the past."""
 
 
-async def boot_node(
+async def record_boot(
     session: Session, node_id: int, boot_id: str, observed_bootenv: str = "", *, installing: bool = False
 ) -> bool:
-    """A machine reported a boot. A new boot id makes its noderoles run again; one it had before changes nothing.
+    """Record a boot that a machine reported, and return whether it is new.
 
-    While it is being installed the boot is only noted: the install says when the node is alive again.
+    A new boot id makes the node's noderoles run again; one it had before changes nothing. While the node is being
+    installed the boot is only noted: the install says when the node is alive again.
     """
     node = await session.row(
         "SELECT id, boot_id, past_boot_ids, observed_bootenv, alive, system FROM nodes WHERE id = :id FOR UPDATE",
@@ -383,33 +391,33 @@ async def boot_node(
         boot_id=boot_id,
         bootenv=observed_bootenv,
         alive=node.alive if installing else True,
-        past=[id for id in (node.boot_id, *node.past_boot_ids) if id is not None][:PAST_BOOTS],
+        past=[id for id in (node.boot_id, *node.past_boot_ids) if id is not None][:MAX_PAST_BOOTS],
         id=node_id,
     )
     await emit(session, "node.booted", node_id, node_id=node_id, data={"boot_id": boot_id, "bootenv": observed_bootenv})
-    now = {"boot_id": boot_id, "observed_bootenv": observed_bootenv, "alive": node.alive if installing else True}
+    new_values = {"boot_id": boot_id, "observed_bootenv": observed_bootenv, "alive": node.alive if installing else True}
     await queue_node_updated(
-        session, {node_id: {name: old for name, value in now.items() if (old := getattr(node, name)) != value}}
+        session, {node_id: {name: old for name, value in new_values.items() if (old := getattr(node, name)) != value}}
     )
     if installing:
         return True
     session.touch([node_id])
-    # Locked: one that is being accepted just now owns the reboot, and is not seen to be accepted before it is.
-    holding = await session.rows(
+    # Runs are locked: one that is being accepted just now owns the reboot, and is not seen to be accepted before it is.
+    open_runs = await session.rows(
         "SELECT node_role_id, state FROM runs WHERE slot = :id AND state IN ('accepted', 'running') FOR UPDATE",
         id=node_id,
     )
-    owning = {row.node_role_id for row in holding if row.state == "accepted"}
-    spoilt = await _fail_running(session, node_id)
-    ids = [id for id in await noderoles_of(session, node_id) if id not in owning and id not in spoilt]
-    await move(session, Trigger.REBOOT, ids)
-    await erase_doomed(session, ids)
+    accepted_ids = {row.node_role_id for row in open_runs if row.state == "accepted"}
+    failed_ids = await _fail_running(session, node_id)
+    ids = [id for id in await select_noderole_ids(session, node_id) if id not in accepted_ids and id not in failed_ids]
+    await move_noderoles(session, Trigger.REBOOT, ids)
+    await delete_doomed(session, ids)
     return True
 
 
 async def _fail_running(session: Session, node_id: int) -> set[int]:
-    """What was running there died with the machine. A destructive run must not start again by itself: gives those."""
-    ended = await session.rows(
+    """Fail the runs that died with the machine; return destructive noderoles, which must not rerun by themselves."""
+    failed_runs = await session.rows(
         """
         UPDATE runs SET state = 'failed', ended_at = now(), error = 'node rebooted'
         WHERE slot = :id AND state IN ('accepted', 'running') AND state = 'running' RETURNING node_role_id
@@ -418,12 +426,12 @@ async def _fail_running(session: Session, node_id: int) -> set[int]:
     )
     destructive = await session.rows(
         "SELECT nr.id FROM node_roles nr JOIN roles r ON r.id = nr.role_id WHERE nr.id = ANY (:ids) AND r.destructive",
-        ids=[row.node_role_id for row in ended],
+        ids=[row.node_role_id for row in failed_runs],
     )
-    spoilt = {row.id for row in destructive}
-    await move(session, Trigger.FAIL, spoilt, error="node rebooted")
-    await erase_doomed(session, spoilt)
-    return spoilt
+    destructive_ids = {row.id for row in destructive}
+    await move_noderoles(session, Trigger.FAIL, destructive_ids, error="node rebooted")
+    await delete_doomed(session, destructive_ids)
+    return destructive_ids
 
 
 async def move_node(session: GraphSession, name_or_id: str | int, deployment: str | int) -> None:
@@ -434,7 +442,7 @@ async def move_node(session: GraphSession, name_or_id: str | int, deployment: st
         return
     if node.system:
         raise Conflict(Rule.PHANTOM, f"{node.name} belongs to its deployment and cannot be moved.")
-    path = [one.id for one in await load_path(session, target.id)]
+    path = [ancestor.id for ancestor in await load_path(session, target.id)]
     bound = await session.row(
         "SELECT r.name AS role, d.name AS deployment FROM node_roles nr JOIN roles r ON r.id = nr.role_id"
         " JOIN deployments d ON d.id = nr.deployment_id WHERE nr.node_id = :id AND nr.deployment_id <> ALL (:path)"
@@ -457,7 +465,7 @@ async def move_node(session: GraphSession, name_or_id: str | int, deployment: st
 
 
 async def delete_node(session: GraphSession, name_or_id: str | int) -> None:
-    """Take a machine out, with its noderoles."""
+    """Delete a machine's node, with its noderoles."""
     node = await get_node(session, name_or_id, EVERYTHING)
     if node.system:
         raise Conflict(Rule.PHANTOM, f"{node.name} goes with its deployment. Delete that.")
@@ -468,11 +476,11 @@ async def delete_node(session: GraphSession, name_or_id: str | int) -> None:
         raise Conflict(Rule.BUSY, f"{node.name} has a run under way. Wait for it to end, or cancel it.")
     await session.run("SELECT FROM nodes WHERE id = :id FOR UPDATE", id=node.id)
     await queue_node_deleted(session, node.id)
-    own = await noderoles_of(session, node.id, list(NodeRoleState))
-    going = await deletable(session, own)
-    await regroup(session, going)
-    await remove(session, going)
-    await free_node(session, node.id)
+    own_ids = await select_noderole_ids(session, node.id, list(NodeRoleState))
+    removed_ids = await plan_removal(session, own_ids)
+    await rerun_cluster_peers(session, removed_ids)
+    await remove_noderoles(session, removed_ids)
+    await free_node_addresses(session, node.id)
     await emit(session, "node.deleted", node.id, node_id=node.id, data={"name": node.name})
     await session.run("DELETE FROM nodes WHERE id = :id", id=node.id)
     await bump_graph(session)

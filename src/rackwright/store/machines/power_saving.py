@@ -1,4 +1,7 @@
-"""Nodes that sleep because nothing is left to do on them, and wake when something is. Levels, not edges."""
+"""Nodes that sleep while nothing is left to do on them, and wake when something is.
+
+Decisions depend on the present state, not on events.
+"""
 
 from dataclasses import dataclass
 
@@ -8,14 +11,14 @@ from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit
 from rackwright.store.machines.nodes import update_node
 
-GRACE = 120.0
+SHUTDOWN_SECONDS = 120.0
 """Seconds that a system has to shut down by itself before its power is cut."""
-LOOK_AGAIN = 5.0
-"""Seconds after which it is looked whether a system has shut down."""
+RECHECK_SECONDS = 5.0
+"""Seconds after which it is checked whether a system has shut down."""
 
 _BUSY = ", ".join(str(int(state)) for state in (TODO, BLOCKED, TRANSITION))
 
-# Work that waits for the node itself: what is BLOCKED, or held, waits for something else.
+# Work that waits for the node itself: a noderole that is BLOCKED, or held, waits for something else.
 _HAS_WORK = f"""
     (n.stay_on OR EXISTS (SELECT FROM runs WHERE runs.node_id = n.id AND runs.state = 'queued')
      OR EXISTS (SELECT FROM node_roles nr JOIN deployments d ON d.id = nr.deployment_id AND NOT d.held
@@ -41,11 +44,11 @@ WHERE n.sleep IN ('{Sleep.FALLING}', '{Sleep.ASLEEP}') AND {_HAS_WORK} RETURNING
 """
 
 
-async def decide_sleep(session: Session) -> None:
-    """Who has nothing left to do goes to sleep, and who sleeps and has work wakes."""
+async def update_sleep_states(session: Session) -> None:
+    """Send nodes that have nothing left to do to sleep, and wake those that sleep and have work."""
     for row in await session.rows(_MAY_SLEEP):
         await session.run("UPDATE nodes SET sleep = :sleep WHERE id = :id", sleep=Sleep.FALLING.value, id=row.id)
-        # Not alive from this moment on: nothing can start on it between this decision and the loss of its power.
+        # It is not alive from this moment on: nothing can start on it between this decision and the loss of its power.
         await update_node(session, row.id, {"alive": False})
         await emit(session, "node.falling_asleep", row.id, node_id=row.id)
     for row in await session.rows(_MUST_WAKE):
@@ -54,14 +57,14 @@ async def decide_sleep(session: Session) -> None:
 
 @dataclass(frozen=True)
 class PowerAction:
-    """A node whose power is to be switched, for one server at a time."""
+    """A node whose power is to be switched, by one server at a time."""
 
     node_id: int
     sleep: Sleep
 
 
-async def due_power(session: Session, lease: float = 30.0) -> list[PowerAction]:
-    """What is to be switched now; what is not seen to be done in time is due again."""
+async def select_due_power_actions(session: Session, lease: float = 30.0) -> list[PowerAction]:
+    """Return the nodes whose power is to be switched now; one not seen to be done in time is due again."""
     rows = await session.rows(
         """
         UPDATE nodes SET power_until = now() + :lease * interval '1 second'
@@ -74,8 +77,8 @@ async def due_power(session: Session, lease: float = 30.0) -> list[PowerAction]:
     return [PowerAction(row.id, Sleep(row.sleep)) for row in rows]
 
 
-async def still_due(session: Session, action: PowerAction) -> bool:
-    """Whether nobody decided otherwise in the meantime, nothing runs there, and the time to act is not over."""
+async def is_still_due(session: Session, action: PowerAction) -> bool:
+    """Return whether the decision still holds, nothing runs on the node, and the time to act is not over."""
     return bool(
         await session.value(
             "SELECT 1 FROM nodes n WHERE id = :id AND sleep = :sleep AND power_until > now() AND NOT EXISTS ("
@@ -86,57 +89,57 @@ async def still_due(session: Session, action: PowerAction) -> bool:
     )
 
 
-async def shutting_down_for(session: Session, node_id: int) -> float | None:
-    """Seconds since the node's system was asked to shut down; None: it was not."""
-    found: float | None = await session.value(
+async def read_shutdown_seconds(session: Session, node_id: int) -> float | None:
+    """Return the seconds since the node's system was asked to shut down; None: it was not asked."""
+    seconds: float | None = await session.value(
         "SELECT CAST(extract(epoch FROM now() - shutdown_at) AS float) FROM nodes WHERE id = :id", id=node_id
     )
-    return found
+    return seconds
 
 
-async def asked_to_shut_down(session: Session, node_id: int) -> None:
-    """Its system was asked to shut down by itself; soon it is looked whether it did."""
+async def record_shutdown_request(session: Session, node_id: int) -> None:
+    """Record that the node's system was asked to shut down; soon it is checked whether it did."""
     await session.run(
         "UPDATE nodes SET shutdown_at = now(), power_until = now() + :soon * interval '1 second'"
         " WHERE id = :id AND sleep = 'falling'",
         id=node_id,
-        soon=LOOK_AGAIN,
+        soon=RECHECK_SECONDS,
     )
     await emit(session, "node.shutdown_asked", node_id, node_id=node_id)
 
 
-async def power_was_cut(session: Session, node_id: int, waited: int | None) -> None:
-    """Its power was switched off without its system's doing: nobody could ask that, or it took too long."""
+async def record_power_cut(session: Session, node_id: int, waited: int | None) -> None:
+    """Record that power was switched off without the system: nobody could ask it to shut down, or it took too long."""
     await emit(session, "node.power_cut", node_id, node_id=node_id, data={"waited_seconds": waited})
 
 
-async def fell_asleep(session: Session, node_id: int) -> None:
-    """Its power is seen to be off."""
-    done = await session.run(
+async def record_asleep(session: Session, node_id: int) -> None:
+    """Record that the node's power is seen to be off."""
+    changed = await session.run(
         "UPDATE nodes SET sleep = 'asleep', power_until = NULL, shutdown_at = NULL"
         " WHERE id = :id AND sleep = 'falling'",
         id=node_id,
     )
-    if done:
+    if changed:
         await emit(session, "node.asleep", node_id, node_id=node_id)
 
 
-async def booted(session: Session, node_id: int) -> None:
-    """It reports a new boot: whatever it was told before, it is up."""
+async def record_awake(session: Session, node_id: int) -> None:
+    """Record that the node reports a new boot: whatever was decided before, it is up."""
     await session.run(
         "UPDATE nodes SET sleep = NULL, power_until = NULL, shutdown_at = NULL WHERE id = :id AND sleep IS NOT NULL",
         id=node_id,
     )
 
 
-async def still_up(session: Session, node_id: int) -> None:
-    """It is heard although it was to sleep: if work came before its power was cut, it need not boot to be up.
+async def cancel_waking(session: Session, node_id: int) -> None:
+    """Record that a node that is to be woken is still up: work came before its power was cut, so it need not boot.
 
-    One whose system was asked to shut down is about to go, and is not up for being heard once more.
+    A node whose system was asked to shut down is about to go, and is not up because one more message of it came.
     """
     await session.run(
         "UPDATE nodes SET sleep = NULL, power_until = NULL, shutdown_at = NULL WHERE id = :id AND sleep = 'waking'"
         " AND coalesce(shutdown_at < now() - :grace * interval '1 second', true)",
         id=node_id,
-        grace=GRACE,
+        grace=SHUTDOWN_SECONDS,
     )

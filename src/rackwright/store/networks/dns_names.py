@@ -1,4 +1,4 @@
-"""What the names of nodes stand for, of one moment: for whoever serves DNS."""
+"""The names and addresses of nodes that DNS servers serve, as of one moment."""
 
 from ipaddress import ip_address
 
@@ -6,10 +6,10 @@ from rackwright.domain.networks.dns import DnsHost, DnsState, dns_state
 from rackwright.domain.networks.domains import domain_of
 from rackwright.domain.networks.networks import Address, Category
 from rackwright.store.db.session import Session
-from rackwright.store.networks.allocations import allocate_bound
+from rackwright.store.networks.allocations import allocate_for_bound_nodes
 from rackwright.store.networks.domains import select_domains
 from rackwright.store.networks.network_rows import select_networks
-from rackwright.store.people.users import lineages
+from rackwright.store.people.users import ancestors_by_deployment
 
 _HOSTS = """
 SELECT n.id, n.name, n.deployment_id, coalesce(
@@ -24,26 +24,29 @@ FROM nodes n WHERE NOT n.system
 """
 
 
-async def name_state(session: Session) -> DnsState:
-    """The name of a node stands for its addresses on the admin network; without one there, for where it registered
-    from, or where an administrator said that it is. Served are names in a domain of the node's own deployment or one
-    above: what else a node is called is nobody's concern but its owner's."""
-    await allocate_bound(session)
+async def read_dns_state(session: Session) -> DnsState:
+    """Return the names to serve, each with its addresses.
+
+    The name of a node stands for its addresses on the admin network; without one there, for where it registered from,
+    or where an administrator said that it is. Served are names in a domain of the node's own deployment or one above:
+    what else a node is called concerns only its owner.
+    """
+    await allocate_for_bound_nodes(session)
     generation = await session.value("SELECT generation FROM boot_state FOR SHARE")
     domains = {domain.name: domain.deployment_id for domain in await select_domains(session, "")}
-    lines = await lineages(session)
+    ancestors = await ancestors_by_deployment(session)
     rows = [
         row
         for row in await session.rows(_HOSTS, admin=Category.ADMIN.value)
-        # A node that came into a deployment made since the lines were read is told of by the run that this asks for.
+        # A node in a deployment that was created after the ancestors were read is served by the run that this asks for.
         if (domain := domain_of(row.name, domains)) is not None
-        and domains[domain] in lines.get(row.deployment_id, frozenset())
+        and domains[domain] in ancestors.get(row.deployment_id, frozenset())
     ]
     subnets = [subnet for record in await select_networks(session) for subnet in record.network.subnets]
     hosts = [
         DnsHost(
             row.name,
-            tuple(map(ip_address, row.admin)) or _reported(row.reported),
+            tuple(map(ip_address, row.admin)) or _parse_reported_address(row.reported),
             tuple(map(ip_address, row.others)),
         )
         for row in rows
@@ -51,8 +54,8 @@ async def name_state(session: Session) -> DnsState:
     return dns_state(generation or 0, hosts, subnets, domains)
 
 
-def _reported(text: str | None) -> tuple[Address, ...]:
-    """What a machine says of itself is an address, or nothing."""
+def _parse_reported_address(text: str | None) -> tuple[Address, ...]:
+    """Return the address that a machine reports of itself, or nothing if it is none that can be served."""
     try:
         address = ip_address(text or "")
     except ValueError:

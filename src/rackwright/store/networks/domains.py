@@ -1,5 +1,8 @@
-"""Domains: under which names nodes are served by DNS, and whose they are. A domain belongs to a deployment and is for
-its nodes and those below it. Nothing outside of them is ever served, so no node's name makes us speak for `com`."""
+"""Domains: the names under which DNS serves nodes, and the deployments that they belong to.
+
+A domain belongs to a deployment and is for its nodes and those below it. Nothing outside of the domains is ever served,
+so no node's name makes us answer for `com`.
+"""
 
 from dataclasses import dataclass
 
@@ -9,11 +12,11 @@ from rackwright.store.db.listing import Column, Filter, Listing, key_id
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING, Visibility
 from rackwright.store.events.outbox import emit
-from rackwright.store.graph.deployments import DeploymentRecord, root_id
-from rackwright.store.networks.dns_refresh import refresh_names
+from rackwright.store.graph.deployments import DeploymentRecord, read_root_id
+from rackwright.store.networks.dns_refresh import refresh_dns_servers
 
 FIRST_DOMAIN = "internal"
-"""Of a new system: that of discovered machines, and of servers that have no other."""
+"""The domain of a new system, for discovered machines and for servers that have no other."""
 
 
 @dataclass(frozen=True)
@@ -47,20 +50,20 @@ async def select_domains(session: Session, where: str, **values: object) -> list
 
 
 async def get_domain(session: Session, key: str | int, visible: Visibility) -> DomainRecord:
-    found = await select_domains(
+    records = await select_domains(
         session,
         f"WHERE (m.name = :name OR m.id = :id) AND {visible.condition(DOMAINS.seen)}",
         name=str(key).lower(),
         id=key_id(key),
         **visible.values,
     )
-    if not found:
+    if not records:
         raise NotFound("domain", key)
-    return found[0]
+    return records[0]
 
 
 async def create_domain(session: Session, name: str, deployment: DeploymentRecord) -> DomainRecord:
-    """Serve the names below it, for the nodes of a deployment."""
+    """Create a domain, so that names below it are served for the nodes of a deployment."""
     id = await session.value(
         "INSERT INTO domains (name, deployment_id) VALUES (:name, :deployment) ON CONFLICT DO NOTHING RETURNING id",
         name=check_domain(name),
@@ -69,28 +72,28 @@ async def create_domain(session: Session, name: str, deployment: DeploymentRecor
     if id is None:
         raise Conflict(Rule.EXISTS, f"There is a domain {name!r} already. It belongs to one deployment only.")
     await emit(session, "domain.created", id, deployment_id=deployment.id, data={"name": name})
-    await refresh_names(session)
+    await refresh_dns_servers(session)
     return await get_domain(session, id, EVERYTHING)
 
 
 async def delete_domain(session: Session, domain: DomainRecord) -> None:
-    """Serve it no more. Nodes keep their names."""
+    """Delete a domain, so that its names are served no more. Nodes keep their names."""
     await session.run("DELETE FROM domains WHERE id = :id", id=domain.id)
     await emit(session, "domain.deleted", domain.id, deployment_id=domain.deployment_id, data={"name": domain.name})
-    await refresh_names(session)
+    await refresh_dns_servers(session)
 
 
-async def nearest_domain(session: Session, node_name: str) -> DomainRecord | None:
-    """The domain that a node's name lies in, the longest of several; None: it lies in none, and is not served."""
+async def find_domain_of_node(session: Session, node_name: str) -> DomainRecord | None:
+    """Return the domain that a node's name lies in, the longest of several; None: it is in none, and is not served."""
     domains = {domain.name: domain for domain in await select_domains(session, "")}
     name = domain_of(node_name, domains)
     return None if name is None else domains[name]
 
 
-async def make_first_domain(session: Session) -> None:
-    """Of a new system."""
+async def create_first_domain(session: Session) -> None:
+    """Create the domain of a new system."""
     await session.run(
         "INSERT INTO domains (name, deployment_id) VALUES (:name, :root) ON CONFLICT DO NOTHING",
         name=FIRST_DOMAIN,
-        root=await root_id(session),
+        root=await read_root_id(session),
     )

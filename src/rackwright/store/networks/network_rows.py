@@ -1,5 +1,7 @@
-"""Networks as stored, read back into the domain's values. Changing them is in `networks.py`, addresses in
-`allocations.py`."""
+"""Networks as stored, read back into the domain's values.
+
+Changing them is in `networks.py`, addresses are in `allocations.py`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +10,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.errors import NotFound
 from rackwright.domain.networks.networks import Category, Network, Range, Router, Use
-from rackwright.store.db.listing import EVERYBODY, Column, Filter, Listing, key_id
+from rackwright.store.db.listing import SEEN_BY_EVERY_READER, Column, Filter, Listing, key_id
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import Visibility
 
@@ -18,7 +20,7 @@ class NetworkRecord:
     id: int
     network: Network
     range_ids: Mapping[str, int]
-    """By the name of the range."""
+    """The ids of the ranges by their names."""
 
     @property
     def name(self) -> str:
@@ -65,54 +67,58 @@ NETWORKS = Listing(
     {
         "id": Column("n.id", Filter.NUMBER, sort="bigint"),
         "name": Column("n.name", sort="text"),
-        "category": Column("n.category", Filter.CHOICE, choices={one.value: one.value for one in Category}),
+        "category": Column(
+            "n.category", Filter.CHOICE, choices={category.value: category.value for category in Category}
+        ),
         "vlan": Column("n.vlan", Filter.NUMBER),
     },
     default="name",
     id="n.id",
-    seen=EVERYBODY,
+    seen=SEEN_BY_EVERY_READER,
 )
 
 
 async def find_network(session: Session, name_or_id: str, visible: Visibility) -> NetworkRecord:
-    found = await select_networks(
+    records = await select_networks(
         session,
         f"WHERE (n.name = :name OR n.id = :id) AND {visible.condition(NETWORKS.seen)}",
         name=name_or_id,
         id=key_id(name_or_id),
         **visible.values,
     )
-    if not found:
+    if not records:
         raise NotFound("network", name_or_id)
-    return found[0]
+    return records[0]
 
 
 async def get_network(session: Session, name: str) -> NetworkRecord:
-    found = await select_networks(session, "WHERE n.name = :name", name=name)
-    if not found:
+    records = await select_networks(session, "WHERE n.name = :name", name=name)
+    if not records:
         raise NotFound("network", name)
-    return found[0]
+    return records[0]
 
 
 async def lock_network(session: Session, name: str) -> NetworkRecord:
-    """The network, as it stays until this transaction ends: addresses, ranges and all."""
-    # Locked in a statement of its own: one that both locks and looks would look at a moment before it had the lock.
+    """Lock the network, with its addresses and ranges, until this transaction ends, and return it."""
+    # The lock is a statement of its own: one that both locks and reads would read a moment before it had the lock.
     await session.run("SELECT FROM networks WHERE name = :name FOR UPDATE", name=name)
     return await get_network(session, name)
 
 
-def network_view(record: NetworkRecord, before: JsonObject | None = None) -> JsonObject:
-    """A network as hooks see it."""
-    return {"id": record.id, **plain(record.network), "before": before or {}}
+def build_hook_view(record: NetworkRecord, before: JsonObject | None = None) -> JsonObject:
+    """Return a network as hooks see it."""
+    return {"id": record.id, **network_as_json(record.network), "before": before or {}}
 
 
-def plain(network: Network) -> JsonObject:
-    """A network as JSON."""
+def network_as_json(network: Network) -> JsonObject:
+    """Return a network as JSON."""
     ranges: list[Json] = [
-        {"name": one.name, "use": one.use.value, "first": str(one.first), "last": str(one.last)}
-        for one in network.ranges
+        {"name": range.name, "use": range.use.value, "first": str(range.first), "last": str(range.last)}
+        for range in network.ranges
     ]
-    routers: list[Json] = [{"address": str(one.address), "preference": one.preference} for one in network.routers]
+    routers: list[Json] = [
+        {"address": str(router.address), "preference": router.preference} for router in network.routers
+    ]
     return {
         "name": network.name,
         "category": network.category.value,

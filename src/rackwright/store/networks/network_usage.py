@@ -1,4 +1,4 @@
-"""How much of a network's ranges is given out, and where the gaps are."""
+"""How many addresses of a network's ranges are allocated, and the gaps that are free."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from rackwright.domain.networks.networks import Address, Range
 from rackwright.store.db.session import Session
 from rackwright.store.networks.network_rows import NetworkRecord
 
-MOST_GAPS = 100
-"""Of one range, the lowest: who looks for a free address needs no more."""
+MAX_GAPS = 100
+"""The number of gaps of a range that are read, the lowest first: more are not needed to find a free address."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Usage:
+class RangeUsage:
     range: Range
     taken: int
     gaps: Sequence[Gap]
-    """The lowest of them."""
+    """The lowest gaps, at most `MAX_GAPS`."""
     more_gaps: int
 
     @property
@@ -35,10 +35,10 @@ class Usage:
         return self.range.size - self.taken
 
 
-async def usage_of(session: Session, record: NetworkRecord) -> list[Usage]:
-    """In the order of the network's ranges."""
+async def read_usage(session: Session, record: NetworkRecord) -> list[RangeUsage]:
+    """Return the usage of each range, in the order of the network's ranges."""
     ids = [*record.range_ids.values()]
-    taken = await session.rows(
+    count_rows = await session.rows(
         "SELECT range_id, count(*) AS n FROM allocations WHERE range_id = ANY (:ids) GROUP BY range_id", ids=ids
     )
     rows = await session.rows(
@@ -50,13 +50,13 @@ async def usage_of(session: Session, record: NetworkRecord) -> list[Usage]:
         ) lowest WHERE place <= :most ORDER BY range_id, place
         """,
         ids=ids,
-        most=MOST_GAPS,
+        most=MAX_GAPS,
     )
-    counts = {row.range_id: row.n for row in taken}
-    found = []
-    for one in record.network.ranges:
-        id = record.range_ids[one.name]
-        of_it = [row for row in rows if row.range_id == id]
-        gaps = [Gap(ip_address(row.first), ip_address(row.last)) for row in of_it]
-        found.append(Usage(one, counts.get(id, 0), gaps, of_it[0].n - len(gaps) if of_it else 0))
-    return found
+    counts = {row.range_id: row.n for row in count_rows}
+    usages = []
+    for range in record.network.ranges:
+        id = record.range_ids[range.name]
+        gap_rows = [row for row in rows if row.range_id == id]
+        gaps = [Gap(ip_address(row.first), ip_address(row.last)) for row in gap_rows]
+        usages.append(RangeUsage(range, counts.get(id, 0), gaps, gap_rows[0].n - len(gaps) if gap_rows else 0))
+    return usages

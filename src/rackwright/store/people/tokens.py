@@ -1,4 +1,4 @@
-"""API tokens. One is shown once and stored as a hash; it does no more than its scope and its subtree say."""
+"""API tokens. A token is shown once and stored as a hash; its scope and its subtree limit what it may do."""
 
 import hashlib
 import secrets
@@ -10,11 +10,11 @@ from rackwright.domain.people import Principal, Scope, UserRole
 from rackwright.store.db.listing import Column, Filter, Listing
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit
-from rackwright.store.people.people_version import people_changed
+from rackwright.store.people.permission_changes import note_permission_change
 
-TOKEN_PREFIX = "rw_"  # noqa: S105  # no secret: it marks what is one
+TOKEN_PREFIX = "rw_"  # noqa: S105  # no secret itself: it marks a text as a token
 
-GRANTS_OF = (
+GRANTS_SQL = (
     """coalesce((SELECT jsonb_object_agg(g.deployment_id, g.role) FROM grants g WHERE g.user_id = u.id), '{}')"""
 )
 
@@ -40,13 +40,16 @@ class TokenRecord:
     last_used_at: datetime | None
 
 
-def fingerprint(secret: str) -> bytes:
-    """What is stored of 256 random bits: nobody guesses back from it; it only hides them from a reader of the table."""
+def hash_secret(secret: str) -> bytes:
+    """Return the hash that is stored of a secret of 256 random bits.
+
+    The secret cannot be guessed from it; the hash only hides it from a reader of the table.
+    """
     return hashlib.sha256(secret.encode()).digest()
 
 
 async def create_token(session: Session, new: NewToken) -> tuple[int, str]:
-    """Its id, and the token itself, which nobody can look up later."""
+    """Create a token, and return its id and the token itself, which nobody can look up later."""
     if new.expires_at is not None and await session.value("SELECT :at <= now()", at=new.expires_at):
         raise Invalid("The token would have expired already; give a time to come.", "/expires_at")
     token = TOKEN_PREFIX + secrets.token_urlsafe(32)
@@ -55,7 +58,7 @@ async def create_token(session: Session, new: NewToken) -> tuple[int, str]:
         " VALUES (:user_id, :name, :hash, :scope, :deployment_id, :expires_at) RETURNING id",
         user_id=new.user_id,
         name=new.name,
-        hash=fingerprint(token),
+        hash=hash_secret(token),
         scope=new.scope.value,
         deployment_id=new.deployment_id,
         expires_at=new.expires_at,
@@ -64,29 +67,29 @@ async def create_token(session: Session, new: NewToken) -> tuple[int, str]:
     return id, token
 
 
-async def find_principal(session: Session, token: str) -> Principal | None:
-    """Whose token this is, unless it has expired."""
-    found = await session.row(
-        f"SELECT u.id, u.name, u.role, t.id AS token_id, t.scope, t.deployment_id, {GRANTS_OF} AS grants"
+async def find_token_principal(session: Session, token: str) -> Principal | None:
+    """Return whose token this is; None if there is no such token, or it has expired."""
+    row = await session.row(
+        f"SELECT u.id, u.name, u.role, t.id AS token_id, t.scope, t.deployment_id, {GRANTS_SQL} AS grants"
         " FROM tokens t JOIN users u ON u.id = t.user_id"
         " WHERE t.hash = :hash AND (t.expires_at IS NULL OR t.expires_at > now()) AND NOT u.disabled",
-        hash=fingerprint(token),
+        hash=hash_secret(token),
     )
-    if found is None:
+    if row is None:
         return None
     return Principal(
-        found.name,
-        UserRole(found.role),
-        found.id,
-        {int(deployment): UserRole(role) for deployment, role in found.grants.items()},
-        Scope(found.scope),
-        found.deployment_id,
-        token_id=found.token_id,
+        row.name,
+        UserRole(row.role),
+        row.id,
+        {int(deployment): UserRole(role) for deployment, role in row.grants.items()},
+        Scope(row.scope),
+        row.deployment_id,
+        token_id=row.token_id,
     )
 
 
-async def mark_used(session: Session, token_id: int) -> None:
-    """To the minute: nobody needs it finer, and reading should not mean writing."""
+async def mark_token_used(session: Session, token_id: int) -> None:
+    """Note that a token was used, to the minute: nobody needs it finer, and a read should seldom mean a write."""
     await session.run(
         "UPDATE tokens SET last_used_at = now() WHERE id = :id"
         " AND (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')",
@@ -114,25 +117,25 @@ async def select_tokens(session: Session, where: str, **values: object) -> list[
 
 
 async def get_token(session: Session, id: int) -> TokenRecord:
-    found = await select_tokens(session, "WHERE t.id = :id", id=id)
-    if not found:
+    records = await select_tokens(session, "WHERE t.id = :id", id=id)
+    if not records:
         raise NotFound("token", id)
-    return found[0]
+    return records[0]
 
 
-async def check_outlived_by(session: Session, token_id: int, expires_at: datetime | None) -> None:
-    """Refuse a token that would hold for longer than the one it is made with: else a stolen one never expires."""
-    own = (await get_token(session, token_id)).expires_at
-    if own is not None and (expires_at is None or expires_at > own):
+async def check_token_lifetime(session: Session, token_id: int, expires_at: datetime | None) -> None:
+    """Refuse a token that would be valid for longer than the one it is made with: else a stolen one never expires."""
+    own_end = (await get_token(session, token_id)).expires_at
+    if own_end is not None and (expires_at is None or expires_at > own_end):
         raise Invalid(
-            f"Your own token expires at {own.isoformat()}, and cannot make one that holds for longer. Give an earlier "
-            "time, or log in.",
+            f"Your own token expires at {own_end.isoformat()}, and cannot make one that holds for longer. "
+            "Give an earlier time, or log in.",
             "/expires_at",
         )
 
 
 async def revoke_token(session: Session, id: int) -> None:
-    people_changed(session)
+    note_permission_change(session)
     name = await session.value("DELETE FROM tokens WHERE id = :id RETURNING name", id=id)
     await emit(session, "token.revoked", id, data={"name": name})
 

@@ -1,4 +1,4 @@
-"""Users and their grants. What they come with, tokens and sessions, is in `tokens.py` and `sessions.py`."""
+"""Users and their grants. How they log in, with tokens and sessions, is in `tokens.py` and `sessions.py`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from rackwright.store.db.listing import Column, Filter, Listing, key_id
 from rackwright.store.db.locks import PEOPLE_LOCK
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit
-from rackwright.store.people.people_version import people_changed
+from rackwright.store.people.permission_changes import note_permission_change
 from rackwright.store.people.sessions import end_sessions
 from rackwright.store.people.tokens import NewToken, create_token
 
@@ -30,15 +30,15 @@ class UserRecord:
 
 @dataclass(frozen=True)
 class Credential:
-    """What a login is checked against."""
+    """The password hash that a login is checked against."""
 
     user_id: int
     password_hash: str
 
 
 async def ensure_admin(session: Session, password_hash: str, name: str = "admin") -> str | None:
-    """The first user, with a token for the command line beside the server; None if there is one already."""
-    await _alone(session)
+    """Create the first user, and return a token for the command line beside the server; None if there are users."""
+    await _lock_people(session)
     if await session.value("SELECT 1 FROM users LIMIT 1"):
         return None
     user_id = await create_user(session, name, UserRole.ADMIN, password_hash)
@@ -77,24 +77,25 @@ async def create_user(session: Session, name: str, role: UserRole, password_hash
 
 
 async def get_user(session: Session, name_or_id: str | int) -> UserRecord:
-    found = await select_users(
+    records = await select_users(
         session, "WHERE u.name = :name OR u.id = :id", name=str(name_or_id), id=key_id(name_or_id)
     )
-    if not found:
+    if not records:
         raise NotFound("user", name_or_id)
-    return found[0]
+    return records[0]
 
 
 async def lock_user(session: Session, name_or_id: str | int) -> UserRecord:
-    """The user, whom nobody else edits until this transaction ends; nor any other, so that an admin always stays."""
-    await _alone(session)
+    """Return the user, and keep other transactions from changing any user until this one ends, so that an admin
+    always stays."""
+    await _lock_people(session)
     return await get_user(session, name_or_id)
 
 
 async def update_user(session: Session, user: UserRecord, role: UserRole, disabled: bool, full_name: str) -> None:
-    """Whoever may less from now on may no more at once. The user is locked."""
+    """Change a user, who is locked. A permission that is taken away is gone at once."""
     if user.role is UserRole.ADMIN and (role is not UserRole.ADMIN or disabled):
-        await _keep_an_admin(session, user)
+        await _check_other_admin(session, user)
     await session.run(
         "UPDATE users SET role = :role, disabled = :disabled, full_name = :full_name WHERE id = :id",
         role=role.value,
@@ -102,32 +103,32 @@ async def update_user(session: Session, user: UserRecord, role: UserRole, disabl
         full_name=full_name,
         id=user.id,
     )
-    people_changed(session)
+    note_permission_change(session)
     if disabled:
         await end_sessions(session, user.id)
     await emit(session, "user.updated", user.id, data={"name": user.name, "role": role.value, "disabled": disabled})
 
 
 async def set_password(session: Session, user_id: int, name: str, password_hash: str) -> None:
-    """All of the user's sessions end: one of them may be why the password is new."""
+    """Set a user's password, and end all sessions of the user: one of them may be why the password is new."""
     await session.run("UPDATE users SET password_hash = :hash WHERE id = :id", hash=password_hash, id=user_id)
     await emit(session, "user.password_changed", user_id, data={"name": name})
     await end_sessions(session, user_id)
 
 
 async def delete_user(session: Session, user: UserRecord) -> None:
-    """The user is locked."""
+    """Delete a user, who is locked."""
     if user.role is UserRole.ADMIN:
-        await _keep_an_admin(session, user)
-    people_changed(session)
+        await _check_other_admin(session, user)
+    note_permission_change(session)
     await end_sessions(session, user.id)
     await session.run("DELETE FROM users WHERE id = :id", id=user.id)
     await emit(session, "user.deleted", user.id, data={"name": user.name})
 
 
-async def grant(session: Session, user: UserRecord, deployment_id: int, role: UserRole) -> None:
-    """A role in a deployment and all below it."""
-    people_changed(session)
+async def grant_role(session: Session, user: UserRecord, deployment_id: int, role: UserRole) -> None:
+    """Give a user a role in a deployment and all below it."""
+    note_permission_change(session)
     await session.run(
         "INSERT INTO grants (user_id, deployment_id, role) VALUES (:user_id, :deployment_id, :role)"
         " ON CONFLICT (user_id, deployment_id) DO UPDATE SET role = excluded.role",
@@ -139,38 +140,39 @@ async def grant(session: Session, user: UserRecord, deployment_id: int, role: Us
     await emit(session, "grant.given", user.id, deployment_id=deployment_id, data=data)
 
 
-async def take_back(session: Session, user: UserRecord, deployment_id: int, deployment: str) -> None:
-    people_changed(session)
-    gone = await session.run(
+async def revoke_grant(session: Session, user: UserRecord, deployment_id: int, deployment: str) -> None:
+    note_permission_change(session)
+    deleted = await session.run(
         "DELETE FROM grants WHERE user_id = :user_id AND deployment_id = :deployment_id",
         user_id=user.id,
         deployment_id=deployment_id,
     )
-    if not gone:
+    if not deleted:
         raise NotFound("grant in deployment", deployment)
     await emit(session, "grant.taken", user.id, deployment_id=deployment_id, data={"user": user.name})
 
 
 async def find_credential(session: Session, name: str) -> Credential | None:
-    """Of a user who may log in with a password."""
-    found = await session.row(
+    """Return the credential of a user who may log in with a password; None if there is no such user."""
+    row = await session.row(
         "SELECT id, password_hash FROM users WHERE name = :name AND password_hash <> '' AND NOT disabled", name=name
     )
-    return None if found is None else Credential(found.id, found.password_hash)
+    return None if row is None else Credential(row.id, row.password_hash)
 
 
-async def is_current(session: Session, credential: Credential) -> bool:
-    """Whether it still holds, until the end of this transaction: verifying a password takes a while."""
-    found = await session.value(
+async def is_credential_current(session: Session, credential: Credential) -> bool:
+    """Return whether a credential is still valid, and keep it so until the end of this transaction: to verify a
+    password takes a while."""
+    current = await session.value(
         "SELECT 1 FROM users WHERE id = :id AND password_hash = :hash AND NOT disabled FOR SHARE",
         id=credential.user_id,
         hash=credential.password_hash,
     )
-    return found is not None
+    return current is not None
 
 
-async def lineage(session: Session, deployment_id: int) -> list[int]:
-    """A deployment and all those above it."""
+async def deployment_and_ancestors(session: Session, deployment_id: int) -> list[int]:
+    """Return the ids of a deployment and all above it."""
     rows = await session.rows(
         "WITH RECURSIVE line (id, parent_id) AS ("
         " SELECT id, parent_id FROM deployments WHERE id = :id"
@@ -181,21 +183,22 @@ async def lineage(session: Session, deployment_id: int) -> list[int]:
     return [row.id for row in rows]
 
 
-async def lineages(session: Session) -> dict[int, frozenset[int]]:
-    """Of every deployment: itself and all those above it."""
+async def ancestors_by_deployment(session: Session) -> dict[int, frozenset[int]]:
+    """Return, for every deployment, the ids of itself and all above it."""
     parents = {row.id: row.parent_id for row in await session.rows("SELECT id, parent_id FROM deployments")}
     lines: dict[int, frozenset[int]] = {}
     for start in parents:
-        line, at = set(), start
-        while at is not None:
-            line.add(at)
-            at = parents[at]
+        line: set[int] = set()
+        deployment_id = start
+        while deployment_id is not None:
+            line.add(deployment_id)
+            deployment_id = parents[deployment_id]
         lines[start] = frozenset(line)
     return lines
 
 
-async def below(session: Session, deployment_ids: list[int]) -> set[int]:
-    """These deployments and all those below them."""
+async def deployment_subtrees(session: Session, deployment_ids: list[int]) -> set[int]:
+    """Return the ids of these deployments and all below them."""
     rows = await session.rows(
         "WITH RECURSIVE tree (id) AS ("
         " SELECT id FROM deployments WHERE id = ANY (:ids)"
@@ -206,12 +209,12 @@ async def below(session: Session, deployment_ids: list[int]) -> set[int]:
     return {row.id for row in rows}
 
 
-async def _alone(session: Session) -> None:
-    """Two admins who demote each other at the same moment would leave none."""
+async def _lock_people(session: Session) -> None:
+    """Take the lock for changes of users: two admins who demote each other at the same moment would leave none."""
     await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=PEOPLE_LOCK)
 
 
-async def _keep_an_admin(session: Session, user: UserRecord) -> None:
+async def _check_other_admin(session: Session, user: UserRecord) -> None:
     other = await session.value(
         "SELECT 1 FROM users WHERE role = 'admin' AND NOT disabled AND id <> :id LIMIT 1", id=user.id
     )

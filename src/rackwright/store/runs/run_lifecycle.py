@@ -1,4 +1,4 @@
-"""The rest of a run's life: leases, takeover, deadlines, cancelling, enqueued refreshes and history."""
+"""The life of a run between claim and settling: leases, takeover, deadlines, cancelling, refreshes and history."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from rackwright.domain.states import ACTIVE, ERROR, PROPOSED, Trigger
 from rackwright.store.db.listing import Column, Filter, Listing
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import Visibility
-from rackwright.store.graph.noderoles import NodeRoleRecord, erase_doomed, get_noderole
-from rackwright.store.graph.transitions import dirty, move
+from rackwright.store.graph.noderoles import NodeRoleRecord, delete_doomed, get_noderole
+from rackwright.store.graph.transitions import mark_dirty, move_noderoles
 from rackwright.store.machines.install_attempts import end_attempt
-from rackwright.store.runs.settling import Finished, settle
+from rackwright.store.runs.settling import FinishedRun, settle_runs
 from rackwright.store.runs.slots import WORK_CHANNEL
 
 INSTALL_JIG = "os-install"
@@ -28,7 +28,7 @@ class RunRecord:
     role: str | None
     deployment: str | None
     deployment_id: int | None
-    """Of the noderole; None once that is gone."""
+    """The deployment of the noderole; None once the noderole is gone."""
     jig: str
     state: str
     attempt: int
@@ -80,16 +80,16 @@ async def select_runs(session: Session, where: str, **values: object) -> list[Ru
 
 async def get_run(session: Session, id: int, visible: Visibility) -> RunRecord:
     where = f"WHERE run.id = :id AND {visible.condition(RUNS.seen)}"
-    found = await select_runs(session, where, id=id, **visible.values)
-    if not found:
+    records = await select_runs(session, where, id=id, **visible.values)
+    if not records:
         raise NotFound("run", id)
-    return found[0]
+    return records[0]
 
 
-async def open_runs(session: Session, visible: Visibility) -> dict[str, int]:
-    """How many that are not over are in which state."""
+async def count_open_runs(session: Session, visible: Visibility) -> dict[str, int]:
+    """Return how many of the runs that are not over are in which state."""
     seen = visible.condition("node_role_id IN (SELECT nr.id FROM node_roles nr WHERE nr.deployment_id = ANY (:sees))")
-    # In two: each has an index of its own.
+    # Two selects: each has an index of its own.
     rows = await session.rows(
         f"SELECT state, count(*) AS n FROM runs WHERE state = 'queued' AND {seen} GROUP BY state"
         f" UNION ALL SELECT state, count(*) FROM runs WHERE state IN ('accepted', 'running') AND {seen} GROUP BY state",
@@ -102,7 +102,7 @@ async def open_runs(session: Session, visible: Visibility) -> dict[str, int]:
 
 
 async def renew_leases(session: Session, worker: str, lease: float) -> set[int]:
-    """Keep the runs of a live worker, and say which it still has."""
+    """Renew the leases of a live worker's runs, and return the runs that it still has."""
     rows = await session.rows(
         "UPDATE runs SET lease_until = now() + :lease * interval '1 second'"
         " WHERE worker = :worker AND state IN ('accepted', 'running') AND state = 'running' RETURNING id",
@@ -112,8 +112,8 @@ async def renew_leases(session: Session, worker: str, lease: float) -> set[int]:
     return {row.id for row in rows}
 
 
-async def take_over(session: Session) -> list[int]:
-    """End runs whose worker died. They start again, but for destructive ones: a person decides about those."""
+async def take_over_lost_runs(session: Session) -> list[int]:
+    """End runs whose worker died. Their noderoles run again, but for destructive ones: a person decides about those."""
     lost = await session.rows(
         """
         UPDATE runs SET state = 'lost', ended_at = now(), error = 'its worker ' || coalesce(worker, '?') || ' died'
@@ -125,7 +125,7 @@ async def take_over(session: Session) -> list[int]:
     if not lost:
         return []
     session.touch(row.node_id for row in lost)
-    await _tell(session, [row.id for row in lost])
+    await _emit_run_events(session, [row.id for row in lost])
     await _requeue(session, [row.id for row in lost if row.refresh])
     ids = [row.node_role_id for row in lost if not row.refresh]
     # An install does nothing to its machine before its run is accepted, and an accepted run has no worker to lose.
@@ -135,26 +135,26 @@ async def take_over(session: Session) -> list[int]:
         ids=ids,
         install=INSTALL_JIG,
     )
-    spoilt = {row.id for row in destructive}
-    await move(
+    destructive_ids = {row.id for row in destructive}
+    await move_noderoles(
         session,
         Trigger.FAIL,
-        spoilt,
+        destructive_ids,
         error="The server that ran it died in the middle. It is destructive, so it is not run again by itself: "
         "look at the machine, then retry.",
     )
-    await move(session, Trigger.LOST, [id for id in ids if id not in spoilt])
-    await erase_doomed(session, ids)
+    await move_noderoles(session, Trigger.LOST, [id for id in ids if id not in destructive_ids])
+    await delete_doomed(session, ids)
     return [row.id for row in lost]
 
 
-async def give_up(session: Session, run_ids: Sequence[int]) -> None:
-    """A worker that stops hands back what it did not finish: its lease ends now."""
+async def release_runs(session: Session, run_ids: Sequence[int]) -> None:
+    """Hand back the runs that a worker which stops did not finish: their lease ends now."""
     await session.run(
         "UPDATE runs SET lease_until = now() - interval '1 second' WHERE id = ANY (:ids) AND state = 'running'",
         ids=list(run_ids),
     )
-    await take_over(session)
+    await take_over_lost_runs(session)
 
 
 async def _requeue(session: Session, run_ids: Sequence[int]) -> None:
@@ -167,7 +167,7 @@ async def _requeue(session: Session, run_ids: Sequence[int]) -> None:
         )
 
 
-async def _tell(session: Session, run_ids: Sequence[int]) -> None:
+async def _emit_run_events(session: Session, run_ids: Sequence[int]) -> None:
     await session.run(
         "INSERT INTO events (kind, subject_id, node_id)"
         " SELECT 'run.' || state, id, node_id FROM runs WHERE id = ANY (:ids)",
@@ -175,34 +175,35 @@ async def _tell(session: Session, run_ids: Sequence[int]) -> None:
     )
 
 
-# --- ending by time or by hand
+# --- deadlines, retries and cancelling
 
 
-async def end_overdue(session: Session) -> list[int]:
-    """Fail accepted runs that are past their deadline.
+async def fail_overdue_runs(session: Session) -> list[int]:
+    """Fail accepted runs that are past their deadline, and return those that failed.
 
-    A worker ends those it executes by itself, and an install attempt its own: it knows how far it had come.
+    A worker ends the runs that it executes by itself, and an install attempt ends its own run: it knows how far it had
+    come.
     """
     rows = await session.rows(
         "SELECT id, deadline FROM runs WHERE state = 'accepted' AND started_at + deadline * interval '1 second' < now()"
         " AND NOT EXISTS (SELECT FROM install_attempts a WHERE a.run_id = runs.id AND a.ended_at IS NULL)"
         " ORDER BY id FOR UPDATE SKIP LOCKED"
     )
-    return await settle(
-        session, [Finished(row.id, ok=False, error=f"not finished within {row.deadline:g} s") for row in rows]
+    return await settle_runs(
+        session, [FinishedRun(row.id, ok=False, error=f"not finished within {row.deadline:g} s") for row in rows]
     )
 
 
-async def retry_due(session: Session) -> int:
-    """Start again what failed and whose time for another try has come."""
+async def retry_due_noderoles(session: Session) -> int:
+    """Retry failed noderoles whose time for another try has come, and return how many."""
     rows = await session.rows("SELECT id FROM node_roles WHERE retry_at <= now() AND state = :error", error=int(ERROR))
-    moved = await move(session, Trigger.RETRY, [row.id for row in rows])
-    await session.run("UPDATE node_roles SET retry_at = NULL WHERE id = ANY (:ids)", ids=[one.id for one in moved])
-    return len(moved)
+    moves = await move_noderoles(session, Trigger.RETRY, [row.id for row in rows])
+    await session.run("UPDATE node_roles SET retry_at = NULL WHERE id = ANY (:ids)", ids=[move.id for move in moves])
+    return len(moves)
 
 
 async def cancel_run(session: Session, id: int) -> None:
-    """End a run by hand. Its noderole goes to ERROR; the worker that executes it stops."""
+    """Cancel a run at a person's request. Its noderole goes to ERROR; the worker that executes it stops."""
     run = await session.row(
         "SELECT id, state, node_id, node_role_id, refresh FROM runs WHERE id = :id FOR NO KEY UPDATE", id=id
     )
@@ -216,12 +217,12 @@ async def cancel_run(session: Session, id: int) -> None:
         error=f"cancelled by {session.actor}",
     )
     session.touch([run.node_id])
-    await _tell(session, [id])
+    await _emit_run_events(session, [id])
     await session.run(f"NOTIFY {CANCEL_CHANNEL}, '{int(id)}'")
     if not run.refresh:
-        await move(session, Trigger.FAIL, [run.node_role_id], error=f"cancelled by {session.actor}")
+        await move_noderoles(session, Trigger.FAIL, [run.node_role_id], error=f"cancelled by {session.actor}")
         await end_attempt(session, id, f"Cancelled by {session.actor}")
-        await erase_doomed(session, [run.node_role_id])
+        await delete_doomed(session, [run.node_role_id])
 
 
 CANCEL_CHANNEL = "rackwright_cancel"
@@ -230,10 +231,11 @@ CANCEL_CHANNEL = "rackwright_cancel"
 # --- refreshing
 
 
-async def enqueue(session: Session, node_role_id: int) -> None:
-    """Have a noderole run again with what it is given now. Requests that wait already are one.
+async def enqueue_refresh(session: Session, node_role_id: int) -> None:
+    """Have a noderole run again with the inputs it has now. A request that waits already is not repeated.
 
-    While it refreshes it stays ACTIVE for its children. What is not ACTIVE just runs again when its turn comes.
+    While a noderole refreshes it stays ACTIVE for its children. One that is not ACTIVE just runs again when its turn
+    comes.
     """
     noderole = await get_noderole(session, node_role_id)
     if noderole.destructive and noderole.state is ACTIVE:
@@ -244,11 +246,11 @@ async def enqueue(session: Session, node_role_id: int) -> None:
         await _queue_refresh(session, noderole)
     else:
         await session.run("UPDATE node_roles SET forced = true WHERE id = :id", id=node_role_id)
-        await dirty(session, [node_role_id])
+        await mark_dirty(session, [node_role_id])
 
 
 async def _queue_refresh(session: Session, noderole: NodeRoleRecord) -> None:
-    made = await session.run(
+    inserted = await session.run(
         """
         INSERT INTO runs (node_role_id, node_id, slot, jig, state, refresh, deadline, trace)
         SELECT nr.id, nr.node_id, CASE WHEN n.system THEN -nr.id ELSE n.id END, r.jig, 'queued', true,
@@ -259,12 +261,12 @@ async def _queue_refresh(session: Session, noderole: NodeRoleRecord) -> None:
         id=noderole.id,
         deadline=DEFAULT_DEADLINE,
     )
-    if made:
+    if inserted:
         await session.run(f"NOTIFY {WORK_CHANNEL}")
 
 
 async def drop_moot_refreshes(session: Session) -> None:
-    """Requests for a refresh of what is no longer ACTIVE: it runs anyway, or is gone."""
+    """Cancel requests for a refresh of noderoles that are no longer ACTIVE: those run anyway, or are gone."""
     await session.run(
         """
         UPDATE runs SET state = 'cancelled', ended_at = now(), error = 'its noderole runs anyway, or is gone'

@@ -1,7 +1,7 @@
-"""The logs of runs, in pieces in the order they came.
+"""The logs of runs, stored in pieces in the order they came.
 
 A run's log has one writer at a time: the server that executes the run, or, once the run is an install, the transaction
-that holds its attempt. Two at once would take the same place in it.
+that holds its attempt. Two at once would take the same position in it.
 """
 
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from rackwright.store.db.session import Session
 
 LOG_LIMIT = 10 * 1024 * 1024
-"""Bytes of log kept of a run."""
+"""Bytes of log that are stored of a run."""
 
 LOG_CUT = "\n[The log is cut here: it is full, and {left} bytes and all that came later are left out.]\n"
 
 
 async def append_logs(session: Session, chunks: Sequence[tuple[int, str]], *, bounded: bool = False) -> None:
-    """Add output of runs, (run, text) in order; what is over the limit of a run is dropped, and said so once.
+    """Append output of runs, given as (run, text) in order; what is over the limit of a run is dropped, and noted once.
 
     `bounded`: the caller sees to the limit; to ask the database each time would cost ever more as a log grows.
     """
@@ -26,8 +26,8 @@ async def append_logs(session: Session, chunks: Sequence[tuple[int, str]], *, bo
             continue  # the run is gone, or its log full
         last, size = sizes[id]
         if not bounded and size + len(text.encode()) > LOG_LIMIT:
-            kept = text.encode()[: LOG_LIMIT - size].decode(errors="ignore")
-            text = kept + LOG_CUT.format(left=len(text.encode()) - len(kept.encode()))
+            fitting = text.encode()[: LOG_LIMIT - size].decode(errors="ignore")
+            text = fitting + LOG_CUT.format(left=len(text.encode()) - len(fitting.encode()))
         rows.append((id, last + 1, text.replace("\0", "\ufffd")))
         sizes[id] = (last + 1, size + len(text.encode()))
     if rows:
@@ -35,7 +35,7 @@ async def append_logs(session: Session, chunks: Sequence[tuple[int, str]], *, bo
 
 
 async def _log_sizes(session: Session, ids: Sequence[int], bounded: bool) -> dict[int, tuple[int, int]]:
-    """Of the runs that are there: the last piece of each one's log, and how many bytes it has (0: not asked)."""
+    """Return for each run that exists the number of its log's last piece, and the log's bytes (0 if `bounded`)."""
     # octet_length does not fetch the text itself, as length does.
     size = "0" if bounded else "coalesce((SELECT sum(octet_length(l.text)) FROM run_logs l WHERE l.run_id = r.id), 0)"
     rows = await session.rows(
@@ -47,7 +47,7 @@ async def _log_sizes(session: Session, ids: Sequence[int], bounded: bool) -> dic
 
 
 async def read_log(session: Session, run_id: int, after: int = 0) -> list[tuple[int, str]]:
-    """The log of a run from one place on: (seq, text)."""
+    """Return the pieces of a run's log after the piece number `after`, each as (seq, text)."""
     rows = await session.rows(
         "SELECT seq, text FROM run_logs WHERE run_id = :id AND seq > :after ORDER BY seq", id=run_id, after=after
     )

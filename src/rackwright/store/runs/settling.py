@@ -1,4 +1,4 @@
-"""Settling: write what became of runs, many at once, in the caller's transaction.
+"""Settles runs: writes their results, many at once, in the caller's transaction.
 
 Runs are started by `claims.py`; the rest of a run's life (leases, deadlines, cancelling, refreshing) is in
 `run_lifecycle.py`.
@@ -13,15 +13,15 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.runs import Answer
 from rackwright.domain.states import NodeRoleState, Trigger
 from rackwright.store.db.session import Session
-from rackwright.store.graph.noderoles import erase
+from rackwright.store.graph.noderoles import delete_noderoles
 from rackwright.store.graph.transition_sql import fixed_target, hash_sql, target_sql
-from rackwright.store.graph.transitions import LABELS, Move, dirty_takers, tell_children
+from rackwright.store.graph.transitions import EVENT_KINDS, Move, mark_takers_dirty, update_children
 from rackwright.store.runs.node_findings import write_findings
 
 
 @dataclass(frozen=True)
-class Finished:
-    """What became of a run."""
+class FinishedRun:
+    """The result of a run."""
 
     run_id: int
     ok: bool = True
@@ -29,7 +29,7 @@ class Finished:
     wall: JsonObject = field(default_factory=dict)
     accepted: bool = False
     role: str = ""
-    """Whose secrets, if any, are in the wall."""
+    """The role whose secrets, if any, are in the wall."""
 
     @property
     def answer(self) -> Answer:
@@ -38,18 +38,19 @@ class Finished:
         return Answer.SUCCEEDED if self.ok else Answer.FAILED
 
 
-# What has this run as its own is in TRANSITION, by a constraint of the table: the source of all three triggers.
-# A destructive one that succeeded stays so even if its inputs changed in the meantime: it never runs twice by itself.
+# A noderole that has this run as its own is in TRANSITION, by a constraint of the table: the source of all three
+# triggers. A destructive one that succeeded is ACTIVE even if its inputs changed in the meantime: it never runs twice
+# by itself.
 _SETTLE = f"""
-WITH given AS (
-    SELECT * FROM jsonb_to_recordset(:given) AS given (id bigint, answer text, error text, wall jsonb)
+WITH results AS (
+    SELECT * FROM jsonb_to_recordset(:results) AS results (id bigint, answer text, error text, wall jsonb)
 ), ended AS (
-    UPDATE runs SET state = given.answer, error = given.error, lease_until = NULL,
-        ended_at = CASE WHEN given.answer = 'accepted' THEN NULL ELSE now() END
-    FROM given WHERE runs.id = given.id
-      AND (runs.state = 'running' OR runs.state = 'accepted' AND given.answer <> 'accepted')
+    UPDATE runs SET state = results.answer, error = results.error, lease_until = NULL,
+        ended_at = CASE WHEN results.answer = 'accepted' THEN NULL ELSE now() END
+    FROM results WHERE runs.id = results.id
+      AND (runs.state = 'running' OR runs.state = 'accepted' AND results.answer <> 'accepted')
     RETURNING runs.id, runs.node_role_id, runs.node_id, runs.hash, runs.inputs_rev, runs.refresh, runs.state,
-              runs.attempt, given.wall, given.error
+              runs.attempt, results.wall, results.error
 ), before AS (
     SELECT nr.id, nr.state AS was, nr.wall AS old_wall, ended.id AS run_id, ended.hash, ended.wall, ended.error,
         ended.refresh, ended.state AS run_state, ended.inputs_rev, r.destructive
@@ -73,10 +74,10 @@ WITH given AS (
     FROM before WHERE nr.id = before.id
     RETURNING nr.id, before.was, nr.state AS now, nr.node_id, nr.deployment_id, nr.doomed, nr.trace,
               before.old_wall <> nr.wall AS wall_changed
-), told AS (
+), emitted AS (
     INSERT INTO events (kind, subject_id, node_id, deployment_id, trace)
-    SELECT {LABELS}[now + 1], id, node_id, deployment_id, trace FROM moved WHERE was <> now
-), told_runs AS (
+    SELECT {EVENT_KINDS}[now + 1], id, node_id, deployment_id, trace FROM moved WHERE was <> now
+), emitted_for_runs AS (
     INSERT INTO events (kind, subject_id, node_id)
     SELECT 'run.' || ended.state, ended.id, ended.node_id FROM ended WHERE ended.refresh OR ended.state = 'accepted'
 )
@@ -86,20 +87,20 @@ UNION ALL SELECT NULL, node_id, NULL, id, was, now, doomed, wall_changed FROM mo
 """
 
 
-async def settle(session: Session, finished: Sequence[Finished]) -> list[int]:
-    """Write what became of runs, and say which of them took it.
+async def settle_runs(session: Session, finished: Sequence[FinishedRun]) -> list[int]:
+    """Write the results of runs, and return the ids of the runs that took theirs.
 
     A result for a run that is over changes nothing: its worker lost the lease, its node rebooted, or it was cancelled.
     """
     if not finished:
         return []
-    walls = await _sealed_walls(session, finished)
+    walls = await _seal_walls(session, finished)
     rows = await session.rows(
         _SETTLE,
-        given=Jsonb(
+        results=Jsonb(
             [
-                {"id": one.run_id, "answer": one.answer, "error": one.error, "wall": wall}
-                for one, wall in zip(finished, walls, strict=True)
+                {"id": run.run_id, "answer": run.answer, "error": run.error, "wall": wall}
+                for run, wall in zip(finished, walls, strict=True)
             ]
         ),
     )
@@ -107,29 +108,29 @@ async def settle(session: Session, finished: Sequence[Finished]) -> list[int]:
     ended = [row for row in rows if row.run_id is not None]
     session.touch(row.node_id for row in rows)
     session.moved.extend((row.id, row.now) for row in moved if row.was != row.now)
-    await tell_children(session, [Move(row.id, NodeRoleState(row.was), NodeRoleState(row.now)) for row in moved])
-    await erase(session, [row.id for row in moved if row.doomed])
-    await dirty_takers(session, [row.id for row in moved if row.wall_changed and not row.doomed])
+    await update_children(session, [Move(row.id, NodeRoleState(row.was), NodeRoleState(row.now)) for row in moved])
+    await delete_noderoles(session, [row.id for row in moved if row.doomed])
+    await mark_takers_dirty(session, [row.id for row in moved if row.wall_changed and not row.doomed])
     succeeded = {row.run_id for row in ended if row.run_state == "succeeded"}
-    given = zip(finished, walls, strict=True)
-    await write_findings(session, {one.run_id: wall for one, wall in given if wall and one.run_id in succeeded})
+    results = zip(finished, walls, strict=True)
+    await write_findings(session, {run.run_id: wall for run, wall in results if wall and run.run_id in succeeded})
     failed = [row.run_id for row in ended if row.run_state == "failed"]
     if failed:
-        await _retry_later(session, failed)
+        await _schedule_retries(session, failed)
     return [row.run_id for row in ended]
 
 
-async def _sealed_walls(session: Session, finished: Sequence[Finished]) -> list[JsonObject]:
+async def _seal_walls(session: Session, finished: Sequence[FinishedRun]) -> list[JsonObject]:
     catalogue = (await session.catalogue()).catalogue
     vault = session.store.vault
     return [
-        vault.seal_secrets(catalogue.attribs_of(one.role), one.wall) if one.wall and one.role else one.wall
-        for one in finished
+        vault.seal_secrets(catalogue.attribs_of(run.role), run.wall) if run.wall and run.role else run.wall
+        for run in finished
     ]
 
 
-async def _retry_later(session: Session, run_ids: Sequence[int]) -> None:
-    """A failed refresh is tried again, ever later; a failed noderole only if the settings say how often."""
+async def _schedule_retries(session: Session, run_ids: Sequence[int]) -> None:
+    """Schedule another try of a failed refresh, ever later; of a failed noderole only as often as the settings say."""
     await session.run(
         """
         INSERT INTO runs (node_role_id, node_id, slot, jig, state, refresh, attempt, deadline, not_before, trace)

@@ -1,7 +1,7 @@
 """Slots: for each place where one run at a time may be, the noderole that would run there next.
 
-Whatever may change the answer marks the node as touched; once at the end of the transaction the slots of touched
-nodes are worked out again. So the annealer's claim never looks at work that cannot start.
+Whatever may change the candidate of a slot marks the node as touched; once, at the end of the transaction, the slots of
+touched nodes are computed again. So the annealer's claim never looks at work that cannot start.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,14 +13,14 @@ from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.graph.transition_sql import sources_sql
 
 WORK_CHANNEL = "rackwright_work"
-"""Notified when a slot got something to run."""
+"""The channel that is notified when a slot got something to run."""
 
-TOUCHED = "rackwright.touched"
-"""A setting of the transaction: the nodes that its last statement touched, for the statement after it."""
+TOUCHED_SETTING = "rackwright.touched"
+"""A setting of the transaction that hands the nodes touched by one statement to the next statement."""
 
-_HOLDS = ", ".join(f"'{state}'" for state in sorted(HOLDS_SLOT))
+_SLOT_HOLDING_STATES = ", ".join(f"'{state}'" for state in sorted(HOLDS_SLOT))
 
-# Looked up once a statement, first: mostly there is none, and then nothing else about hooks is looked at.
+# This is looked up first, once a statement: mostly there is no such call, and then nothing else about hooks is read.
 _NO_HOOK = "NOT EXISTS (SELECT FROM hook_calls WHERE blocks)"
 _NO_HOOK_HERE = f"({_NO_HOOK} OR NOT EXISTS (SELECT FROM hook_calls h WHERE h.blocks AND h.node_id = s.node_id))"
 _NO_HOOK_ABOVE = f"""
@@ -29,7 +29,8 @@ _NO_HOOK_ABOVE = f"""
         WHERE e.child_id = nr.id))
 """
 
-# What is about the slot alone stands within: then it is looked at once, and the work of a busy node not at all.
+# Conditions on the slot alone stand within the lateral query: so they are checked once, and the work of a busy node is
+# not read at all.
 _CANDIDATES = f"""
     SELECT s.slot, first.id, first.cohort
     FROM slots s
@@ -41,65 +42,65 @@ _CANDIDATES = f"""
         JOIN roles r ON r.id = nr.role_id
         JOIN jigs j ON j.name = r.jig AND j.active
         WHERE n.alive AND n.available AND {_NO_HOOK_HERE}
-          AND NOT EXISTS (SELECT FROM runs WHERE runs.slot = s.slot AND runs.state IN ({_HOLDS}))
+          AND NOT EXISTS (SELECT FROM runs WHERE runs.slot = s.slot AND runs.state IN ({_SLOT_HOLDING_STATES}))
           AND nr.node_id = s.node_id AND {sources_sql(Trigger.CLAIM)} AND NOT nr.doomed
           AND (s.node_role_id IS NULL OR nr.id = s.node_role_id) AND {_NO_HOOK_ABOVE}
         ORDER BY nr.cohort, nr.id LIMIT 1
     ) first ON true
 """
 
-_GIVEN = "CAST(:nodes AS bigint[])"
-_TOUCHED = f"(SELECT CAST(current_setting('{TOUCHED}') AS bigint[]))::bigint[]"
-"""Selected: so it is read once, and not again for each row."""
+_GIVEN_NODES = "CAST(:nodes AS bigint[])"
+_TOUCHED_NODES = f"(SELECT CAST(current_setting('{TOUCHED_SETTING}') AS bigint[]))::bigint[]"
+"""It is a sub-select, so that the setting is read once, and not again for each row."""
 
 
 @cache
-def _lock(nodes: str) -> str:
+def _lock_statement(nodes: str) -> str:
     return f"SELECT slot FROM slots WHERE node_id = ANY ({nodes}) ORDER BY slot FOR UPDATE"
 
 
 @cache
-def _refresh(nodes: str) -> str:
+def _refresh_statement(nodes: str) -> str:
     return f"""
-        WITH wanted AS ({_CANDIDATES} WHERE s.node_id = ANY ({nodes}))
-        UPDATE slots s SET candidate_id = wanted.id, cohort = wanted.cohort
-        FROM wanted WHERE s.slot = wanted.slot
-          AND (s.candidate_id IS DISTINCT FROM wanted.id OR s.cohort IS DISTINCT FROM wanted.cohort)
+        WITH computed AS ({_CANDIDATES} WHERE s.node_id = ANY ({nodes}))
+        UPDATE slots s SET candidate_id = computed.id, cohort = computed.cohort
+        FROM computed WHERE s.slot = computed.slot
+          AND (s.candidate_id IS DISTINCT FROM computed.id OR s.cohort IS DISTINCT FROM computed.cohort)
         RETURNING s.candidate_id
     """
 
 
-_DRIFT = f"""
-WITH wanted AS ({_CANDIDATES} WHERE s.slot > :after ORDER BY s.slot LIMIT :limit)
+_COMPARE_SLOTS = f"""
+WITH computed AS ({_CANDIDATES} WHERE s.slot > :after ORDER BY s.slot LIMIT :limit)
 SELECT s.slot, s.node_id,
-       s.candidate_id IS DISTINCT FROM wanted.id OR s.cohort IS DISTINCT FROM wanted.cohort AS wrong
-FROM slots s JOIN wanted ON wanted.slot = s.slot ORDER BY s.slot
+       s.candidate_id IS DISTINCT FROM computed.id OR s.cohort IS DISTINCT FROM computed.cohort AS wrong
+FROM slots s JOIN computed ON computed.slot = s.slot ORDER BY s.slot
 """
 
 
 async def refresh_slots(session: Session, nodes: Collection[int]) -> bool:
-    """Work out anew what would run next on these nodes; whether something can start now."""
+    """Compute again what would run next on these nodes, and return whether something can start now."""
     if not nodes:
         return False
-    _, changed = await session.batch(*refreshing(nodes))
+    _, changed = await session.batch(*refresh_statements(nodes))
     return any(candidate is not None for (candidate,) in changed)
 
 
-def refreshing(nodes: Collection[int]) -> tuple[tuple[str, Mapping[str, object]], ...]:
-    """The statements that do it, for those who send more with them."""
-    # Locked in a statement of its own: of two transactions that each bring half of what it takes, the second then sees
-    # what the first did, and one of them finds the candidate.
-    given = {"nodes": "{" + ",".join(map(str, nodes)) + "}"}
-    return (_lock(_GIVEN), given), (_refresh(_GIVEN), given)
+def refresh_statements(nodes: Collection[int]) -> tuple[tuple[str, Mapping[str, object]], ...]:
+    """Return the statements that refresh the slots of these nodes, for callers that send more with them."""
+    # The lock is a statement of its own: of two transactions that each bring half of what a candidate needs, the second
+    # then sees what the first did, and one of them finds the candidate.
+    values = {"nodes": "{" + ",".join(map(str, nodes)) + "}"}
+    return (_lock_statement(_GIVEN_NODES), values), (_refresh_statement(_GIVEN_NODES), values)
 
 
-def refreshing_touched() -> tuple[tuple[str, Mapping[str, object]], ...]:
-    """The same for the nodes in `TOUCHED`."""
-    return (_lock(_TOUCHED), {}), (_refresh(_TOUCHED), {})
+def refresh_touched_statements() -> tuple[tuple[str, Mapping[str, object]], ...]:
+    """Return the same statements for the nodes in `TOUCHED_SETTING`."""
+    return (_lock_statement(_TOUCHED_NODES), {}), (_refresh_statement(_TOUCHED_NODES), {})
 
 
 async def add_slots(session: GraphSession, *, nodes: Collection[int] = (), node_roles: Collection[int] = ()) -> None:
-    """Slots of new machines, and of those of the new noderoles that live on a phantom node."""
+    """Add the slots of new machines, and of those of the new noderoles that are on a phantom node."""
     if nodes:
         await session.run(
             "INSERT INTO slots (slot, node_id) SELECT n, n FROM unnest(CAST(:ids AS bigint[])) n", ids=list(nodes)
@@ -112,8 +113,8 @@ async def add_slots(session: GraphSession, *, nodes: Collection[int] = (), node_
         )
 
 
-async def check_slots(session: Session, after: int, limit: int) -> tuple[int | None, list[int]]:
-    """Look at a slice of slots: where the next one begins (None: it was the last), and nodes whose slots are wrong."""
-    rows = await session.rows(_DRIFT, after=after, limit=limit)
+async def find_wrong_slots(session: Session, after: int, limit: int) -> tuple[int | None, list[int]]:
+    """Check a slice of slots; return where the next slice begins (None: this was the last) and nodes of wrong slots."""
+    rows = await session.rows(_COMPARE_SLOTS, after=after, limit=limit)
     last = rows[-1].slot if len(rows) == limit else None
     return last, [row.node_id for row in rows if row.wrong]

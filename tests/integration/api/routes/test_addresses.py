@@ -22,8 +22,8 @@ async def test_a_nodes_addresses_are_listed_over_all_networks(api: Api) -> None:
     ok(await api.post("/networks/san/allocations", json={"node": NODE}), 201)
     ok(await api.post("/networks/lan/allocations", json={"node": NODE, "address": "10.78.0.5"}), 201)
     ok(await api.post("/networks/lan/allocations", json={"node": OTHER, "address": "10.78.0.6"}), 201)
-    found = ok(await api.get(f"/nodes/{NODE}/allocations"))["items"]
-    assert [(one["network"], one["address"], one["range"]) for one in found] == [
+    allocations = ok(await api.get(f"/nodes/{NODE}/allocations"))["items"]
+    assert [(allocation["network"], allocation["address"], allocation["range"]) for allocation in allocations] == [
         ("lan", "10.78.0.5", None),
         ("san", "10.77.0.10", "host"),
         ("san", "fd77::10", "host6"),
@@ -47,10 +47,12 @@ async def test_the_usage_of_a_network_says_what_is_taken_and_where_the_gaps_are(
 
 async def test_an_address_that_another_node_has_by_now_is_not_taken_back(api: Api) -> None:
     await _network(api)
-    place = "/networks/san/allocations/10.77.0.12"
-    given = {"node": NODE, "address": "10.77.0.12"}
-    (seen,) = ok(await api.post("/networks/san/allocations", json=given), 201)["items"]
-    ok(await api.delete(place), 204)
-    ok(await api.post("/networks/san/allocations", json={**given, "node": OTHER}), 201)
-    refused(await api.delete(place, headers={"If-Match": f'"{seen["etag"]}"'}), 412, "stale")
-    assert [one["address"] for one in ok(await api.get(f"/nodes/{OTHER}/allocations"))["items"]] == ["10.77.0.12"]
+    path = "/networks/san/allocations/10.77.0.12"
+    body = {"node": NODE, "address": "10.77.0.12"}
+    (seen,) = ok(await api.post("/networks/san/allocations", json=body), 201)["items"]
+    ok(await api.delete(path), 204)
+    ok(await api.post("/networks/san/allocations", json={**body, "node": OTHER}), 201)
+    refused(await api.delete(path, headers={"If-Match": f'"{seen["etag"]}"'}), 412, "stale")
+    assert [allocation["address"] for allocation in ok(await api.get(f"/nodes/{OTHER}/allocations"))["items"]] == [
+        "10.77.0.12"
+    ]

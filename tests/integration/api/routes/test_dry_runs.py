@@ -23,14 +23,14 @@ async def _fill(api: Api) -> None:
     ok(await api.post("/node_roles", json={"node": NAMES[0], "role": "test-conflict-says", "deployment": "web"}), 201)
 
 
-async def _tried(api: Api, nodes: list[str], roles: list[str], each: str) -> list[dict[str, Any]]:
+async def _try_targets(api: Api, nodes: list[str], roles: list[str], each: str) -> list[dict[str, Any]]:
     body = {"nodes": nodes, "roles": roles, "each": each}
     targets: list[dict[str, Any]] = ok(await api.post(BIND, params=DRY, json=body), 200)["targets"]
-    assert [one["target"] for one in targets] == (nodes if each == "node" else roles)
+    assert [target["target"] for target in targets] == (nodes if each == "node" else roles)
     return targets
 
 
-async def _single(api: Api, bindings: list[tuple[str, str]]) -> dict[str, Any]:
+async def _try_bindings(api: Api, bindings: list[tuple[str, str]]) -> dict[str, Any]:
     """What the present form says of the same."""
     body = {"bindings": [{"node": node, "role": role} for node, role in bindings]}
     answer = await api.post(BIND, params=DRY, json=body)
@@ -39,10 +39,10 @@ async def _single(api: Api, bindings: list[tuple[str, str]]) -> dict[str, Any]:
     return {"ids": [], "created": [], "refused": answer.json()}
 
 
-def _told(target: dict[str, Any]) -> dict[str, Any]:
+def _without_target(target: dict[str, Any]) -> dict[str, Any]:
     problem = target["refused"]
-    said = {key: value for key, value in problem.items() if value is not None} if problem else None
-    return {"ids": target["ids"], "created": target["created"], "refused": said}
+    refusal = {key: value for key, value in problem.items() if value is not None} if problem else None
+    return {"ids": target["ids"], "created": target["created"], "refused": refusal}
 
 
 async def test_each_node_is_told_whether_it_takes_the_role_in_one_request(api: Api) -> None:
@@ -50,10 +50,13 @@ async def test_each_node_is_told_whether_it_takes_the_role_in_one_request(api: A
     nodes = [*NAMES, "nowhere.rack.example"]
     before = ok(await api.get("/node_roles?deployment=web"))
     for role in ("test-grandchild", "test-conflict-silent", "test-abstract", "no-such-role"):
-        targets = await _tried(api, nodes, [role], "node")
-        assert [_told(one) for one in targets] == [await _single(api, [(node, role)]) for node in nodes]
+        targets = await _try_targets(api, nodes, [role], "node")
+        assert [_without_target(target) for target in targets] == [
+            await _try_bindings(api, [(node, role)]) for node in nodes
+        ]
     kinds = [
-        one["refused"] and one["refused"]["type"] for one in await _tried(api, nodes, ["test-conflict-silent"], "node")
+        target["refused"] and target["refused"]["type"]
+        for target in await _try_targets(api, nodes, ["test-conflict-silent"], "node")
     ]
     problem = "urn:rackwright:problem:"
     assert kinds == [f"{problem}conflicting-roles", None, None, f"{problem}not-found"]
@@ -63,17 +66,19 @@ async def test_each_node_is_told_whether_it_takes_the_role_in_one_request(api: A
 async def test_each_role_is_told_whether_all_the_nodes_together_take_it(api: Api) -> None:
     await _fill(api)
     roles = ["test-cluster", "test-child", "test-conflict-silent", "test-abstract", "no-such-role"]
-    targets = await _tried(api, NAMES, roles, "role")
-    assert [_told(one) for one in targets] == [await _single(api, [(node, role) for node in NAMES]) for role in roles]
-    assert [len(one["ids"]) for one in targets] == [3, 3, 0, 0, 0]
-    lost = await _tried(api, [*NAMES, "nowhere"], roles, "role")
-    assert {one["refused"]["detail"] for one in lost} == {"There is no node 'nowhere'."}
+    targets = await _try_targets(api, NAMES, roles, "role")
+    assert [_without_target(target) for target in targets] == [
+        await _try_bindings(api, [(node, role) for node in NAMES]) for role in roles
+    ]
+    assert [len(target["ids"]) for target in targets] == [3, 3, 0, 0, 0]
+    lost = await _try_targets(api, [*NAMES, "nowhere"], roles, "role")
+    assert {target["refused"]["detail"] for target in lost} == {"There is no node 'nowhere'."}
 
 
 async def test_nodes_are_named_by_their_ids_too(api: Api) -> None:
     await _fill(api)
     id = str(ok(await api.get(f"/nodes/{NAMES[1]}"))["id"])
-    [by_id], [by_name] = [await _tried(api, [name], ["test-child"], "node") for name in (id, NAMES[1].upper())]
+    [by_id], [by_name] = [await _try_targets(api, [name], ["test-child"], "node") for name in (id, NAMES[1].upper())]
     assert by_id["created"] == by_name["created"] != []
 
 
@@ -127,7 +132,7 @@ async def test_a_dry_run_answers_while_another_holds_the_graph(site: Site, api: 
     try:
         await asyncio.wait_for(held.wait(), PATIENCE)
         async with asyncio.timeout(PATIENCE):
-            assert len(await _tried(api, NAMES, ["test-child"], "node")) == 3
+            assert len(await _try_targets(api, NAMES, ["test-child"], "node")) == 3
             ok(await api.post(BIND, params=DRY, json={"bindings": [binding]}), 201)
             ok(await api.post("/node_roles", params=DRY, json={**binding, "deployment": "web"}), 201)
     finally:
@@ -150,21 +155,21 @@ async def test_five_hundred_targets_take_no_more_queries_than_two(
 
     await site.rack.do(add)
     nodes = [f"m{number}.rack.example" for number in range(1, 501)]
-    asked: list[object] = []
+    queries: list[object] = []
     execute = psycopg.AsyncConnection.execute
 
     async def counted(self: object, query: object, *args: object, **more: object) -> object:
-        asked.append(query)
+        queries.append(query)
         return await execute(self, query, *args, **more)  # type: ignore[call-overload]
 
-    await _tried(api, nodes[:2], ["test-grandchild"], "node")  # the catalogue is known by now
+    await _try_targets(api, nodes[:2], ["test-grandchild"], "node")  # the catalogue is known by now
     monkeypatch.setattr(psycopg.AsyncConnection, "execute", counted)
-    few = await _tried(api, nodes[:2], ["test-grandchild"], "node")
-    of_few = len(asked)
-    asked.clear()
-    many = await _tried(api, nodes, ["test-grandchild"], "node")
-    assert len(asked) <= of_few < 20
-    assert [len(one["created"]) for one in many] == [3] * 500
+    few = await _try_targets(api, nodes[:2], ["test-grandchild"], "node")
+    of_few = len(queries)
+    queries.clear()
+    many = await _try_targets(api, nodes, ["test-grandchild"], "node")
+    assert len(queries) <= of_few < 20
+    assert [len(target["created"]) for target in many] == [3] * 500
     assert many[:2] == few
 
 
@@ -195,12 +200,12 @@ async def test_of_others_nodes_none_is_bound_and_those_that_one_may_not_see_are_
     await _two_deployments(api)
     problem = f"urn:rackwright:problem:{type_}"
     async with await _operator_of_web(site, everywhere) as grace:
-        mine, theirs, nobodys = await _tried(grace, [WEB, MAIL, "x.rack.example"], ["test-milestone"], "node")
-        assert mine["refused"] is None
-        assert theirs["refused"]["type"] == problem
-        assert nobodys["refused"]["type"] == "urn:rackwright:problem:not-found"
-        together = await _tried(grace, [WEB, MAIL], ["test-milestone", "test-child"], "role")
-        assert {one["refused"]["type"] for one in together} == {problem}
+        own, others, missing = await _try_targets(grace, [WEB, MAIL, "x.rack.example"], ["test-milestone"], "node")
+        assert own["refused"] is None
+        assert others["refused"]["type"] == problem
+        assert missing["refused"]["type"] == "urn:rackwright:problem:not-found"
+        together = await _try_targets(grace, [WEB, MAIL], ["test-milestone", "test-child"], "role")
+        assert {target["refused"]["type"] for target in together} == {problem}
         body = {"nodes": [MAIL], "roles": ["test-milestone"], "each": "node"}
         refused(await grace.post("/deployments/mail/bind", params=DRY, json=body), 403, "forbidden")
 
@@ -218,9 +223,9 @@ async def test_who_only_reads_asks_for_no_dry_run(site: Site, api: Api) -> None:
 async def test_what_is_refused_for_who_asks_is_on_record_once_a_request(site: Site, api: Api) -> None:
     await _two_deployments(api)
     async with await _operator_of_web(site, UserRole.VIEWER) as grace:
-        await _tried(grace, [MAIL] * 3, ["test-milestone"], "node")
+        await _try_targets(grace, [MAIL] * 3, ["test-milestone"], "node")
     events = ok(await api.get("/events?kind=permission.refused"))["items"]
-    assert [one["actor"] for one in events] == ["operator-viewer"]
+    assert [event["actor"] for event in events] == ["operator-viewer"]
 
 
 # --- terms

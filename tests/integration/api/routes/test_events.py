@@ -13,13 +13,14 @@ from tests.support.people import EventStream, House, house, ok, refused
 from tests.support.servers import ManualServer
 from tests.support.waiting import PATIENCE, until
 
-from rackwright.api.event_feed import Feed
+from rackwright.api.event_feed import EventFeed
 from rackwright.client.access import Access
 from rackwright.client.transport import open_async_http
-from rackwright.server.serve import TOKEN_FILE, listening
+from rackwright.server.first_admin import TOKEN_FILE
+from rackwright.server.listener import listening
 from rackwright.store.db.database import open_database
 from rackwright.store.db.session import Session
-from rackwright.store.events.outbox import Cursor, EventFilter, emit, forget_events, newest, read_events
+from rackwright.store.events.outbox import Cursor, EventFilter, emit, forget_events, newest_cursor, read_events
 from rackwright.store.store import Store
 
 
@@ -29,10 +30,10 @@ async def home(migrated_url: str, tmp_path: Path) -> AsyncIterator[House]:
         yield opened
 
 
-async def happen(home: House, *numbers: int, kind: str = "test.happened", **place: int) -> None:
+async def happen(home: House, *numbers: int, kind: str = "test.happened", **ids: int) -> None:
     async def work(session: Session) -> None:
         for number in numbers:
-            await emit(session, kind, number, **place)  # type: ignore[arg-type]
+            await emit(session, kind, number, **ids)  # type: ignore[arg-type]
 
     await home.store.change(work, actor="tester")
 
@@ -74,8 +75,8 @@ async def test_pages_lead_through_all_events_once(home: House) -> None:
 
 async def test_a_long_poll_answers_when_something_happens(home: House) -> None:
     now = (await ok(home.admin.get("/events?since=now")))["next"]
-    asked = {"since": now, "wait": 60, "kind": "test.*"}
-    poll = asyncio.create_task(ok(home.admin.get("/events", params=asked, timeout=PATIENCE)))
+    query = {"since": now, "wait": 60, "kind": "test.*"}
+    poll = asyncio.create_task(ok(home.admin.get("/events", params=query, timeout=PATIENCE)))
     await until(lambda: home.app.state.feed._subscribers > 0, "the poll waits")
     await happen(home, 1, kind="other.happened")
     await happen(home, 2)
@@ -137,14 +138,18 @@ async def test_who_may_see_a_subtree_hears_of_that_alone(home: House) -> None:
     for name, parent in (("web", None), ("shop", "web"), ("mail", None)):
         await ok(home.admin.post("/deployments", json={"name": name, "parent": parent}))
     grace = await home.someone("grace", "none", web="viewer")
-    heard = (await ok(grace.get("/events?limit=1000")))["items"]
-    assert [event["data"]["name"] for event in heard if event["kind"] == "deployment.created"] == ["web", "shop"]
-    ids = {one["id"] for one in (await ok(home.admin.get("/deployments")))["items"] if one["name"] in ("web", "shop")}
-    assert {event["deployment_id"] for event in heard} <= ids
+    events = (await ok(grace.get("/events?limit=1000")))["items"]
+    assert [event["data"]["name"] for event in events if event["kind"] == "deployment.created"] == ["web", "shop"]
+    ids = {
+        deployment["id"]
+        for deployment in (await ok(home.admin.get("/deployments")))["items"]
+        if deployment["name"] in ("web", "shop")
+    }
+    assert {event["deployment_id"] for event in events} <= ids
     refused(await grace.get("/events?deployment=mail"), 404)
     scoped = home.client(await home.token("admin", scope="read", deployment="shop"))
-    heard = (await ok(scoped.get("/events?limit=1000")))["items"]
-    assert [event["data"]["name"] for event in heard if event["kind"] == "deployment.created"] == ["shop"]
+    events = (await ok(scoped.get("/events?limit=1000")))["items"]
+    assert [event["data"]["name"] for event in events if event["kind"] == "deployment.created"] == ["shop"]
 
 
 async def test_a_filter_says_the_same_in_the_database_and_in_memory(home: House) -> None:
@@ -154,19 +159,21 @@ async def test_a_filter_says_the_same_in_the_database_and_in_memory(home: House)
     async with home.store.read() as session:
         everything = await read_events(session, Cursor(), 10_000)
         kinds = sorted({event.kind for event in everything})
-        places = sorted({event.place_id for event in everything if event.place_id is not None})
+        deployment_ids = sorted(
+            {event.effective_deployment_id for event in everything if event.effective_deployment_id is not None}
+        )
         assert len(everything) > 20
         for _ in range(200):
-            wanted = EventFilter(
+            event_filter = EventFilter(
                 tuple(dice.sample([*kinds, "node.*", "user.*", "n.*", "%.*"], dice.randint(0, 3))),
                 dice.choice([None, None, 1, 2]),
                 dice.choice([None, None, 1, 2]),
-                dice.choice([None, *places]),
-                dice.choice([None, frozenset(dice.sample(places, dice.randint(0, len(places))))]),
+                dice.choice([None, *deployment_ids]),
+                dice.choice([None, frozenset(dice.sample(deployment_ids, dice.randint(0, len(deployment_ids))))]),
                 dice.choice([True, False]),
             )
-            found = await read_events(session, Cursor(), 10_000, wanted)
-            assert found == [event for event in everything if wanted.matches(event)], wanted
+            selected = await read_events(session, Cursor(), 10_000, event_filter)
+            assert selected == [event for event in everything if event_filter.matches(event)], event_filter
 
 
 # --- streams
@@ -184,14 +191,14 @@ async def test_a_stream_tells_what_happens_and_goes_on_from_the_last_id(home: Ho
             assert [(await stream.next() or {})["subject_id"] for _ in range(2)] == [3, 4]
 
 
-@pytest.mark.parametrize("way", ["revoked", "disabled", "logged out", "password"])
-async def test_a_stream_ends_when_its_token_or_session_does(home: House, way: str) -> None:
+@pytest.mark.parametrize("ending", ["revoked", "disabled", "logged out", "password"])
+async def test_a_stream_ends_when_its_token_or_session_does(home: House, ending: str) -> None:
     await home.user("grace")
     browser = await home.browser("grace")
     token = await home.token("grace")
     async with listening(home.app) as address:
         headers = {"Accept": "text/event-stream"}
-        if way == "revoked" or way == "disabled":
+        if ending == "revoked" or ending == "disabled":
             headers["Authorization"] = f"Bearer {token}"
         else:
             headers["Cookie"] = f"rackwright_session={browser.cookies['rackwright_session']}"
@@ -203,7 +210,7 @@ async def test_a_stream_ends_when_its_token_or_session_does(home: House, way: st
             stream = EventStream(answer)
             await happen(home, 1)
             assert await stream.next()
-            match way:
+            match ending:
                 case "revoked":
                     own = (await ok(home.client(token).get("/me")))["token_id"]
                     await ok(home.admin.delete(f"/tokens/{own}"))
@@ -214,10 +221,10 @@ async def test_a_stream_ends_when_its_token_or_session_does(home: House, way: st
                 case "password":
                     await ok(home.admin.put("/users/grace/password", json={"password": "quite another one"}))
             await happen(home, 2)
-            rest = []
+            later_events = []
             while (event := await stream.next()) is not None:
-                rest.append(event["subject_id"])
-            assert rest == []
+                later_events.append(event["subject_id"])
+            assert later_events == []
 
 
 async def test_a_stream_does_not_keep_the_server_from_stopping(home: House) -> None:
@@ -252,10 +259,10 @@ async def test_a_reader_that_is_let_go_ends_its_question_and_leaves_the_next_one
         except asyncio.CancelledError:
             broken_off.append(session)
             raise
-        return await newest(session)
+        return await newest_cursor(session)
 
     monkeypatch.setattr("rackwright.api.event_feed.newest", slow)
-    feed = Feed(home.store)
+    feed = EventFeed(home.store)
 
     async def watch() -> None:
         async with feed.subscribed():
@@ -271,13 +278,13 @@ async def test_a_reader_that_is_let_go_ends_its_question_and_leaves_the_next_one
         asking.clear()
         async with feed.subscribed():
             await asking.wait()  # another reader began, while the first has its question under way
-            assert len(feed._ending) == 1
+            assert len(feed._ending_readers) == 1
             answered.set()
-            await feed.changed(Cursor(), PATIENCE)
+            await feed.wait_for_events(Cursor(), PATIENCE)
             assert feed._since == feed._tail > Cursor()
-        await feed.rested()
+        await feed.wait_idle()
     assert broken_off == []
-    assert feed._ending == set()
+    assert feed._ending_readers == set()
 
 
 # --- nothing lost, nothing twice
@@ -292,8 +299,8 @@ LAST = TOTAL
 class Reader:
     """Follows the events of a server, or of the one that takes its place, on connections that last for a while only."""
 
-    def __init__(self, name: str, token: str, place: dict[str, str], dice: random.Random) -> None:
-        self.name, self._token, self._place, self._dice = name, token, place, dice
+    def __init__(self, name: str, token: str, location: dict[str, str], dice: random.Random) -> None:
+        self.name, self._token, self._location, self._dice = name, token, location, dice
         self.seen: list[int] = []
         self._cursor = ""
 
@@ -306,7 +313,9 @@ class Reader:
                 await asyncio.sleep(0.05)
 
     async def _stream(self) -> None:
-        async with streaming(self._place["address"], self._token, self._cursor, kind="test.*", since="0-0") as stream:
+        async with streaming(
+            self._location["address"], self._token, self._cursor, kind="test.*", since="0-0"
+        ) as stream:
             for _ in range(self._dice.randint(1, 1500)):
                 event = await stream.next()
                 if event is None:
@@ -325,7 +334,7 @@ class Reader:
             "wait": 1,
             "limit": self._dice.randint(1, 500),
         }
-        async with open_async_http(Access(self._place["address"], self._token), PATIENCE) as client:
+        async with open_async_http(Access(self._location["address"], self._token), PATIENCE) as client:
             answer = await client.get("/events", params=query)
         assert answer.status_code == 200, answer.text
         page = answer.json()
@@ -352,26 +361,26 @@ async def test_ten_thousand_events_reach_everybody_once_through_reconnects_and_a
     """Writers whose transactions overlap and commit out of order; readers that hang up at random; a server process that
     is killed in the middle, and another that takes its place while the writing goes on."""
     dice = random.Random(1)
-    place: dict[str, str] = {}
+    location: dict[str, str] = {}
     async with asyncio.timeout(10 * PATIENCE), contextlib.AsyncExitStack() as stack:
 
         async def serve() -> ManualServer:
             server = ManualServer(tmp_path, migrated_url)
             stack.callback(server.kill)
             await until(lambda: server.address is not None, "the server listens")
-            place["address"] = server.address or ""
+            location["address"] = server.address or ""
             return server
 
         async def write(numbers: range) -> None:
             async with asyncio.TaskGroup() as writers:
-                for one in range(WRITERS):
-                    writers.create_task(_write(store, list(numbers[one::WRITERS]), dice))
+                for writer in range(WRITERS):
+                    writers.create_task(_write(store, list(numbers[writer::WRITERS]), dice))
 
         first = await serve()
         database = await stack.enter_async_context(await open_database(migrated_url, tmp_path))
         store = Store(database)
         token = (tmp_path / TOKEN_FILE).read_text().strip()
-        readers = [Reader(name, token, place, dice) for name in ("stream", "poll", "slow stream")]
+        readers = [Reader(name, token, location, dice) for name in ("stream", "poll", "slow stream")]
         async with asyncio.TaskGroup() as group:
             for reader in readers:
                 group.create_task(reader.run())

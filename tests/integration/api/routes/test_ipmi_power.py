@@ -1,4 +1,4 @@
-"""From a route to a machine's power by IPMI: what a person says of its BMC picks the hammer, and reaches it."""
+"""Switching a machine's power by IPMI, from the route to the BMC: what a person says of the BMC picks the hammer."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,7 +8,7 @@ from tests.support.api import Api, Site, ok, refused
 from tests.support.ipmi import PASSWORD, USER, SimulatedBmc, simulated_bmc
 from tests.support.waiting import PATIENCE
 
-from rackwright.annealer.installs import hammer_node
+from rackwright.annealer.installs import read_hammer_node
 from rackwright.domain.catalogue import JsonObject
 from rackwright.hammers import ipmi
 from rackwright.hammers.base import HammerFailed, HammerNode
@@ -25,8 +25,8 @@ NODE = "n1.rack.example"
 async def bmc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SimulatedBmc]:
     monkeypatch.setattr(ipmi, "PAUSE", 60)  # a busy machine answers late; nothing is to be sent twice for that
     monkeypatch.setattr(ipmi, "DEADLINE", PATIENCE)
-    async with simulated_bmc(tmp_path / "bmc") as made:
-        yield made
+    async with simulated_bmc(tmp_path / "bmc") as simulated:
+        yield simulated
 
 
 async def test_a_machine_is_cycled_and_booted_through_the_bmc_a_person_named(
@@ -38,16 +38,16 @@ async def test_a_machine_is_cycled_and_booted_through_the_bmc_a_person_named(
     assert ok(await api.post(f"/nodes/{NODE}/power", json={"action": "on"})) == {"node": NODE, "power": "on"}
     before = len(bmc.asked())
     assert ok(await api.post(f"/nodes/{NODE}/power", json={"action": "cycle"}))["power"] == "on"
-    assert [asked for asked in bmc.asked()[before:] if asked.startswith("set")] == ["set power 0", "set power 1"]
+    assert [command for command in bmc.asked()[before:] if command.startswith("set")] == ["set power 0", "set power 1"]
     ok(await api.post(f"/nodes/{NODE}/boot_device", json={"device": "network"}))
     assert "set boot pxe" in bmc.asked()
     wrong = {**body, "password": "wr0ng-password"}
     ok(await api.put(f"/nodes/{NODE}/bmc", json=wrong), 204)
     problem = refused(await api.get(f"/nodes/{NODE}/power"), 502, "hammer-failed")
     assert problem["detail"].endswith("refuses the user name or the password")
-    shown = (await api.get(f"/nodes/{NODE}")).text
-    assert bmc.relay.address in shown
-    assert "wr0ng-password" not in shown + caplog.text + str(problem)
+    text = (await api.get(f"/nodes/{NODE}")).text
+    assert bmc.relay.address in text
+    assert "wr0ng-password" not in text + caplog.text + str(problem)
 
 
 async def test_other_suites_than_17_and_3_are_refused(api: Api) -> None:
@@ -79,7 +79,7 @@ async def test_where_nobody_said_what_a_bmc_speaks_the_lowest_priority_of_a_barc
 
     async def chosen() -> object:
         async with site.rack.store.read() as session:
-            node = await hammer_node(session, (await get_node(session, NODE, EVERYTHING)).id)
+            node = await read_hammer_node(session, (await get_node(session, NODE, EVERYTHING)).id)
         return site.server.installs.reach.hammer(node)
 
     assert isinstance(await chosen(), RedfishHammer)

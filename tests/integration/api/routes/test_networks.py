@@ -1,4 +1,4 @@
-"""Networks over the API: what a person sees, and what he is told when it is wrong."""
+"""Networks over the API: what people see, and what they are told when something is wrong."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.support.site import Site, running_site
 
 from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.states import ACTIVE, ERROR
-from rackwright.server.serve import TOKEN_FILE
+from rackwright.server.first_admin import TOKEN_FILE
 from rackwright.store.machines.nodes import update_node
 
 NETWORK: dict[str, Any] = {
@@ -47,9 +47,9 @@ async def api(started_url: str, tmp_path: Path) -> AsyncIterator[Api]:
 
 
 async def test_a_network_is_made_shown_changed_and_taken_away(api: Api) -> None:
-    made = await api("POST", "/networks", NETWORK, 201)
-    assert made == await api("GET", "/networks/admin")
-    assert [one["name"] for one in made["ranges"]] == ["admin", "host", "dhcp", "admin6", "host6"]
+    created = await api("POST", "/networks", NETWORK, 201)
+    assert created == await api("GET", "/networks/admin")
+    assert [range_out["name"] for range_out in created["ranges"]] == ["admin", "host", "dhcp", "admin6", "host6"]
     changed = await api("PATCH", "/networks/admin", {"description": "all machines", "vlan": 7})
     assert (changed["description"], changed["vlan"], changed["v4_subnet"]) == ("all machines", 7, "10.77.0.0/24")
     shorter = await api("PATCH", "/networks/admin/ranges/host", {"first": "10.77.0.30"})
@@ -100,11 +100,13 @@ async def test_a_wrong_part_is_pointed_at_by_itself(api: Api) -> None:
 async def test_addresses_are_given_by_hand_and_taken_back(api: Api) -> None:
     await api("POST", "/nodes", {"name": "n1.rack.example"}, 201)
     await api("POST", "/networks", NETWORK | {"name": "san", "category": "general"}, 201)
-    given = await api("POST", "/networks/san/allocations", {"node": "n1.rack.example", "address": "10.77.0.5"}, 201)
-    assert [(one["address"], one["range"], one["bound"]) for one in given["items"]] == [("10.77.0.5", None, False)]
+    allocated = await api("POST", "/networks/san/allocations", {"node": "n1.rack.example", "address": "10.77.0.5"}, 201)
+    assert [(allocation["address"], allocation["range"], allocation["bound"]) for allocation in allocated["items"]] == [
+        ("10.77.0.5", None, False)
+    ]
     await api("POST", "/networks/san/allocations", {"node": "n1.rack.example", "address": "10.77.0.6"}, 409)
     await api("POST", "/networks/san/allocations", {"node": "n1.rack.example", "address": "10.77.0.150"}, 409)
-    assert await api("GET", "/networks/san/allocations") == given
+    assert await api("GET", "/networks/san/allocations") == allocated
     await api("DELETE", "/networks/san/allocations/10.77.0.5", status=204)
     await api("DELETE", "/networks/san/allocations/10.77.0.5", status=404)
     problem = await api("POST", "/networks/san/allocations", {"node": "n1.rack.example", "address": "10.77.0.150"}, 422)
@@ -115,15 +117,18 @@ async def test_a_discovered_machine_gets_its_address_and_keeps_what_a_person_hin
     await api("POST", "/networks", NETWORK, 201)
     machine = await api.site.discovered(1)
     listed = (await api("GET", "/networks/admin/allocations"))["items"]
-    assert [one["address"] for one in listed if one["node"] == machine.name] == ["10.77.0.20", "fd77::20"]
+    assert [allocation["address"] for allocation in listed if allocation["node"] == machine.name] == [
+        "10.77.0.20",
+        "fd77::20",
+    ]
     noderole = await api.site.rack.at(machine.short, "network-admin")
     assert noderole.state is ACTIVE
     assert noderole.wall == {"network": {"admin": {"addresses": ["10.77.0.20/24", "fd77::20/64"]}}}
     wish: JsonObject = {"hint": {"admin": {"v4addr": "10.77.0.50"}}}
     await api.site.change(lambda session: update_node(session, machine.name, {"hint": wish}))
     await api.site.anneal()
-    found = (await api("GET", "/networks/admin/allocations"))["items"]
-    assert "10.77.0.50" in {one["address"] for one in found}
+    allocations = (await api("GET", "/networks/admin/allocations"))["items"]
+    assert "10.77.0.50" in {allocation["address"] for allocation in allocations}
     bad: JsonObject = {"hint": {"admin": {"v4addr": "10.77.0.150"}}}
     await api.site.change(lambda session: update_node(session, machine.name, {"hint": bad}))
     await api.site.anneal()
@@ -133,9 +138,9 @@ async def test_a_discovered_machine_gets_its_address_and_keeps_what_a_person_hin
 
 
 async def test_a_network_that_somebody_else_changed_meanwhile_is_not_changed(api: Api) -> None:
-    made = await api("POST", "/networks", NETWORK, 201)
+    created = await api("POST", "/networks", NETWORK, 201)
     await api("PATCH", "/networks/admin", {"description": "first"})
-    headers = {"Authorization": f"Bearer {api.token}", "If-Match": f'"{made["etag"]}"'}
+    headers = {"Authorization": f"Bearer {api.token}", "If-Match": f'"{created["etag"]}"'}
     transport = httpx.ASGITransport(app=api.site.app, client=("192.0.2.1", 40000))
     async with httpx.AsyncClient(transport=transport, base_url="http://site", headers=headers) as client:
         late = await client.patch("/api/v2/networks/admin", json={"description": "second"})
@@ -148,8 +153,8 @@ async def test_a_node_name_that_could_mean_something_else_is_a_422_and_nobody_he
     for name in ("n1.rack.example\n", "n1\n.example", 'n1".rack.example', "n1;reboot.example", "$(reboot).example"):
         await api("POST", "/nodes", {"name": name}, 422)
     await api("POST", "/nodes", {"name": "n1.rack.example", "macs": ["52:54:00:00:00:01\n"]}, 422)
-    told = "SELECT 1 FROM hook_calls WHERE hook = 'on_node_create' AND view ->> 'name' <> 'admin.rack.example'"
-    assert await api.site.rack.rows(told) == []
+    hook_calls = "SELECT 1 FROM hook_calls WHERE hook = 'on_node_create' AND view ->> 'name' <> 'admin.rack.example'"
+    assert await api.site.rack.rows(hook_calls) == []
 
 
 async def test_every_route_of_networks_asks_who_you_are(api: Api) -> None:

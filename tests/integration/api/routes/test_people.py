@@ -12,8 +12,8 @@ from tests.support.people import PASSWORD, House, house, ok, refused
 
 from rackwright.api.auth import passwords
 from rackwright.api.auth.passwords import Passwords
-from rackwright.server.serve import PASSWORD_FILE, TOKEN_FILE
-from rackwright.store.people.people_version import people_changed
+from rackwright.server.first_admin import PASSWORD_FILE, TOKEN_FILE
+from rackwright.store.people.permission_changes import note_permission_change
 
 
 @pytest.fixture
@@ -35,9 +35,9 @@ async def test_first_start_makes_an_admin_whose_password_only_the_owner_of_the_h
 
 async def test_a_second_start_makes_no_second_admin(home: House, migrated_url: str, tmp_path: Path) -> None:
     password, token = home.admin_password, (home.home / TOKEN_FILE).read_text()
-    async with house(tmp_path, migrated_url) as again:
-        assert (again.admin_password, (again.home / TOKEN_FILE).read_text()) == (password, token)
-        assert len((await ok(again.admin.get("/users")))["items"]) == 1
+    async with house(tmp_path, migrated_url) as restarted:
+        assert (restarted.admin_password, (restarted.home / TOKEN_FILE).read_text()) == (password, token)
+        assert len((await ok(restarted.admin.get("/users")))["items"]) == 1
 
 
 async def test_secrets_are_stored_hashed(home: House) -> None:
@@ -116,7 +116,7 @@ async def test_sessions_end_by_idling_and_by_age(home: House, aged: str) -> None
     browser = await home.browser("admin", home.admin_password)
 
     async def age(session: Any) -> None:
-        people_changed(session)
+        note_permission_change(session)
         await session.run(f"UPDATE sessions SET {aged}")
 
     await home.store.change(age)
@@ -126,7 +126,7 @@ async def test_sessions_end_by_idling_and_by_age(home: House, aged: str) -> None
 async def test_a_session_can_be_ended_from_elsewhere(home: House) -> None:
     lost, here = await home.browser("admin", home.admin_password), await home.browser("admin", home.admin_password)
     listed = (await ok(here.get("/sessions")))["items"]
-    assert [one["current"] for one in listed] == [False, True]
+    assert [session["current"] for session in listed] == [False, True]
     await ok(here.delete(f"/sessions/{listed[0]['id']}"))
     refused(await lost.get("/me"), 401)
     await home.user("grace")
@@ -158,13 +158,13 @@ async def test_guessing_a_password_is_limited_by_name_and_source_and_by_source(h
 async def test_wrong_passwords_of_others_keep_nobody_out_and_are_answered_ever_more_slowly(
     home: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passwords, "SLOWED", 0.0)  # how long that is shall not matter here
+    monkeypatch.setattr(passwords, "DELAY", 0.0)  # how long that is shall not matter here
     limits: Passwords = home.app.state.server.passwords
     for number in range(40):
         client = home.client(source=f"192.0.2.{number}")
         refused(await client.post("/sessions", json={"name": "admin", "password": "guess"}), 401, "wrong-login")
-    monkeypatch.setattr(passwords, "SLOWED", 7.0)
-    assert limits.slow_down("admin") == 7.0
+    monkeypatch.setattr(passwords, "DELAY", 7.0)
+    assert limits.delay_after_failure("admin") == 7.0
     await home.browser("admin", home.admin_password, source="203.0.113.1")
 
 
@@ -177,8 +177,8 @@ async def test_a_failed_login_is_on_record_but_a_mistyped_name_is_not(home: Hous
     await home.user("grace")
     await home.client().post("/sessions", json={"name": "grace", "password": "guess"})
     await home.client().post("/sessions", json={"name": "my secret password", "password": "guess"})
-    found = [event["data"] for event in await home.events("login.failed")]
-    assert found == [{"name": "grace", "address": "192.0.2.1"}, {"name": "unknown", "address": "192.0.2.1"}]
+    failures = [event["data"] for event in await home.events("login.failed")]
+    assert failures == [{"name": "grace", "address": "192.0.2.1"}, {"name": "unknown", "address": "192.0.2.1"}]
 
 
 @pytest.mark.parametrize("password", ["short", "aaaaaaaaaaaaaaaa", "gracegrace12", "x" * 257])
@@ -192,14 +192,14 @@ async def test_a_weak_password_is_refused(home: House, password: str) -> None:
 
 
 async def test_a_token_is_shown_once_and_can_do_no_more_than_its_scope(home: House) -> None:
-    made = await ok(home.admin.post("/tokens", json={"name": "dashboard", "scope": "read"}))
-    reader = home.client(made["token"])
+    created = await ok(home.admin.post("/tokens", json={"name": "dashboard", "scope": "read"}))
+    reader = home.client(created["token"])
     assert (await ok(reader.get("/me")))["permissions"] == ["read"]
     refused(await reader.post("/deployments", json={"name": "web"}), 403)
     refused(await reader.post("/tokens", json={"name": "wider", "scope": "admin"}), 403)
     listed = (await ok(home.admin.get("/tokens")))["items"]
-    assert [one["name"] for one in listed] == ["first start", "dashboard"]
-    assert made["token"] not in str(listed)
+    assert [token["name"] for token in listed] == ["first start", "dashboard"]
+    assert created["token"] not in str(listed)
     assert listed[1]["last_used_at"] is not None
 
 
@@ -216,7 +216,7 @@ async def test_a_token_expires(home: House) -> None:
     await ok(client.get("/me"))
 
     async def expire(session: Any) -> None:
-        people_changed(session)
+        note_permission_change(session)
         await session.run("UPDATE tokens SET expires_at = now() WHERE expires_at IS NOT NULL")
 
     await home.store.change(expire)

@@ -7,25 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.support.api import Api, Site, ok, refused
+from tests.support.api import NODE, Api, Site, anneal_all, deploy_role, ok, refused
 from tests.support.rack import ADMIN
 
 from rackwright.hammers.base import BootDevice, Hammer, HammerFailed, HammerNode, Power
 from rackwright.store.db.session import GraphSession
-from rackwright.store.graph.deployments import DEEPEST, insert_deployment, root_id
+from rackwright.store.graph.deployments import MAX_DEPTH, insert_deployment, read_root_id
 from rackwright.store.runs.run_logs import append_logs
-
-NODE = "n1.rack.example"
-
-
-async def _deployed(site: Site, api: Api, role: str = "test-child") -> int:
-    """A role committed on a node in deployment web; its noderole."""
-    ok(await api.post("/nodes", json={"name": NODE, "alive": True}), 201)
-    ok(await api.post("/deployments", json={"name": "web"}), 201)
-    bound = ok(await api.post("/node_roles", json={"node": NODE, "role": role, "deployment": "web"}), 201)
-    ok(await api.post("/deployments/web/commit", json={}))
-    return int(bound["id"])
-
 
 # --- binding and the time line
 
@@ -36,13 +24,13 @@ async def test_a_dry_run_says_what_binding_would_do_and_does_nothing(api: Api) -
     binding = {"node": NODE, "role": "test-child", "deployment": "web"}
     tried = ok(await api.post("/node_roles?dry_run=true", json=binding), 201)
     assert tried["id"] is None
-    assert {one["id"] for one in tried["created"]} == {None}
+    assert {noderole["id"] for noderole in tried["created"]} == {None}
     assert ok(await api.get("/node_roles?deployment=web"))["items"] == []
     done = ok(await api.post("/node_roles", json=binding), 201)
-    assert [(one["role"], one["node"]) for one in done["created"]] == [
-        (one["role"], one["node"]) for one in tried["created"]
+    assert [(noderole["role"], noderole["node"]) for noderole in done["created"]] == [
+        (noderole["role"], noderole["node"]) for noderole in tried["created"]
     ]
-    assert done["id"] in {one["id"] for one in done["created"]}
+    assert done["id"] in {noderole["id"] for noderole in done["created"]}
 
 
 async def test_many_nodes_are_bound_at_once_all_of_them_or_none(api: Api) -> None:
@@ -50,23 +38,26 @@ async def test_many_nodes_are_bound_at_once_all_of_them_or_none(api: Api) -> Non
     for name in names:
         ok(await api.post("/nodes", json={"name": name}), 201)
     ok(await api.post("/deployments", json={"name": "web"}), 201)
-    wanted = [{"node": name, "role": "test-child"} for name in names]
+    bindings = [{"node": name, "role": "test-child"} for name in names]
     for wrong in ({"node": "nowhere", "role": "test-child"}, {"node": names[0], "role": "no-such-role"}):
-        assert (await api.post("/deployments/web/bind", json={"bindings": [*wanted, wrong]})).status_code in (404, 409)
+        assert (await api.post("/deployments/web/bind", json={"bindings": [*bindings, wrong]})).status_code in (
+            404,
+            409,
+        )
     assert (await api.post("/deployments/web/bind", json={"bindings": []})).status_code == 422
-    tried = ok(await api.post("/deployments/web/bind?dry_run=true", json={"bindings": wanted}), 201)
+    tried = ok(await api.post("/deployments/web/bind?dry_run=true", json={"bindings": bindings}), 201)
     assert tried["ids"] == [None] * 3
     assert ok(await api.get("/node_roles?deployment=web"))["items"] == []
-    done = ok(await api.post("/deployments/web/bind", json={"bindings": wanted}), 201)
-    bound = {one["id"]: one for one in ok(await api.get("/node_roles?deployment=web"))["items"]}
+    done = ok(await api.post("/deployments/web/bind", json={"bindings": bindings}), 201)
+    bound = {noderole["id"]: noderole for noderole in ok(await api.get("/node_roles?deployment=web"))["items"]}
     assert [(bound[id]["node"], bound[id]["role"]) for id in done["ids"]] == [(name, "test-child") for name in names]
-    assert {one["id"] for one in done["created"]} == set(bound)
-    again = ok(await api.post("/deployments/web/bind", json={"bindings": wanted[:1]}), 201)
-    assert (again["ids"], again["created"]) == (done["ids"][:1], [])
+    assert {noderole["id"] for noderole in done["created"]} == set(bound)
+    repeated = ok(await api.post("/deployments/web/bind", json={"bindings": bindings[:1]}), 201)
+    assert (repeated["ids"], repeated["created"]) == (done["ids"][:1], [])
 
 
 async def test_the_time_line_of_a_deployment_is_walked_there_and_back(site: Site, api: Api) -> None:
-    noderole = await _deployed(site, api)
+    noderole = await deploy_role(site, api)
     first = ok(await api.get("/deployments/web"))["head_id"]
     ok(await api.post("/deployments/web/propose"))
     refused(await api.post("/deployments/web/propose"), 409, "proposal-exists")
@@ -80,7 +71,7 @@ async def test_the_time_line_of_a_deployment_is_walked_there_and_back(site: Site
     back = ok(await api.post("/deployments/web/rollback", json={"snapshot": first}))
     assert back["not_restorable"] == []
     listed = ok(await api.get("/snapshots?deployment=web"))["items"]
-    assert [one["state"] for one in listed] == ["proposed", "head", "archived"]
+    assert [snapshot["state"] for snapshot in listed] == ["proposed", "head", "archived"]
     assert listed[1]["comment"] == "off with it"
     detail = ok(await api.get(f"/snapshots/{listed[0]['id']}"))
     assert {"node": NODE, "role": "test-child", "data": {}} in detail["bindings"]
@@ -95,14 +86,14 @@ async def test_deployments_form_a_tree(api: Api) -> None:
     ok(await api.post("/deployments", json={"name": "shop", "parent": "web"}), 201)
     tree = ok(await api.get("/deployments/system/tree"))
     [web] = tree["children"]
-    assert (web["name"], web["parent"], [one["name"] for one in web["children"]]) == ("web", "system", ["shop"])
+    assert (web["name"], web["parent"], [child["name"] for child in web["children"]]) == ("web", "system", ["shop"])
     refused(await api.delete("/deployments/web"), 409, "has-children")
     ok(await api.delete("/deployments/shop"), 204)
     ok(await api.delete("/deployments/web"), 204)
 
 
 async def test_a_deployment_is_renamed_and_moved_where_nothing_is_left_behind(site: Site, api: Api) -> None:
-    await _deployed(site, api, "test-parent")  # in web
+    await deploy_role(site, api, "test-parent")  # in web
     for name, parent in (("shop", "web"), ("till", "shop"), ("mail", "system")):
         ok(await api.post("/deployments", json={"name": name, "parent": parent}), 201)
     assert ok(await api.patch("/deployments/shop", json={"name": "store"}))["name"] == "store"
@@ -120,26 +111,26 @@ async def test_a_deployment_is_renamed_and_moved_where_nothing_is_left_behind(si
     ok(await api.post("/nodes", json={"name": "n2.rack.example", "alive": True}), 201)
     binding = {"node": "n2.rack.example", "role": "test-child", "deployment": "till"}
     ok(await api.post("/node_roles", json=binding), 201)  # it stands on test-parent in web
-    told = refused(await api.patch("/deployments/store", json={"parent": "mail"}), 409, "orphans-dependant")
-    assert "test-child on n2.rack.example" in told["detail"]
-    assert f"test-parent on {NODE}" in told["detail"]
+    problem = refused(await api.patch("/deployments/store", json={"parent": "mail"}), 409, "orphans-dependant")
+    assert "test-child on n2.rack.example" in problem["detail"]
+    assert f"test-parent on {NODE}" in problem["detail"]
     assert ok(await api.get("/deployments/store"))["parent"] == "web"
     ok(await api.post("/deployments/till/discard"))
     ok(await api.post("/domains", json={"name": "rack.example", "deployment": "web"}), 201)
     ok(await api.post("/nodes", json={"name": "n3.rack.example", "deployment": "till"}), 201)
-    told = refused(await api.patch("/deployments/store", json={"parent": "mail"}), 409, "still-bound")
-    assert "n3.rack.example" in told["detail"]
+    problem = refused(await api.patch("/deployments/store", json={"parent": "mail"}), 409, "still-bound")
+    assert "n3.rack.example" in problem["detail"]
     parent = "mail"
-    for level in range(DEEPEST - 3):
-        made = {"name": f"level-{level}", "parent": parent}
-        parent = ok(await api.post("/deployments", json=made), 201)["name"]
+    for level in range(MAX_DEPTH - 3):
+        body = {"name": f"level-{level}", "parent": parent}
+        parent = ok(await api.post("/deployments", json=body), 201)["name"]
     ok(await api.delete("/nodes/n3.rack.example"), 204)
     refused(await api.patch("/deployments/store", json={"parent": parent}), 422, "invalid")
 
 
 async def test_a_tree_from_before_its_depth_was_bounded_is_shown_level_by_level(site: Site, api: Api) -> None:
     async def grow(session: GraphSession) -> None:
-        parent = await root_id(session)
+        parent = await read_root_id(session)
         for level in range(300):
             parent = await insert_deployment(session, f"level-{level}", parent)
 
@@ -151,7 +142,7 @@ async def test_a_tree_from_before_its_depth_was_bounded_is_shown_level_by_level(
         return tree
 
     last = deepest(ok(await api.get("/deployments/system/tree")))
-    assert (last["name"], last["cut"]) == (f"level-{DEEPEST - 2}", True)
+    assert (last["name"], last["cut"]) == (f"level-{MAX_DEPTH - 2}", True)
     last = deepest(ok(await api.get("/deployments/level-290/tree")))
     assert (last["name"], last["cut"]) == ("level-299", False)
     for path in ("/deployments?limit=1000", "/deployments/level-299", "/inventory", "/deployments/level-299/graph"):
@@ -160,7 +151,7 @@ async def test_a_tree_from_before_its_depth_was_bounded_is_shown_level_by_level(
 
 
 async def test_the_graph_has_the_noderoles_and_who_stands_on_whom(site: Site, api: Api) -> None:
-    noderole = await _deployed(site, api)
+    noderole = await deploy_role(site, api)
     detail = ok(await api.get(f"/node_roles/{noderole}"))
     for path in ("/graph", "/deployments/web/graph"):
         graph = ok(await api.get(path))
@@ -168,7 +159,7 @@ async def test_the_graph_has_the_noderoles_and_who_stands_on_whom(site: Site, ap
         assert {(edge["parent"], edge["child"]) for edge in graph["edges"]} >= {
             (parent, noderole) for parent in detail["parents"]
         }
-        assert set(detail["parents"]) | {noderole} <= {one["id"] for one in graph["vertices"]}
+        assert set(detail["parents"]) | {noderole} <= {vertex["id"] for vertex in graph["vertices"]}
     assert ok(await api.get("/graph?limit=1"))["whole"] is False
 
 
@@ -212,7 +203,7 @@ class Bmc(Hammer):
     """A controller that remembers what it was asked."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.actions: list[str] = []
         self.power = Power.OFF
         self.broken = False
 
@@ -222,18 +213,18 @@ class Bmc(Hammer):
         return self.power
 
     async def on(self, node: HammerNode) -> None:
-        self.asked.append("on")
+        self.actions.append("on")
         self.power = Power.ON
 
     async def off(self, node: HammerNode) -> None:
-        self.asked.append("off")
+        self.actions.append("off")
         self.power = Power.OFF
 
     async def reset(self, node: HammerNode) -> None:
-        self.asked.append("reset")
+        self.actions.append("reset")
 
     async def boot_device(self, node: HammerNode, device: BootDevice) -> None:
-        self.asked.append(f"boot {device}")
+        self.actions.append(f"boot {device}")
 
 
 async def test_power_goes_through_the_nodes_hammer_and_once_a_key(
@@ -247,181 +238,18 @@ async def test_power_goes_through_the_nodes_hammer_and_once_a_key(
     body, headers = {"action": "on"}, {"Idempotency-Key": "k"}
     for _ in range(2):
         assert ok(await api.post(f"/nodes/{NODE}/power", json=body, headers=headers))["power"] == "on"
-    assert bmc.asked == ["boot network", "on"]
+    assert bmc.actions == ["boot network", "on"]
     refused(await api.post(f"/nodes/{NODE}/power", json={"action": "explode"}), 422, "invalid")
     bmc.broken = True
     assert "does not answer" in refused(await api.get(f"/nodes/{NODE}/power"), 502, "hammer-failed")["detail"]
-
-
-# --- data and attribs
-
-
-async def test_what_people_want_of_a_noderole_is_edited_in_the_proposal(site: Site, api: Api) -> None:
-    noderole = await _deployed(site, api)
-    path = f"/node_roles/{noderole}"
-    refused(await api.patch(path, json={"user_data": {"x": 1}}), 409, "nothing-proposed")
-    ok(await api.post("/deployments/web/propose"))
-    first = await api.get(path)
-    changed = ok(await api.patch(path, json={"user_data": {"x": 1}}, headers={"If-Match": first.headers["etag"]}))
-    assert (changed["user_data"], changed["committed_data"]) == ({"x": 1}, {})
-    stale = await api.patch(path, json={"user_data": {"x": 2}}, headers={"If-Match": first.headers["etag"]})
-    refused(stale, 412, "stale")
-    ok(await api.post("/deployments/web/commit", json={}))
-    assert ok(await api.get(path))["committed_data"] == {"x": 1}
-
-
-async def _attribs(api: Api, path: str) -> dict[str, Any]:
-    return {one["name"]: one for one in ok(await api.get(f"{path}/attribs"))["items"]}
-
-
-async def test_an_attrib_is_read_with_where_it_comes_from_and_written_if_it_fits(site: Site, api: Api) -> None:
-    await site.rack.import_text(BARCLAMP)
-    noderole = await _deployed(site, api, "tuned")
-    own, home = f"/node_roles/{noderole}/attribs/port", "/deployments/web/attribs/port"
-    assert ok(await api.get(own))["source"] == "default"
-    assert ok(await api.get(own))["value"] == 80
-    ok(await api.post("/deployments/web/propose"))
-    assert ok(await api.put(home, json={"value": 81}))["source"] == "deployment"
-    assert (ok(await api.get(own))["value"], ok(await api.get(own))["source"]) == (81, "deployment")
-    written = ok(await api.put(own, json={"value": 82}))
-    assert (written["value"], written["source"]) == (82, "user")
-    assert [(one["source"], one["value"]) for one in written["layers"]] == [
-        ("default", 80),
-        ("deployment", 81),
-        ("user", 82),
-    ]
-    problem = refused(await api.put(own, json={"value": "many"}), 422, "invalid")
-    assert problem["pointer"].startswith("/value")
-    assert "port" in problem["detail"]
-    refused(await api.put(f"/node_roles/{noderole}/attribs/found", json={"value": 1}), 422, "invalid")
-    back = ok(await api.delete(own))
-    assert (back["value"], back["source"]) == (81, "deployment")
-    refused(await api.get(f"/node_roles/{noderole}/attribs/nothing"), 404, "not-found")
-    assert set(await _attribs(api, f"/node_roles/{noderole}")) == {"port", "found", "word"}
-    assert "port" in await _attribs(api, "/deployments/web")
-
-
-async def test_secrets_are_masked_everywhere_and_survive_being_sent_back_masked(site: Site, api: Api) -> None:
-    await site.rack.import_text(BARCLAMP)
-    noderole = await _deployed(site, api, "tuned")
-    ok(await api.post("/deployments/web/propose"))
-    place = f"/node_roles/{noderole}"
-    answers = [await api.put(f"{place}/attribs/word", json={"value": "open sesame"})]
-    seen = ok(await api.get(place))["user_data"]
-    assert seen == {"tuned": {"word": "********"}}
-    answers.append(await api.patch(place, json={"user_data": {**seen, "more": 1}}))
-    answers += [await api.get(f"{place}{end}") for end in ("", "/attribs", "/attribs/word")]
-    answers += [await api.get(path) for path in ("/node_roles", "/deployments/web/attribs", "/attribs/word")]
-    [proposed] = ok(await api.get("/snapshots?deployment=web&state=proposed"))["items"]
-    answers.append(await api.get(f"/snapshots/{proposed['id']}"))
-    for one in answers:
-        ok(one)
-        assert "sesame" not in one.text
-        assert "$sealed" not in one.text
-    ok(await api.post("/deployments/web/commit", json={}))
-    assert (await site.rack.opened("n1", "tuned"))["tuned"] == {"word": "open sesame", "port": 80}
-    ok(await api.post("/deployments/web/propose"))
-    forged = {"$sealed": "1:AAAA", "fingerprint": "x"}
-    refused(await api.patch(place, json={"user_data": {"tuned": {"word": forged}}}), 422, "invalid")
-
-
-async def test_a_wish_for_a_node_wins_over_what_it_reports(site: Site, api: Api) -> None:
-    await site.rack.import_text(BARCLAMP)
-    ok(await api.post("/nodes", json={"name": NODE}), 201)
-    place = f"/nodes/{NODE}/attribs/rack-height"
-    assert ok(await api.get(place))["source"] is None
-    assert ok(await api.put(place, json={"value": 7}))["source"] == "hint"
-    assert ok(await api.get(f"/nodes/{NODE}"))["hint"] == {"place": {"height": 7}}
-    refused(await api.put(place, json={"value": -1}), 422, "invalid")
-    wrong = await api.patch(f"/nodes/{NODE}", json={"hint": {"place": {"height": "high"}}})
-    assert refused(wrong, 422, "invalid")["pointer"] == "/place/height"
-    assert ok(await api.delete(place))["value"] is None
-    assert set(await _attribs(api, f"/nodes/{NODE}")) >= {"rack-height"}
-
-
-async def test_data_of_a_role_is_edited_in_the_proposal_and_in_the_system_deployment_in_place(
-    site: Site, api: Api
-) -> None:
-    await _deployed(site, api)
-    [own] = ok(await api.get("/deployment_roles?deployment=web&role=test-child"))["items"]
-    path = f"/deployment_roles/{own['id']}"
-    refused(await api.patch(path, json={"data": {"x": 1}}), 409, "nothing-proposed")
-    ok(await api.post("/deployments/web/propose"))
-    changed = ok(await api.patch(path, json={"data": {"x": 1}}))
-    assert (changed["data"], changed["committed_data"]) == ({"x": 1}, {})
-    body = {"deployment": "web", "role": "provisioner-os-install"}
-    assert ok(await api.post("/deployment_roles", json=body), 201)["role"] == "provisioner-os-install"
-    await _until_active(api)
-    [system] = ok(await api.get("/deployment_roles?deployment=system&role=crowbar-managed-node"))["items"]
-    affected = ok(await api.get(f"/deployment_roles/{system['id']}/affected"))
-    assert (affected["at_once"], affected["others"]) == (True, 0)
-    again = {(one["role"], one["node"]) for one in affected["rerun"]}
-    assert ("crowbar-managed-node", NODE) in again
-    changed = ok(await api.patch(f"/deployment_roles/{system['id']}", json={"data": {"y": 2}}))
-    assert changed["committed_data"] == {"y": 2}
-    [noderole] = ok(await api.get(f"/node_roles?node={NODE}&role=crowbar-managed-node"))["items"]
-    assert noderole["state"] == "todo", "whoever takes it runs again"
-    moved = [one for one in ok(await api.get("/node_roles?limit=1000"))["items"] if one["state"] in ("todo", "blocked")]
-    assert {(one["role"], one["node"]) for one in moved} <= again, "all of it was said before"
-
-
-async def test_the_plan_says_what_is_installed_where_and_what_is_missing(site: Site, api: Api) -> None:
-    site.app.state.server = replace(site.server, simulates=False)  # simulated machines need no image
-    ok(await api.post("/nodes", json={"name": NODE, "alive": True}), 201)
-    ok(await api.post("/deployments", json={"name": "web"}), 201)
-    body = {"deployment": "web", "role": "provisioner-os-install"}
-    added = ok(await api.post("/deployment_roles", json=body), 201)
-    data = {"provisioner": {"target_os": "ubuntu-24.04", "disk": "sda"}}
-    ok(await api.patch(f"/deployment_roles/{added['id']}", json={"data": data}))
-    ok(await api.post("/node_roles", json={"node": NODE, **body}), 201)
-    offered = {one["name"]: one for one in ok(await api.get("/target_systems"))}
-    assert offered["ubuntu-24.04"] == {"name": "ubuntu-24.04", "built": False, "size": None, "recipe": True}
-    plan = ok(await api.post("/deployments/web/plan"))
-    [install] = plan["installs"]
-    assert (install["node"], install["os"], install["disk"]) == (NODE, "ubuntu-24.04", "sda")
-    assert "the image of ubuntu-24.04 is not built: rackwright image build ubuntu-24.04" in install["missing"]
-    assert plan["wiped"] == [NODE]
-    with site.server.shelf.making("ubuntu-24.04", {}) as folder:
-        (folder / "root.tar.zst").write_bytes(b"1234")
-    [system] = [one for one in ok(await api.get("/target_systems")) if one["name"] == "ubuntu-24.04"]
-    assert (system["built"], system["size"]) == (True, 4)
-    [install] = ok(await api.post("/deployments/web/plan"))["installs"]
-    assert not any("image" in lack for lack in install["missing"])
-    assert any("disk" in lack for lack in install["missing"])
-
-
-async def test_a_role_is_taken_out_of_a_deployment_in_its_proposal(site: Site, api: Api) -> None:
-    bound = await _deployed(site, api)
-    [own] = ok(await api.get("/deployment_roles?deployment=web&role=test-child"))["items"]
-    path = f"/deployment_roles/{own['id']}"
-    refused(await api.delete(path), 409, "nothing-proposed")
-    ok(await api.post("/deployments/web/propose"))
-    assert ok(await api.delete(path)) == {
-        "role": "test-child",
-        "noderoles": [{"id": bound, "node": NODE, "role": "test-child"}],
-        "at_once": False,
-    }
-    left = ok(await api.get(path))
-    assert left["leaving"] is True
-    assert left["etag"] != own["etag"]
-    assert ok(await api.post("/deployments/web/plan"))["roles_removed"] == ["test-child"]
-    ok(await api.post("/deployments/web/commit", json={}))
-    assert (await api.get(path)).status_code == 404
-    [system] = ok(await api.get("/deployment_roles?deployment=system&role=crowbar-managed-node"))["items"]
-    refused(await api.delete(f"/deployment_roles/{system['id']}"), 409, "system-deployment")
-
-
-async def _until_active(api: Api) -> None:
-    while ok(await api.post("/anneal/step"))["ran"]:
-        pass
 
 
 # --- runs
 
 
 async def test_runs_are_listed_shown_and_their_logs_read_from_any_place(site: Site, api: Api) -> None:
-    noderole = await _deployed(site, api)
-    await _until_active(api)
+    noderole = await deploy_role(site, api)
+    await anneal_all(api)
     [run] = ok(await api.get(f"/runs?node_role_id={noderole}"))["items"]
     assert (run["state"], run["role"], run["node"], run["deployment"]) == ("succeeded", "test-child", NODE, "web")
     assert ok(await api.get(f"/runs/{run['id']}")) == run
@@ -439,16 +267,16 @@ async def test_runs_are_listed_shown_and_their_logs_read_from_any_place(site: Si
 
 
 def _events(text: str) -> list[tuple[str, str, str]]:
-    found = []
+    events = []
     for block in text.split("\n\n"):
         lines = dict(line.split(": ", 1) for line in block.splitlines() if line and not line.startswith(":"))
         if lines:
-            found.append((lines["event"], lines["id"], json.loads(lines["data"])))
-    return found
+            events.append((lines["event"], lines["id"], json.loads(lines["data"])))
+    return events
 
 
 async def test_a_log_is_followed_while_it_grows_and_the_run_can_be_cancelled(site: Site, api: Api) -> None:
-    await _deployed(site, api)
+    await deploy_role(site, api)
     [run, *_] = await site.rack.claim()
     follower = asyncio.create_task(api.get(f"/runs/{run.id}/log/tail"))
     await site.rack.do(lambda session: append_logs(session, [(run.id, "working\n")]))
@@ -465,13 +293,13 @@ async def test_a_log_is_followed_while_it_grows_and_the_run_can_be_cancelled(sit
 
 async def test_groups_hold_nodes(api: Api) -> None:
     ok(await api.post("/nodes", json={"name": NODE}), 201)
-    made = await api.post("/groups", json={"category": "rack", "name": "r1"})
-    assert made.headers["location"] == "/api/v2/groups/rack:r1"
+    created = await api.post("/groups", json={"category": "rack", "name": "r1"})
+    assert created.headers["location"] == "/api/v2/groups/rack:r1"
     refused(await api.post("/groups", json={"category": "rack", "name": "r1"}), 409, "already-exists")
     assert ok(await api.put(f"/groups/rack:r1/nodes/{NODE}"))["nodes"] == [NODE]
     assert ok(await api.get(f"/nodes/{NODE}"))["groups"] == ["rack:r1"]
-    assert [one["name"] for one in ok(await api.get("/nodes?group=rack:r1"))["items"]] == [NODE]
-    assert ok(await api.patch(f"/groups/{ok(made, 201)['id']}", json={"description": "x"}))["description"] == "x"
+    assert [node["name"] for node in ok(await api.get("/nodes?group=rack:r1"))["items"]] == [NODE]
+    assert ok(await api.patch(f"/groups/{ok(created, 201)['id']}", json={"description": "x"}))["description"] == "x"
     assert ok(await api.delete(f"/groups/rack:r1/nodes/{NODE}"))["nodes"] == []
     refused(await api.delete(f"/groups/rack:r1/nodes/{NODE}"), 404, "not-found")
     ok(await api.delete("/groups/rack:r1"), 204)
@@ -484,29 +312,29 @@ async def test_what_is_imported_is_found_by_name_and_id(api: Api) -> None:
         ("roles", "provisioner-os-install"),
         ("jigs", "noop"),
     ):
-        one = ok(await api.get(f"/{kind}/{name}"))
-        assert ok(await api.get(f"/{kind}/{one['id']}")) == one
-        assert one in ok(await api.get(f"/{kind}?limit=1000"))["items"]
+        record = ok(await api.get(f"/{kind}/{name}"))
+        assert ok(await api.get(f"/{kind}/{record['id']}")) == record
+        assert record in ok(await api.get(f"/{kind}?limit=1000"))["items"]
     ok(await api.get("/hammers"))
     destructive = ok(await api.get("/roles?flag=destructive&fields=name"))["items"]
     assert {"name": "provisioner-os-install"} in destructive
 
 
 async def test_a_jig_that_is_not_active_takes_no_work(site: Site, api: Api) -> None:
-    noderole = await _deployed(site, api)
+    noderole = await deploy_role(site, api)
     jig = ok(await api.get(f"/roles/{ok(await api.get(f'/node_roles/{noderole}'))['role']}"))["jig"]
     assert ok(await api.post(f"/jigs/{jig}/deactivate"))["active"] is False
-    await _until_active(api)
+    await anneal_all(api)
     causes = {reason["cause"] for chain in ok(await api.get("/why"))["items"] for reason in chain["chain"]}
     assert "jig" in causes
     assert ok(await api.post(f"/jigs/{jig}/activate"))["active"] is True
-    await _until_active(api)
+    await anneal_all(api)
     assert ok(await api.get("/why"))["items"] == []
     assert ok(await api.get("/anneal"))["noderoles"].keys() == {"active"}
 
 
 async def test_a_node_is_renamed_and_what_has_its_name_follows(site: Site, api: Api) -> None:
-    await _deployed(site, api)
+    await deploy_role(site, api)
     before = ok(await api.get(f"/nodes/{NODE}"))
     ok(await api.post("/nodes", json={"name": "taken.rack.example"}), 201)
     for wrong in ("taken.rack.example", ADMIN):
@@ -517,9 +345,9 @@ async def test_a_node_is_renamed_and_what_has_its_name_follows(site: Site, api: 
     assert (renamed["id"], renamed["name"]) == (before["id"], "db1.rack.example")
     refused(await api.get(f"/nodes/{NODE}"), 404, "not-found")
     bound = ok(await api.get("/node_roles?node=db1.rack.example"))["items"]
-    assert "test-child" in {one["role"] for one in bound}
-    told = ok(await api.get("/events?kind=node.updated"))["items"]
-    assert NODE in {event["data"].get("before") for event in told}
+    assert "test-child" in {noderole["role"] for noderole in bound}
+    events = ok(await api.get("/events?kind=node.updated"))["items"]
+    assert NODE in {event["data"].get("before") for event in events}
 
 
 async def test_the_cap_is_read_and_set(site: Site, api: Api) -> None:
@@ -535,20 +363,20 @@ async def test_the_cap_is_read_and_set(site: Site, api: Api) -> None:
 
 
 async def test_ansible_gets_hosts_in_groups(site: Site, api: Api) -> None:
-    await _deployed(site, api)
+    await deploy_role(site, api)
     ok(await api.patch(f"/nodes/{NODE}", json={"hint": {"address": "192.0.2.7", "ssh": {"port": 2222}}}))
     ok(await api.post("/groups", json={"category": "rack", "name": "r-1"}), 201)
     ok(await api.put(f"/groups/rack:r-1/nodes/{NODE}"))
-    found = ok(await api.get("/inventory"))
-    assert found["_meta"]["hostvars"][NODE]["ansible_host"] == "192.0.2.7"
-    assert found["_meta"]["hostvars"][NODE]["ansible_port"] == 2222
-    assert NODE in found["deployment_web"]["hosts"]
-    assert NODE in found["role_test_child"]["hosts"]
-    assert NODE in found["group_rack_r_1"]["hosts"]
-    assert "deployment_web" in found["deployment_system"]["children"]
-    assert "system.services.internal" not in found["_meta"]["hostvars"]
-    named = set(found["all"]["children"])
-    assert named == found.keys() - {"_meta", "all"}
+    inventory = ok(await api.get("/inventory"))
+    assert inventory["_meta"]["hostvars"][NODE]["ansible_host"] == "192.0.2.7"
+    assert inventory["_meta"]["hostvars"][NODE]["ansible_port"] == 2222
+    assert NODE in inventory["deployment_web"]["hosts"]
+    assert NODE in inventory["role_test_child"]["hosts"]
+    assert NODE in inventory["group_rack_r_1"]["hosts"]
+    assert "deployment_web" in inventory["deployment_system"]["children"]
+    assert "system.services.internal" not in inventory["_meta"]["hostvars"]
+    named = set(inventory["all"]["children"])
+    assert named == inventory.keys() - {"_meta", "all"}
 
 
 async def test_failing_hooks_are_listed_and_what_is_not_there_cannot_be_retried(api: Api) -> None:
@@ -564,18 +392,3 @@ async def test_the_description_is_served_for_programs_and_for_people(api: Api) -
     for path in document["paths"]:
         assert path in page.text
     assert "://" not in re.sub(r"<pre>.*?</pre>", "", page.text, flags=re.DOTALL), "nothing comes from elsewhere"
-
-
-BARCLAMP = """
-name: tuning
-display: Tuning
-roles:
-  - name: tuned
-    jig: noop
-    attribs:
-      - {name: port, map: tuned/port, schema: {type: integer, minimum: 1}, default: 80}
-      - {name: found, map: tuned/found}
-      - {name: word, map: tuned/word, schema: {type: string}, secret: true}
-attribs:
-  - {name: rack-height, map: place/height, schema: {type: integer, minimum: 0}}
-"""

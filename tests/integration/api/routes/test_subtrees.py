@@ -1,5 +1,7 @@
-"""Whoever may see a part of the deployments: lists, pages and looks at the graph show just that part. That no route
-shows more is in `test_every_route.py`."""
+"""What people see who may see a part of the deployments: lists, pages and views of the graph show just that part.
+
+That no route shows more is in `test_every_route.py`.
+"""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -41,26 +43,28 @@ async def estate(site: Site, api: Api) -> Site:
 @pytest.fixture
 async def reader(estate: Site) -> AsyncIterator[Api]:
     """May see the subtree of web, and nothing else."""
-    async with estate.client(await _granted(estate, "reader", "viewer", "web")) as client:
+    async with estate.client(await _token_with_grant(estate, "reader", "viewer", "web")) as client:
         yield client
 
 
-async def _granted(site: Site, name: str, role: str, deployment: str, everywhere: UserRole = UserRole.NONE) -> str:
+async def _token_with_grant(
+    site: Site, name: str, role: str, deployment: str, everywhere: UserRole = UserRole.NONE
+) -> str:
     await site.token_of(everywhere, name)
     async with site.client() as admin:
         ok(await admin.put(f"/users/{name}/grants/{deployment}", json={"role": role}))
     return await site.token_named(name)
 
 
-async def _paged(client: Api, path: str, **query: str | int) -> list[dict[str, Any]]:
+async def _read_pages(client: Api, path: str, **query: str | int) -> list[dict[str, Any]]:
     """All pages of a list."""
-    found: list[dict[str, Any]] = []
+    items: list[dict[str, Any]] = []
     cursor: dict[str, str] = {}
     while True:
         page = ok(await client.get(path, params={**query, **cursor}))
-        found += page["items"]
+        items += page["items"]
         if page["next"] is None:
-            return found
+            return items
         cursor = {"cursor": page["next"]}
 
 
@@ -70,17 +74,17 @@ async def _paged(client: Api, path: str, **query: str | int) -> list[dict[str, A
 async def test_the_pages_of_a_list_are_those_of_the_whole_without_the_rest(
     api: Api, reader: Api, path: str, listing: Listing
 ) -> None:
-    for sort in (way + name for name in listing.sorts for way in ("", "-")):
-        whole = await _paged(api, path, sort=sort, limit=1000)
-        mine = [one for one in whole if one["deployment"] in MINE]
-        assert 2 < len(mine) < len(whole)
-        assert await _paged(reader, path, sort=sort, limit=2) == mine, sort
+    for sort in (direction + name for name in listing.sorts for direction in ("", "-")):
+        everything = await _read_pages(api, path, sort=sort, limit=1000)
+        mine = [item for item in everything if item["deployment"] in MINE]
+        assert 2 < len(mine) < len(everything)
+        assert await _read_pages(reader, path, sort=sort, limit=2) == mine, sort
 
 
 async def test_a_filter_finds_nothing_outside(reader: Api) -> None:
     assert ok(await reader.get("/node_roles?deployment=mail"))["items"] == []
     assert ok(await reader.get(f"/runs?node={NODES_OF['mail']}"))["items"] == []
-    assert [one["name"] for one in ok(await reader.get("/deployments?parent=web"))["items"]] == ["shop"]
+    assert [deployment["name"] for deployment in ok(await reader.get("/deployments?parent=web"))["items"]] == ["shop"]
     refused(await reader.get("/events?node=m1.rack.example"), 404, "not-found")
     refused(await reader.get("/why?deployment=mail"), 404, "not-found")
 
@@ -88,24 +92,26 @@ async def test_a_filter_finds_nothing_outside(reader: Api) -> None:
 async def test_a_token_for_a_subtree_shows_just_that_whoever_made_it(estate: Site, api: Api) -> None:
     body = {"name": "narrow", "scope": "read", "deployment": "shop"}
     async with estate.client(ok(await api.post("/tokens", json=body), 201)["token"]) as narrow:
-        assert [one["name"] for one in await _paged(narrow, "/deployments")] == ["shop"]
-        assert {one["deployment"] for one in await _paged(narrow, "/node_roles", limit=1)} == {"shop"}
+        assert [item["name"] for item in await _read_pages(narrow, "/deployments")] == ["shop"]
+        assert {item["deployment"] for item in await _read_pages(narrow, "/node_roles", limit=1)} == {"shop"}
         refused(await narrow.get("/deployments/web"), 404, "not-found")
         refused(await narrow.get("/deployments/web/tree"), 404, "not-found")
         status = ok(await narrow.get("/anneal"))
-        assert sum(status["noderoles"].values()) == len(await _paged(narrow, "/node_roles"))
+        assert sum(status["noderoles"].values()) == len(await _read_pages(narrow, "/node_roles"))
 
 
 async def test_the_tree_and_the_inventory_are_those_of_the_subtree(reader: Api) -> None:
     tree = ok(await reader.get("/deployments/web/tree"))
-    assert (tree["name"], [one["name"] for one in tree["children"]]) == ("web", ["shop"])
-    found = ok(await reader.get("/inventory"))
-    assert found["_meta"]["hostvars"].keys() == {NODES_OF["web"], NODES_OF["shop"]}
-    assert "test-discovery" not in found["_meta"]["hostvars"][NODES_OF["web"]]["rackwright_roles"]  # it is in system
-    assert {name for name in found if name.startswith("deployment_")} == {"deployment_web", "deployment_shop"}
+    assert (tree["name"], [child["name"] for child in tree["children"]]) == ("web", ["shop"])
+    inventory = ok(await reader.get("/inventory"))
+    assert inventory["_meta"]["hostvars"].keys() == {NODES_OF["web"], NODES_OF["shop"]}
+    assert (
+        "test-discovery" not in inventory["_meta"]["hostvars"][NODES_OF["web"]]["rackwright_roles"]
+    )  # it is in system
+    assert {name for name in inventory if name.startswith("deployment_")} == {"deployment_web", "deployment_shop"}
 
 
-async def _standing_on_web(api: Api) -> int:
+async def _bind_on_web(api: Api) -> int:
     """A noderole of shop that waits for one of web."""
     for deployment, role in (("web", "test-parent"), ("shop", "test-child")):
         binding = {"node": NODES_OF[deployment], "role": role, "deployment": deployment}
@@ -115,28 +121,28 @@ async def _standing_on_web(api: Api) -> int:
 
 
 async def test_edges_out_of_the_subtree_are_not_drawn(estate: Site, api: Api) -> None:
-    bound = await _standing_on_web(api)
-    async with estate.client(await _granted(estate, "shopper", "viewer", "shop")) as shopper:
-        mine = {one["id"] for one in await _paged(shopper, "/node_roles")}
+    bound = await _bind_on_web(api)
+    async with estate.client(await _token_with_grant(estate, "shopper", "viewer", "shop")) as shopper:
+        mine = {noderole["id"] for noderole in await _read_pages(shopper, "/node_roles")}
         for path in ("/graph", "/deployments/shop/graph"):
-            whole, seen = ok(await api.get(path)), ok(await shopper.get(path))
-            assert {one["id"] for one in seen["vertices"]} == mine
-            inner = [edge for edge in whole["edges"] if {edge["parent"], edge["child"]} <= mine]
+            full, seen = ok(await api.get(path)), ok(await shopper.get(path))
+            assert {noderole["id"] for noderole in seen["vertices"]} == mine
+            inner = [edge for edge in full["edges"] if {edge["parent"], edge["child"]} <= mine]
             assert (seen["edges"], seen["whole"]) == (inner, True)
-            assert [edge for edge in whole["edges"] if edge["child"] == bound]
+            assert [edge for edge in full["edges"] if edge["child"] == bound]
             assert not [edge for edge in inner if edge["child"] == bound]
         assert ok(await shopper.get(f"/node_roles/{bound}"))["parents"] == []
     assert len(ok(await api.get(f"/node_roles/{bound}"))["parents"]) == 1
 
 
 async def test_the_reason_for_waiting_ends_where_it_leaves_the_subtree(estate: Site, api: Api) -> None:
-    bound = await _standing_on_web(api)
+    bound = await _bind_on_web(api)
     assert len(ok(await api.get(f"/node_roles/{bound}/why"))) == 2
-    async with estate.client(await _granted(estate, "shopper", "viewer", "shop")) as shopper:
+    async with estate.client(await _token_with_grant(estate, "shopper", "viewer", "shop")) as shopper:
         [reason] = ok(await shopper.get(f"/node_roles/{bound}/why"))
         assert "may not see" in reason["text"]
         chains = ok(await shopper.get("/why"))["items"]
-        assert [one["node_role_id"] for one in chains] == [bound]
+        assert [chain["node_role_id"] for chain in chains] == [bound]
         assert NODES_OF["web"] not in str(chains)
 
 
@@ -145,9 +151,9 @@ async def test_a_group_is_shown_with_the_nodes_that_may_be_seen(estate: Site, ap
         ok(await api.post("/groups", json={"category": "rack", "name": name}), 201)
         for member in members:
             ok(await api.put(f"/groups/rack:{name}/nodes/{NODES_OF[member]}"))
-    async with estate.client(await _granted(estate, "grace", "operator", "web")) as grace:
-        shown = {one["name"]: one["nodes"] for one in await _paged(grace, "/groups", limit=1)}
-        assert shown == {"mine": [NODES_OF["web"]], "both": [NODES_OF["web"]]}
+    async with estate.client(await _token_with_grant(estate, "grace", "operator", "web")) as grace:
+        nodes_of = {group["name"]: group["nodes"] for group in await _read_pages(grace, "/groups", limit=1)}
+        assert nodes_of == {"mine": [NODES_OF["web"]], "both": [NODES_OF["web"]]}
         assert ok(await grace.get(f"/groups?node={NODES_OF['mail']}"))["items"] == []
         refused(await grace.get("/groups/rack:theirs"), 404, "not-found")
         # What she saw is what her change is held against, and what she is answered.
@@ -160,10 +166,10 @@ async def test_a_group_is_shown_with_the_nodes_that_may_be_seen(estate: Site, ap
 
 async def test_networks_are_everybodys_and_the_addresses_on_them_are_not(api: Api, reader: Api) -> None:
     ok(await api.post("/networks", json={"name": "one", "v4_subnet": "192.0.2.0/24"}), 201)
-    for address, place in (("192.0.2.7", "web"), ("192.0.2.8", "mail")):
-        ok(await api.post("/networks/one/allocations", json={"node": NODES_OF[place], "address": address}), 201)
-    assert [one["name"] for one in await _paged(reader, "/networks")] == ["one"]
-    assert [one["node"] for one in await _paged(reader, "/networks/one/allocations")] == [NODES_OF["web"]]
+    for address, deployment in (("192.0.2.7", "web"), ("192.0.2.8", "mail")):
+        ok(await api.post("/networks/one/allocations", json={"node": NODES_OF[deployment], "address": address}), 201)
+    assert [item["name"] for item in await _read_pages(reader, "/networks")] == ["one"]
+    assert [item["node"] for item in await _read_pages(reader, "/networks/one/allocations")] == [NODES_OF["web"]]
     assert ok(await reader.get(f"/networks/one/allocations?node={NODES_OF['mail']}"))["items"] == []
     [own] = ok(await reader.get(f"/nodes/{NODES_OF['web']}/allocations"))["items"]
     assert own["address"] == "192.0.2.7"
@@ -196,7 +202,7 @@ async def test_a_change_that_asked_nothing_is_undone(estate: Site) -> None:
 
 
 async def test_a_node_of_another_subtree_is_not_bound_into_ones_own(estate: Site) -> None:
-    token = await _granted(estate, "grace", "operator", "web", UserRole.VIEWER)
+    token = await _token_with_grant(estate, "grace", "operator", "web", UserRole.VIEWER)
     async with estate.client(token) as grace:
         binding = {"node": NODES_OF["mail"], "role": "test-milestone", "deployment": "web"}
         refused(await grace.post("/node_roles", json=binding), 403, "forbidden")
@@ -207,7 +213,7 @@ async def test_a_deployment_is_moved_by_whoever_may_change_where_it_is_and_where
     estate: Site, api: Api
 ) -> None:
     ok(await api.post("/deployments", json={"name": "moving", "parent": "web"}), 201)
-    token = await _granted(estate, "grace", "operator", "web", UserRole.VIEWER)
+    token = await _token_with_grant(estate, "grace", "operator", "web", UserRole.VIEWER)
     async with estate.client(token) as grace:
         refused(await grace.patch("/deployments/moving", json={"parent": "mail"}), 403, "forbidden")
         refused(await grace.patch("/deployments/web", json={"parent": "mail"}), 403, "forbidden")
@@ -219,7 +225,7 @@ async def test_a_commit_takes_no_node_from_a_deployment_that_one_may_not_change(
     ok(await api.post("/nodes", json={"name": "free.rack.example", "alive": True}), 201)
     binding = {"node": "free.rack.example", "role": "test-milestone", "deployment": "web"}
     ok(await api.post("/node_roles", json=binding), 201)  # by somebody who may
-    token = await _granted(estate, "grace", "operator", "web", UserRole.VIEWER)
+    token = await _token_with_grant(estate, "grace", "operator", "web", UserRole.VIEWER)
     async with estate.client(token) as grace:
         refused(await grace.post("/deployments/web/commit", json={}), 403, "forbidden")
     assert ok(await api.get("/nodes/free.rack.example"))["deployment"] == "system"

@@ -15,7 +15,7 @@ from tests.support.postgres import execute
 
 from rackwright.annealer.annealer import Annealer, Counters
 from rackwright.annealer.step import step
-from rackwright.api.routes.service.health import STILL, Readiness
+from rackwright.api.routes.service.health import STALL_SECONDS, Readiness
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ async def home(migrated_url: str, tmp_path: Path) -> AsyncIterator[House]:
         yield opened
 
 
-async def scraped(client: httpx.AsyncClient) -> dict[str, dict[tuple[str, ...], float]]:
+async def scrape(client: httpx.AsyncClient) -> dict[str, dict[tuple[str, ...], float]]:
     answer = await client.get("http://house.example/metrics")
     assert answer.status_code == 200, answer.text
     return {
@@ -36,8 +36,8 @@ async def scraped(client: httpx.AsyncClient) -> dict[str, dict[tuple[str, ...], 
 async def test_metrics_are_for_those_who_may_read_and_for_listed_networks(home: House) -> None:
     refused(await home.client().get("http://house.example/metrics"), 401)
     refused(await home.client("rw_guessed").get("http://house.example/metrics"), 401)
-    await scraped(home.client(source="198.51.100.7"))
-    await scraped(await home.someone("grace", "viewer"))
+    await scrape(home.client(source="198.51.100.7"))
+    await scrape(await home.someone("grace", "viewer"))
     refused(await (await home.someone("nobody", "none")).get("http://house.example/metrics"), 403)
 
 
@@ -46,14 +46,14 @@ async def test_metrics_say_how_the_system_stands_and_what_was_asked(home: House)
     await home.admin.get("/nodes/n1.rack.example")
     await home.admin.get("/nodes/n2.rack.example")
     await home.admin.get("/nowhere/at/all")
-    found = await scraped(home.admin)
-    assert found["rackwright_nodes"][("yes",)] == 2
-    assert sum(found["rackwright_noderoles"].values()) > 0
-    asked = {labels: value for labels, value in found["rackwright_http_requests"].items() if len(labels) == 3}
-    assert asked[("GET", "/api/v2/nodes/{node}", "200")] == 1
-    assert asked[("GET", "/api/v2/nodes/{node}", "404")] == 1
-    assert asked[("any", "unknown", "404")] == 1
-    assert not [labels for labels in asked if "n1.rack.example" in labels[1]]
+    metrics = await scrape(home.admin)
+    assert metrics["rackwright_nodes"][("yes",)] == 2
+    assert sum(metrics["rackwright_noderoles"].values()) > 0
+    requests = {labels: value for labels, value in metrics["rackwright_http_requests"].items() if len(labels) == 3}
+    assert requests[("GET", "/api/v2/nodes/{node}", "200")] == 1
+    assert requests[("GET", "/api/v2/nodes/{node}", "404")] == 1
+    assert requests[("any", "unknown", "404")] == 1
+    assert not [labels for labels in requests if "n1.rack.example" in labels[1]]
 
 
 async def test_ready_means_database_schema_and_annealer(home: House, migrated_url: str) -> None:
@@ -70,12 +70,12 @@ async def test_ready_means_database_schema_and_annealer(home: House, migrated_ur
 async def test_an_annealer_that_makes_no_passes_is_not_ready(home: House) -> None:
     counters = Counters()
     server = replace(home.app.state.server, annealer=cast(Annealer, SimpleNamespace(counters=counters)))
-    times = iter([0.0, 0.0, STILL - 1, STILL + 1, STILL + 2])
+    times = iter([0.0, 0.0, STALL_SECONDS - 1, STALL_SECONDS + 1, STALL_SECONDS + 2])
     readiness = Readiness(lambda: next(times))
     seen = []
     for passes in (1, 1, 1, 2):
         counters.passes = passes
-        seen.append(readiness.annealing(server))
+        seen.append(readiness.is_annealing(server))
     assert seen == [True, True, False, True]
 
 
@@ -84,8 +84,8 @@ async def test_a_trace_goes_from_the_request_through_the_events_to_the_run_and_i
     await ok(home.admin.post("/deployments", json={"name": "web"}))
     binding = {"node": "n1.rack.example", "role": "test-child", "deployment": "web"}
     bound = (await ok(home.admin.post("/node_roles", json=binding)))["id"]
-    asked = {"X-Request-ID": "the-commit-of-web"}
-    await ok(home.admin.post("/deployments/web/commit", json={}, headers=asked))
+    headers = {"X-Request-ID": "the-commit-of-web"}
+    await ok(home.admin.post("/deployments/web/commit", json={}, headers=headers))
     server = home.app.state.server
     jigs = {**server.jigs, "noop": server.jigs["simulate"]}  # one whose runs have logs
     while (await step(server.store, jigs, server.claimant, 10, "annealer", hooks=server.hooks)).ran:

@@ -20,10 +20,11 @@ from tests.support.clock import pass_time
 from tests.support.people import House, house, ok, refused
 from tests.support.waiting import PATIENCE, until
 
-from rackwright.server import webhook_deliveries
-from rackwright.server.serve import listening
-from rackwright.server.tls import self_made
-from rackwright.server.webhook_deliveries import Courier, Webhooks
+from rackwright.api import webhook_sender
+from rackwright.api.webhook_sender import WebhookSender
+from rackwright.server.listener import listening
+from rackwright.server.tls import ensure_self_signed
+from rackwright.server.webhook_deliveries import WebhookDeliveries
 from rackwright.store.db.session import Session
 from rackwright.store.events import webhooks as stored
 from rackwright.store.events.outbox import emit
@@ -37,7 +38,7 @@ class Receiver:
     """Somebody's server."""
 
     address: str = ""
-    heard: list[dict[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     answer: Callable[[], Response] = lambda: Response(status_code=204)
@@ -48,7 +49,7 @@ class Receiver:
         @app.post("/hook")
         async def hook(request: Request) -> Response:
             self.bodies.append(await request.body())
-            self.heard.append(json.loads(self.bodies[-1])["event"])
+            self.events.append(json.loads(self.bodies[-1])["event"])
             self.headers.append(dict(request.headers))
             return self.answer()
 
@@ -60,21 +61,21 @@ class Receiver:
 
     @property
     def subjects(self) -> list[int]:
-        return [event["subject_id"] for event in self.heard]
+        return [event["subject_id"] for event in self.events]
 
 
 @pytest.fixture(autouse=True)
 def patient_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """A receiver that a busy machine holds up is called once, and by one server."""
-    monkeypatch.setattr(webhook_deliveries, "PATIENCE", PATIENCE)
-    monkeypatch.setattr(stored, "LEASE", 2 * PATIENCE)
+    monkeypatch.setattr(webhook_sender, "CALL_SECONDS", PATIENCE)
+    monkeypatch.setattr(stored, "LEASE_SECONDS", 2 * PATIENCE)
 
 
 @pytest.fixture
 async def receiver() -> AsyncIterator[Receiver]:
-    made = Receiver()
-    async with listening(made.app()) as made.address:
-        yield made
+    running = Receiver()
+    async with listening(running.app()) as running.address:
+        yield running
 
 
 @pytest.fixture
@@ -84,8 +85,8 @@ async def home(migrated_url: str, tmp_path: Path) -> AsyncIterator[House]:
 
 
 @contextlib.asynccontextmanager
-async def delivering(home: House, worker: str = "w1") -> AsyncIterator[Webhooks]:
-    service = Webhooks(home.store, worker, Courier(LOOPBACK), tick=0.1)
+async def delivering(home: House, worker: str = "w1") -> AsyncIterator[WebhookDeliveries]:
+    service = WebhookDeliveries(home.store, worker, WebhookSender(LOOPBACK), tick=0.1)
     task = asyncio.create_task(service.run())
     try:
         yield service
@@ -104,36 +105,36 @@ async def happen(home: House, *numbers: int) -> None:
 
 async def hook(home: House, receiver: Receiver, **fields: Any) -> dict[str, Any]:
     body = {"name": "chat", "url": receiver.url, "kinds": ["test.*"]} | fields
-    made: dict[str, Any] = await ok(home.admin.post("/webhooks", json=body))
-    return made
+    created: dict[str, Any] = await ok(home.admin.post("/webhooks", json=body))
+    return created
 
 
 async def state(home: House) -> dict[str, Any]:
-    found: dict[str, Any] = await ok(home.admin.get("/webhooks/chat"))
-    return found
+    webhook: dict[str, Any] = await ok(home.admin.get("/webhooks/chat"))
+    return webhook
 
 
 async def test_events_arrive_signed_once_and_in_order(home: House, receiver: Receiver) -> None:
     await happen(home, 1)  # before the hook was there
-    made = await hook(home, receiver)
+    created = await hook(home, receiver)
     async with delivering(home):
         await happen(home, *range(10, 20))
         for number in range(20, 25):
             await happen(home, number)
-        await until(lambda: len(receiver.heard) >= 15, "all are delivered")
+        await until(lambda: len(receiver.events) >= 15, "all are delivered")
     assert receiver.subjects == list(range(10, 25))
     for headers, body in zip(receiver.headers, receiver.bodies, strict=True):
         timestamp, _, signature = headers["rackwright-signature"].removeprefix("t=").partition(",v1=")
-        wanted = hmac.new(made["secret"].encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
-        assert signature == wanted
+        expected = hmac.new(created["secret"].encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+        assert signature == expected
     assert len({headers["rackwright-delivery"] for headers in receiver.headers}) == 15
 
 
 async def test_the_secret_is_shown_once_and_stored_sealed(home: House, receiver: Receiver) -> None:
-    made = await hook(home, receiver)
-    assert made["secret"] not in str(await ok(home.admin.get("/webhooks")))
+    created = await hook(home, receiver)
+    assert created["secret"] not in str(await ok(home.admin.get("/webhooks")))
     async with home.store.read() as session:
-        assert made["secret"] not in str(await session.value("SELECT w::text FROM webhooks w"))
+        assert created["secret"] not in str(await session.value("SELECT w::text FROM webhooks w"))
 
 
 async def test_a_failure_holds_back_what_follows_is_shown_and_tried_again(
@@ -149,7 +150,12 @@ async def test_a_failure_holds_back_what_follows_is_shown_and_tried_again(
         await until(lambda: _delivered(home, 4), "it is on record")
     assert receiver.subjects == [1, 1, 1, 2]
     listed = (await ok(home.admin.get("/webhooks/chat/deliveries")))["items"]
-    assert [(one["attempt"], one["status"]) for one in reversed(listed)] == [(1, 500), (2, 503), (3, 204), (1, 204)]
+    assert [(delivery["attempt"], delivery["status"]) for delivery in reversed(listed)] == [
+        (1, 500),
+        (2, 503),
+        (3, 204),
+        (1, 204),
+    ]
     assert "It answered 500" in listed[-1]["error"]
 
 
@@ -161,7 +167,7 @@ async def test_after_many_failures_it_is_given_up_until_somebody_resumes_it(
     home: House, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stored, "back_off", lambda failures: 0.0)
-    monkeypatch.setattr(stored, "GIVE_UP", 3)
+    monkeypatch.setattr(stored, "MAX_FAILURES", 3)
     receiver.answer = lambda: Response(status_code=500)
     await hook(home, receiver)
 
@@ -182,7 +188,7 @@ async def test_after_many_failures_it_is_given_up_until_somebody_resumes_it(
 
 
 def test_the_waits_grow_and_end_at_an_hour() -> None:
-    waits = [stored.back_off(failures) for failures in range(1, stored.GIVE_UP + 1)]
+    waits = [stored.back_off(failures) for failures in range(1, stored.MAX_FAILURES + 1)]
     assert waits[:4] == [1, 2, 4, 8]
     assert waits == sorted(waits)
     assert waits[-1] == 3600
@@ -193,16 +199,16 @@ async def test_two_servers_do_not_deliver_twice(home: House, receiver: Receiver)
     async with delivering(home, "w1"), delivering(home, "w2"):
         for number in range(30):
             await happen(home, number)
-        await until(lambda: len(receiver.heard) >= 30, "all are delivered")
+        await until(lambda: len(receiver.events) >= 30, "all are delivered")
     assert receiver.subjects == list(range(30))
 
 
 async def test_another_server_goes_on_where_a_dead_one_stopped(home: House, receiver: Receiver) -> None:
     await hook(home, receiver)
     await happen(home, 1)
-    await home.store.change(lambda session: stored.take_due(session, "dead", []))
+    await home.store.change(lambda session: stored.claim_due_webhooks(session, "dead", []))
     async with home.store.read() as session:
-        assert not await stored.any_due(session, "w2")
+        assert not await stored.has_due_webhooks(session, "w2")
     await home.store.change(lambda session: session.run("UPDATE webhooks SET lease_until = now() - interval '1 s'"))
     async with delivering(home, "w2"):
         await until(lambda: receiver.subjects == [1], "it is taken over")
@@ -214,7 +220,7 @@ async def test_a_redirect_is_not_followed(home: House, receiver: Receiver) -> No
     tried = await ok(home.admin.post("/webhooks/chat/test"))
     assert tried["status"] == 307
     assert "redirects are not followed" in tried["error"]
-    assert len(receiver.heard) == 1
+    assert len(receiver.events) == 1
 
 
 async def test_an_answer_that_does_not_end_costs_a_bounded_time(home: House) -> None:
@@ -233,15 +239,15 @@ async def test_an_answer_that_does_not_end_costs_a_bounded_time(home: House) -> 
     server = await asyncio.start_server(trickle, "127.0.0.1", 0)
     async with server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
-        made = Receiver(address=url.removesuffix("/hook"))
-        await hook(home, made)
+        target = Receiver(address=url.removesuffix("/hook"))
+        await hook(home, target)
         async with home.store.read() as session:
             record = await stored.get_webhook(session, "chat")
         await happen(home, 1)
         async with home.store.read() as session:
             [event], _ = await stored.next_events(session, record, record.cursor, 10)
-        courier = Courier(LOOPBACK, patience=3600)
-        calling = asyncio.create_task(courier.deliver("chat", url, "secret", event, 1))
+        sender = WebhookSender(LOOPBACK, seconds=3600)
+        calling = asyncio.create_task(sender.deliver("chat", url, "secret", event, 1))
         await until(lambda: trickled >= 10, "the answer trickles in")
         pass_time(3600)
         delivery = await calling
@@ -281,18 +287,18 @@ async def test_a_name_is_resolved_once_and_exactly_that_address_is_called(
 ) -> None:
     """DNS that answers well the first time and badly the second: there is no second time."""
     port = int(receiver.address.rpartition(":")[2])
-    asked: list[str] = []
+    names: list[str] = []
 
     async def resolve(host: str, port: int, **_: Any) -> list[Any]:
-        asked.append(host)
-        address = "127.0.0.1" if len(asked) == 1 else "127.0.0.2"
+        names.append(host)
+        address = "127.0.0.1" if len(names) == 1 else "127.0.0.2"
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
 
     await hook(home, receiver, url=f"http://rebind.example:{port}/hook")
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
     delivery = await ok(home.admin.post("/webhooks/chat/test"))
     assert delivery["error"] == ""
-    assert [name for name in asked if name == "rebind.example"] == ["rebind.example"]
+    assert [name for name in names if name == "rebind.example"] == ["rebind.example"]
     assert receiver.headers[0]["host"] == f"rebind.example:{port}"
 
 
@@ -305,28 +311,28 @@ async def test_one_bad_address_among_a_names_addresses_is_enough(
     await hook(home, receiver, url="http://mixed.example/hook")
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
     assert "10.0.0.1" in (await ok(home.admin.post("/webhooks/chat/test")))["error"]
-    assert receiver.heard == []
+    assert receiver.events == []
 
 
 async def test_over_tls_the_certificate_must_be_that_of_the_name(
     home: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Receiver()
-    certificate = self_made(tmp_path / "receiver", ["receiver.example"])
+    target = Receiver()
+    certificate = ensure_self_signed(tmp_path / "receiver", ["receiver.example"])
     trusted = ssl.create_default_context(cafile=str(certificate.certificate))
-    monkeypatch.setattr(webhook_deliveries, "trust", lambda: trusted)
+    monkeypatch.setattr(webhook_sender, "tls_context", lambda: trusted)
 
     async def resolve(host: str, port: int, **_: Any) -> list[Any]:
         return [(2, 1, 6, "", ("127.0.0.1", port))]
 
-    async with listening(made.app(), tls=certificate.context()) as address:
+    async with listening(target.app(), tls=certificate.context()) as address:
         port = address.rpartition(":")[2]
         monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
-        await hook(home, made, url=f"https://receiver.example:{port}/hook")
+        await hook(home, target, url=f"https://receiver.example:{port}/hook")
         assert (await ok(home.admin.post("/webhooks/chat/test")))["error"] == ""
-        await hook(home, made, name="other", url=f"https://other.example:{port}/hook")
+        await hook(home, target, name="other", url=f"https://other.example:{port}/hook")
         assert "could not be called" in (await ok(home.admin.post("/webhooks/other/test")))["error"]
-    assert len(made.heard) == 1
+    assert len(target.events) == 1
 
 
 async def test_webhooks_are_for_administrators(home: House, receiver: Receiver) -> None:

@@ -13,8 +13,8 @@ from tests.support.waiting import PATIENCE
 from rackwright.mesh.datastore.etcd_client import Etcd, Item, delete_op
 from rackwright.mesh.datastore.lock import Lock
 from rackwright.mesh.errors import Fenced, NoDatastore, Rejected
-from rackwright.mesh.runs.believed_records import RunBelief
 from rackwright.mesh.runs.event_batches import pack
+from rackwright.mesh.runs.record_verifier import RecordVerifier
 from rackwright.mesh.runs.run_model import EVENTS, Task, TaskState, state_key, task_key
 from rackwright.mesh.runs.run_store import RunStore
 
@@ -153,10 +153,12 @@ async def read_numbers(store: RunStore, run: str, cursor: str) -> tuple[list[int
     raise AssertionError("a reader never ends by itself")
 
 
-async def test_a_thousand_events_are_read_once_and_in_order_from_any_cursor(etcd: Etcd, belief: RunBelief) -> None:
-    store = RunStore(etcd, belief)
+async def test_a_thousand_events_are_read_once_and_in_order_from_any_cursor(
+    etcd: Etcd, verifier: RecordVerifier
+) -> None:
+    store = RunStore(etcd, verifier)
     fence = await running(store, "r1")
-    await store.publish(fence, events("r1", range(1000)))
+    await store.publish_events(fence, events("r1", range(1000)))
     numbers, cursors = await read_numbers(store, "r1", "")
     assert numbers == list(range(1000))
     for cut in (0, 119, 120, 500, 777, 999):
@@ -164,69 +166,75 @@ async def test_a_thousand_events_are_read_once_and_in_order_from_any_cursor(etcd
 
 
 async def test_events_that_share_a_value_are_read_once_and_in_order_from_any_cursor(
-    etcd: Etcd, belief: RunBelief
+    etcd: Etcd, verifier: RecordVerifier
 ) -> None:
-    store = RunStore(etcd, belief)
+    store = RunStore(etcd, verifier)
     fence = await running(store, "r5")
     lines = [line("r5", number) for number in range(1000)]
     batches = [pack(lines[start : start + 300]) for start in range(0, 1000, 300)]
     keyed = [(state_key("r5", "s1", number), batch) for number, batch in enumerate(batches)]
-    await store.publish(fence, keyed[:2])
-    await store.publish(fence, keyed[2:])
+    await store.publish_events(fence, keyed[:2])
+    await store.publish_events(fence, keyed[2:])
     numbers, cursors = await read_numbers(store, "r5", "")
     assert numbers == list(range(1000))
     for cut in (0, 298, 299, 300, 599, 600, 777, 999):
         assert (await read_numbers(store, "r5", cursors[cut]))[0] == list(range(cut + 1, 1000))
 
 
-async def test_the_last_events_of_a_task_come_with_its_end_and_before_it(etcd: Etcd, belief: RunBelief) -> None:
-    store = RunStore(etcd, belief)
+async def test_the_last_events_of_a_task_come_with_its_end_and_before_it(etcd: Etcd, verifier: RecordVerifier) -> None:
+    store = RunStore(etcd, verifier)
     fence = await running(store, "r6")
     ended = Task("r6", "s1", TaskState.DONE, session=1)
     last = [(state_key("r6", "s1", 1), pack([line("r6", 1), line("r6", 2)]))]
-    assert await store.change(fence, ended, events=last) is not None
+    assert await store.change_task(fence, ended, events=last) is not None
     async for news in store.read(f"{EVENTS}run/r6/"):
         assert [told.line for told in news] == [line("r6", 1), line("r6", 2), ended.dump()]
         assert len({told.cursor.partition(":")[0] for told in news}) == 1, "one transaction"
         break
 
 
-async def test_events_that_were_published_are_not_published_again_by_a_retry(etcd: Etcd, belief: RunBelief) -> None:
-    store = RunStore(etcd, belief)
+async def test_events_that_were_published_are_not_published_again_by_a_retry(
+    etcd: Etcd, verifier: RecordVerifier
+) -> None:
+    store = RunStore(etcd, verifier)
     fence = await running(store, "r2")
-    await store.publish(fence, events("r2", range(3)))
-    await store.publish(fence, events("r2", range(3)))
+    await store.publish_events(fence, events("r2", range(3)))
+    await store.publish_events(fence, events("r2", range(3)))
     assert (await read_numbers(store, "r2", ""))[0] == [0, 1, 2]
 
 
-async def test_a_target_that_was_given_up_cannot_publish_or_finish_any_more(etcd: Etcd, belief: RunBelief) -> None:
-    store = RunStore(etcd, belief)
+async def test_a_target_that_was_given_up_cannot_publish_or_finish_any_more(
+    etcd: Etcd, verifier: RecordVerifier
+) -> None:
+    store = RunStore(etcd, verifier)
     fence = await running(store, "r3")
-    found = await store.task("r3", "s1")
+    found = await store.read_task("r3", "s1")
     assert found is not None
-    await store.lose(found[0], found[1], "it was away")
+    await store.mark_lost(found[0], found[1], "it was away")
     with pytest.raises(Fenced):
-        await store.publish(fence, events("r3", range(1)))
-    assert await store.change(fence, replace(found[0], state=TaskState.DONE)) is None
-    assert (await store.tasks("r3"))[0].state is TaskState.LOST
+        await store.publish_events(fence, events("r3", range(1)))
+    assert await store.change_task(fence, replace(found[0], state=TaskState.DONE)) is None
+    assert (await store.read_tasks("r3"))[0].state is TaskState.LOST
 
 
-async def test_a_task_is_claimed_by_one_of_two(etcd: Etcd, belief: RunBelief) -> None:
-    store = RunStore(etcd, belief)
+async def test_a_task_is_claimed_by_one_of_two(etcd: Etcd, verifier: RecordVerifier) -> None:
+    store = RunStore(etcd, verifier)
     await etcd.put(task_key("r4", "s1"), Task("r4", "s1").dump())
-    found = await store.task("r4", "s1")
+    found = await store.read_task("r4", "s1")
     assert found is not None
     task, item = found
     claims = [replace(task, state=TaskState.RUNNING, session=number) for number in (1, 2)]
-    held = await asyncio.gather(*(store.change(item, claim) for claim in claims))
+    held = await asyncio.gather(*(store.change_task(item, claim) for claim in claims))
     assert [one is None for one in held].count(True) == 1
 
 
-async def test_what_is_older_than_the_retention_is_forgotten(etcd: Etcd, tmp_path: Path, belief: RunBelief) -> None:
-    store = RunStore(etcd, belief)
-    await store.tell("s1", "old")
-    await store.forget(before=2e9)
-    await store.tell("s1", "new")
+async def test_what_is_older_than_the_retention_is_forgotten(
+    etcd: Etcd, tmp_path: Path, verifier: RecordVerifier
+) -> None:
+    store = RunStore(etcd, verifier)
+    await store.publish_cluster_event("s1", "old")
+    await store.delete_old_runs(before=2e9)
+    await store.publish_cluster_event("s1", "new")
     async for news in store.read(f"{EVENTS}cluster/"):
         assert [json.loads(told.line)["kind"] for told in news] == ["new"]
         break
@@ -238,20 +246,24 @@ async def test_a_refusal_is_told_as_one_and_not_retried(etcd: Etcd) -> None:
         await etcd.call("/v3/kv/put", {"key": "", "value": "eA=="})
 
 
-async def test_a_page_of_which_nothing_is_believed_does_not_end_the_reading(etcd: Etcd, belief: RunBelief) -> None:
+async def test_a_page_of_which_nothing_is_believed_does_not_end_the_reading(
+    etcd: Etcd, verifier: RecordVerifier
+) -> None:
     """Or a member that writes junk in front of what others say would silence them."""
-    store = RunStore(etcd, belief)
+    store = RunStore(etcd, verifier)
     for number in range(3):
         await etcd.put(state_key("r7", "s1", number), b"junk")
     fence = await running(store, "r7")
-    await store.publish(fence, events("r7", range(3, 5)))
+    await store.publish_events(fence, events("r7", range(3, 5)))
     assert (await read_numbers(store, "r7", ""))[0] == [3, 4]
 
 
-async def test_events_are_written_over_what_somebody_else_put_in_their_place(etcd: Etcd, belief: RunBelief) -> None:
+async def test_events_are_written_over_what_somebody_else_put_in_their_place(
+    etcd: Etcd, verifier: RecordVerifier
+) -> None:
     """Or a member that writes there first would silence another."""
-    store = RunStore(etcd, belief)
+    store = RunStore(etcd, verifier)
     fence = await running(store, "r8")
     await etcd.put(state_key("r8", "s1", 0), b"junk")
-    await store.publish(fence, events("r8", range(2)))
+    await store.publish_events(fence, events("r8", range(2)))
     assert (await read_numbers(store, "r8", ""))[0] == [0, 1]

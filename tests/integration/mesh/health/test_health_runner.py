@@ -16,18 +16,18 @@ from tests.support.waiting import until
 
 from rackwright.mesh.health.health_checks import (
     Check,
+    CheckReport,
+    CheckResult,
     ClockCheck,
     CommandCheck,
     DiskCheck,
     HttpCheck,
-    Outcome,
     ProcessCheck,
-    Result,
     Status,
     TcpCheck,
-    unpack_results,
+    unpack_reports,
 )
-from rackwright.mesh.health.health_probes import ClockProbe, InThread, kernel_disciplines_clock, probe_of
+from rackwright.mesh.health.health_probes import ClockProbe, ThreadProbe, build_probe, kernel_disciplines_clock
 from rackwright.mesh.health.health_runner import HealthRunner
 
 INTERVAL = 1000.0
@@ -72,15 +72,15 @@ class Watcher(HealthRunner):
 
     def __init__(self, *checks: Check) -> None:
         super().__init__(checks, self._keep)
-        self.status: dict[str, Result] = {}
+        self.status: dict[str, CheckReport] = {}
 
-    def _keep(self, result: Result) -> None:
-        self.status[result.name] = result
+    def _keep(self, report: CheckReport) -> None:
+        self.status[report.name] = report
 
     def shows(self, name: str, status: Status) -> bool:
         return name in self.status and self.status[name].status is status
 
-    async def until(self, name: str, status: Status) -> Result:
+    async def until(self, name: str, status: Status) -> CheckReport:
         def is_shown() -> bool:
             if not self.shows(name, status) and not self._running:
                 pass_time(INTERVAL)  # all checks are done, and due again
@@ -106,7 +106,7 @@ async def test_a_killed_service_is_known_and_known_to_be_back() -> None:
             await server.wait()
             failing = await watcher.until("web", Status.FAILING)
             assert "ConnectError" in failing.reason
-            assert unpack_results(watcher.packed()) == ([failing], 0)
+            assert unpack_reports(watcher.packed()) == ([failing], 0)
         async with web_server(port):
             await watcher.until("web", Status.PASSING)
 
@@ -132,10 +132,10 @@ async def test_a_process_is_seen_running_stopped_and_gone(tmp_path: Path) -> Non
     program = tmp_path / "rw-test-daemon"
     shutil.copy(shutil.which("sleep") or "/bin/sleep", program)
     process = await asyncio.create_subprocess_exec(str(program), "3600")
-    by_name = probe_of(ProcessCheck(name="x", process="rw-test-daemon"))
+    by_name = build_probe(ProcessCheck(name="x", process="rw-test-daemon"))
     pid_file = tmp_path / "pid"
     pid_file.write_text(f"{process.pid}\n")
-    by_pid = probe_of(ProcessCheck(name="x", process="rw-test-daemon", pid_file=str(pid_file)))
+    by_pid = build_probe(ProcessCheck(name="x", process="rw-test-daemon", pid_file=str(pid_file)))
     try:
         assert (await by_name()).passed
         assert (await by_pid()).passed
@@ -152,8 +152,8 @@ async def test_a_process_is_seen_running_stopped_and_gone(tmp_path: Path) -> Non
 async def test_another_process_under_a_reused_pid_does_not_count(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     pid_file.write_text(str(os.getpid()))
-    outcome = await probe_of(ProcessCheck(name="x", process="etcd", pid_file=str(pid_file)))()
-    assert not outcome.passed
+    result = await build_probe(ProcessCheck(name="x", process="etcd", pid_file=str(pid_file)))()
+    assert not result.passed
 
 
 async def test_a_tcp_check_may_expect_a_greeting() -> None:
@@ -164,30 +164,30 @@ async def test_a_tcp_check_may_expect_a_greeting() -> None:
     server = await asyncio.start_server(greet, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server:
-        assert (await probe_of(TcpCheck(name="x", port=port, expect="220 "))()).passed
+        assert (await build_probe(TcpCheck(name="x", port=port, expect="220 "))()).passed
         assert (
-            await probe_of(TcpCheck(name="x", port=port, expect="SSH-"))()
+            await build_probe(TcpCheck(name="x", port=port, expect="SSH-"))()
         ).reason == "said something else than 'SSH-'"
-    refused = await probe_of(TcpCheck(name="x", port=port))()
+    refused = await build_probe(TcpCheck(name="x", port=port))()
     assert not refused.passed
 
 
 @pytest.mark.parametrize(
-    ("script", "outcome"),
+    ("script", "result"),
     [
-        ("exit 0", Outcome(True)),
-        ("echo degraded; echo more; exit 3", Outcome(False, "exit 3: degraded")),
-        ("exit 1", Outcome(False, "exit 1")),
-        ("yes | head -c 1000000; exit 0", Outcome(True)),
+        ("exit 0", CheckResult(True)),
+        ("echo degraded; echo more; exit 3", CheckResult(False, "exit 3: degraded")),
+        ("exit 1", CheckResult(False, "exit 1")),
+        ("yes | head -c 1000000; exit 0", CheckResult(True)),
     ],
 )
-async def test_a_command_passes_by_its_exit_status(script: str, outcome: Outcome) -> None:
-    assert await probe_of(CommandCheck(name="x", command=("sh", "-c", script)))() == outcome
+async def test_a_command_passes_by_its_exit_status(script: str, result: CheckResult) -> None:
+    assert await build_probe(CommandCheck(name="x", command=("sh", "-c", script)))() == result
 
 
 async def test_a_command_that_is_not_there_fails() -> None:
-    outcome = await probe_of(CommandCheck(name="x", command=("/nonexistent",)))()
-    assert outcome.reason == "cannot run /nonexistent: No such file or directory"
+    result = await build_probe(CommandCheck(name="x", command=("/nonexistent",)))()
+    assert result.reason == "cannot run /nonexistent: No such file or directory"
 
 
 async def test_a_command_that_hangs_fails_and_leaves_no_process(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ async def test_a_runner_that_ends_takes_its_commands_with_it(tmp_path: Path) -> 
     check = CommandCheck(
         name="x", command=("sh", "-c", f"echo $$ > {pids}; sleep 3600"), interval=1000.0, timeout=300.0
     )
-    async with HealthRunner([check], lambda result: None):
+    async with HealthRunner([check], lambda report: None):
         await until(lambda: pids.exists() and pids.read_text().endswith("\n"), "the command runs")
     await until(lambda: _gone(int(pids.read_text())), "the command is gone")
 
@@ -220,41 +220,41 @@ def _gone(pid: int) -> bool:
 
 
 async def test_a_disk_is_looked_at() -> None:
-    assert (await probe_of(DiskCheck(name="x", path="/", free_percent=0.0))()).passed
-    full = await probe_of(DiskCheck(name="x", path="/", free_percent=100.0))()
+    assert (await build_probe(DiskCheck(name="x", path="/", free_percent=0.0))()).passed
+    full = await build_probe(DiskCheck(name="x", path="/", free_percent=100.0))()
     assert full.reason.endswith("% free, 100 % wanted")
-    missing = await probe_of(DiskCheck(name="x", path="/nonexistent"))()
+    missing = await build_probe(DiskCheck(name="x", path="/nonexistent"))()
     assert missing.reason == "/nonexistent: No such file or directory"
 
 
 async def test_a_step_of_the_wall_clock_is_seen_once() -> None:
     times = iter([1000.0, 1000.0, 4600.0, 4600.0])
     probe = ClockProbe(ClockCheck(name="clock", largest_step=30.0), wall=lambda: next(times))
-    outcomes = [await probe() for _ in range(3)]
-    assert [outcome.passed for outcome in outcomes] == [True, False, True]
-    assert "stepped by +3600" in outcomes[1].reason
+    results = [await probe() for _ in range(3)]
+    assert [result.passed for result in results] == [True, False, True]
+    assert "stepped by +3600" in results[1].reason
 
 
 async def test_the_kernel_says_whether_the_clock_is_kept() -> None:
-    outcome = await probe_of(ClockCheck(name="clock", synchronised=True))()
-    assert outcome.passed == kernel_disciplines_clock()
+    result = await build_probe(ClockCheck(name="clock", synchronised=True))()
+    assert result.passed == kernel_disciplines_clock()
 
 
 async def test_a_check_that_blocks_its_thread_is_not_started_twice() -> None:
     release, started = asyncio.Event(), 0
     loop = asyncio.get_running_loop()
 
-    def block() -> Outcome:
+    def block() -> CheckResult:
         nonlocal started
         started += 1
         asyncio.run_coroutine_threadsafe(release.wait(), loop).result()
-        return Outcome(True)
+        return CheckResult(True)
 
-    probe = InThread(block)
+    probe = ThreadProbe(block)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await probe()
-    assert await probe() == Outcome(False, "an earlier check still hangs")
+    assert await probe() == CheckResult(False, "an earlier check still hangs")
     release.set()
 
     async def passes() -> bool:
@@ -266,4 +266,4 @@ async def test_a_check_that_blocks_its_thread_is_not_started_twice() -> None:
 
 def test_every_kind_of_check_has_a_probe() -> None:
     with pytest.raises(TypeError, match="no probe"):
-        probe_of(Check(name="x"))
+        build_probe(Check(name="x"))

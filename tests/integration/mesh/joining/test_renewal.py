@@ -35,7 +35,7 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> FakeClock:
 def pair(tmp_path_factory: pytest.TempPathFactory, clock: FakeClock) -> Iterator[Fleet]:
     with fleet(tmp_path_factory.mktemp("renewal"), SERVERS) as made:
         made.environment = dict.fromkeys(SERVERS, clock.environment)
-        made.found(certificate_hours=str(SECONDS / 3600))
+        made.create_cluster(certificate_hours=str(SECONDS / 3600))
         made.start_all()
         made.wait_agree(ALIVE)
         yield made

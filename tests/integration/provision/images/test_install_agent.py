@@ -14,7 +14,7 @@ from tests.support.site import HandMachine, Site, running_site
 from tests.support.waiting import PATIENCE, until
 
 from rackwright.domain.machines.install import Stage
-from rackwright.server.serve import listening
+from rackwright.server.listener import listening
 from rackwright.store.runs.run_logs import read_log
 
 AGENT = files("rackwright.provision.images") / "agent"

@@ -9,9 +9,9 @@ import pytest
 from tests.support.site import Site, running_site
 from tests.support.waiting import PATIENCE
 
-from rackwright.server.serve import listening
-from rackwright.store.machines.keys import fingerprint
-from rackwright.store.machines.registration import find_machine
+from rackwright.server.listener import listening
+from rackwright.store.machines.keys import key_fingerprint
+from rackwright.store.machines.registration import find_node_by_token
 
 IMAGES = files("rackwright.provision.images")
 MAC = "52:54:00:00:00:01"
@@ -63,8 +63,8 @@ async def test_sledgehammer_registers_and_shows_its_key_as_the_server_does(site:
         "SELECT id, key, discovery ->> 'serial' FROM nodes WHERE waiting_since IS NOT NULL"
     )
     async with site.server.store.read() as session:
-        assert await find_machine(session, token) == id
-    assert (serial, shown) == ("S1", fingerprint(str(key)))
+        assert await find_node_by_token(session, token) == id
+    assert (serial, shown) == ("S1", key_fingerprint(str(key)))
 
 
 async def test_an_installed_system_registers_with_the_key_it_was_installed_with(site: Site, tmp_path: Path) -> None:

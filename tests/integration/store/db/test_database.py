@@ -1,4 +1,4 @@
-"""Opening the database: the embedded one or somebody else's, and what is said when it cannot be."""
+"""Opening the database, the embedded one or one at a URL, and the messages when it cannot be opened."""
 
 import asyncio
 import os
@@ -73,11 +73,11 @@ async def test_with_a_url_that_server_is_used_and_no_other_is_started(scheme: st
 async def test_who_may_not_make_a_database_leaves_an_empty_one_as_it_is(postgres_url: str, home: Path) -> None:
     for url in (postgres_url, None):
         with pytest.raises(DatabaseEmpty, match="rackwright server"):
-            await open_database(url, home, make=False)
+            await open_database(url, home, create=False)
     assert not await asyncio.to_thread(home.exists)
     async with await open_database(postgres_url, home):
         pass
-    async with await open_database(postgres_url, home, make=False):
+    async with await open_database(postgres_url, home, create=False):
         pass
 
 
@@ -106,27 +106,29 @@ def test_a_dump_of_another_major_version_is_loaded_beside_the_embedded_server(de
 
 
 @pytest.fixture
-def tries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is tried to connect to. At the third time, 3600 s have passed on the clock that is looked at."""
-    connect, made = psycopg.AsyncConnection.connect, list[str]()
+def connection_attempts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the list of all connection attempts. At the third, 3600 s have passed on the clock of the module."""
+    connect, attempts = psycopg.AsyncConnection.connect, list[str]()
 
     async def counted(conninfo: str, **options: Any) -> object:
-        made.append(conninfo)
+        attempts.append(conninfo)
         return await connect(conninfo, **options)
 
     monkeypatch.setattr(psycopg.AsyncConnection, "connect", counted)
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + (3600 if len(made) >= 3 else 0))
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + (3600 if len(attempts) >= 3 else 0))
     monkeypatch.setattr("rackwright.store.db.database.time", clock)
-    return made
+    return attempts
 
 
-async def test_a_server_that_never_answers_is_waited_for_and_then_named(tries: list[str], home: Path) -> None:
+async def test_a_server_that_never_answers_is_waited_for_and_then_named(
+    connection_attempts: list[str], home: Path
+) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
         with pytest.raises(DatabaseUnreachable, match=rf"{port}/fleet did not answer within 3600 s.*refused"):
             await open_database(f"postgresql://rack:secret@127.0.0.1:{port}/fleet", home, deadline=3600)
-    assert len(tries) == 3
+    assert len(connection_attempts) == 3
 
 
 @pytest.mark.parametrize("missing", ["role", "database"])
@@ -137,14 +139,14 @@ async def test_what_waiting_cannot_change_is_said_at_once(missing: str, postgres
         await asyncio.wait_for(open_database(url, home, deadline=3600), PATIENCE)
 
 
-async def test_a_full_server_is_waited_for(tries: list[str], postgres_url: str, home: Path) -> None:
+async def test_a_full_server_is_waited_for(connection_attempts: list[str], postgres_url: str, home: Path) -> None:
     name = postgres_url.partition("@/")[2].partition("?")[0]
     administer(postgres_url, "CREATE ROLE crowded LOGIN CONNECTION LIMIT 0")
     try:
         url = f"postgresql://crowded@/{name}?host={sockets_of(postgres_url)}"
         with pytest.raises(DatabaseUnreachable, match=r"did not answer within 3600 s.*too many connections"):
             await open_database(url, home, deadline=3600)
-        assert len(tries) == 3
+        assert len(connection_attempts) == 3
     finally:
         administer(postgres_url, "DROP ROLE crowded")
 

@@ -1,4 +1,4 @@
-"""The revisions: each start leads to the same schema, which is that of the tables, and several at once do it once."""
+"""The revisions: from each of them a start leads to the schema of the tables; several starts at once run it once."""
 
 import asyncio
 import shutil
@@ -41,7 +41,7 @@ Schema = dict[str, set[tuple[object, ...]]]
 async def schema_of(engine: AsyncEngine) -> Schema:
     async with engine.connect() as connection:
         rows = {name: (await connection.execute(text(query))).all() for name, query in CATALOGUE.items()}
-    return {name: {tuple(row) for row in found if row[0] != "alembic_version"} for name, found in rows.items()}
+    return {name: {tuple(row) for row in tables if row[0] != "alembic_version"} for name, tables in rows.items()}
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ async def engine(postgres_url: str) -> AsyncIterator[AsyncEngine]:
 
 
 @pytest.fixture
-async def wanted_schema(engine: AsyncEngine) -> Schema:
-    """What the tables make of an empty database, which is empty again afterwards."""
+async def expected_schema(engine: AsyncEngine) -> Schema:
+    """Return the schema that the tables give an empty database, which is empty again afterwards."""
     async with engine.begin() as connection:
         await connection.run_sync(metadata.create_all)
     schema = await schema_of(engine)
@@ -65,21 +65,21 @@ async def wanted_schema(engine: AsyncEngine) -> Schema:
 
 @pytest.mark.parametrize("start", [None, *revisions()])
 async def test_every_revision_upgrades_to_the_schema_of_the_tables(
-    start: str | None, engine: AsyncEngine, wanted_schema: Schema
+    start: str | None, engine: AsyncEngine, expected_schema: Schema
 ) -> None:
     if start is not None:
         await migrate(engine, start)
         assert await current_revision(engine) == start
     await migrate(engine)
     assert await current_revision(engine) == (revisions()[-1] if revisions() else None)
-    found = await schema_of(engine)
-    for kind, wanted in wanted_schema.items():
-        assert (kind, found[kind] - wanted, wanted - found[kind]) == (kind, set(), set())
+    schema = await schema_of(engine)
+    for kind, expected in expected_schema.items():
+        assert (kind, schema[kind] - expected, expected - schema[kind]) == (kind, set(), set())
     await assert_nothing_to_generate(engine)
 
 
 async def assert_nothing_to_generate(engine: AsyncEngine) -> None:
-    """Alembic itself, with our settings, finds nothing that a next revision would have to do."""
+    """Assert that Alembic itself, with our settings, finds nothing for a next revision to do."""
 
     def check() -> None:
         with create_engine(engine.url, poolclass=NullPool).connect() as connection:
@@ -89,7 +89,7 @@ async def assert_nothing_to_generate(engine: AsyncEngine) -> None:
 
 
 def write_revisions(folder: Path, *upgrades: str) -> Path:
-    """Revisions of a test's own, run by our `env.py`."""
+    """Write revisions of a test, which our `env.py` runs."""
     (folder / "versions").mkdir(parents=True)
     for name in ("env.py", "script.py.mako"):
         shutil.copy(MIGRATIONS / name, folder)
@@ -112,7 +112,7 @@ asyncio.run(migrate(create_async_engine(sys.argv[1]), scripts=Path(sys.argv[2]))
 
 
 def waiting_sql(condition: str) -> str:
-    """A statement that waits for a condition, and fails if it does not come about."""
+    """Return a statement that waits for a condition, and fails if it does not come about."""
     return (
         f"DO $$ BEGIN FOR pass IN 1..{PATIENCE / 0.02:.0f} LOOP IF {condition} THEN RETURN; END IF;"
         " PERFORM pg_sleep(0.02); END LOOP; RAISE EXCEPTION 'waited in vain'; END $$"
@@ -211,7 +211,7 @@ async def test_of_nodes_that_were_there_only_those_wait_that_clearly_nobody_acce
             (await connection.execute(text("SELECT id FROM nodes WHERE waiting_since IS NOT NULL"))).scalars().all()
         )
         claims = (await connection.execute(text("SELECT id FROM nodes WHERE NOT identity_confirmed"))).scalars().all()
-        told = (
+        calls = (
             await connection.execute(
                 text("SELECT h.hook, v.view FROM hook_calls h LEFT JOIN hook_views v ON v.id = h.view_id ORDER BY h.id")
             )
@@ -219,7 +219,7 @@ async def test_of_nodes_that_were_there_only_those_wait_that_clearly_nobody_acce
         reported = (await connection.execute(text("SELECT reported_by FROM nodes WHERE id = 10"))).scalar()
     assert waiting == [10]
     assert sorted(claims) == [10, 16]
-    assert [tuple(row) for row in told] == [
+    assert [tuple(row) for row in calls] == [
         ("on_node_delete", {"name": "gone.example", "discovery": {"cpu": 8}}),
         ("on_node_update", None),
     ]

@@ -18,12 +18,14 @@ from tests.support.waiting import until
 
 from rackwright.store.db.session import UNREACHABLE, Session
 
-ASKED = 5
+STATEMENTS = 5
 
 
-async def _answered(session: Session) -> list[int]:
-    found = await session.batch(*[("SELECT CAST(:number AS int)", {"number": number}) for number in range(ASKED)])
-    return [rows[0][0] for rows in found]
+async def _numbers_read(session: Session) -> list[int]:
+    results = await session.batch(
+        *[("SELECT CAST(:number AS int)", {"number": number}) for number in range(STATEMENTS)]
+    )
+    return [rows[0][0] for rows in results]
 
 
 async def _sleeps(rack: Rack, backend: list[int]) -> bool:
@@ -31,7 +33,7 @@ async def _sleeps(rack: Rack, backend: list[int]) -> bool:
     return bool(await rack.rows(asleep, backend=backend))
 
 
-@pytest.mark.parametrize("unread", [1, ASKED])
+@pytest.mark.parametrize("unread", [1, STATEMENTS])
 async def test_a_lost_connection_is_said_once_and_the_next_change_has_another(
     rack: Rack, caplog: pytest.LogCaptureFixture, unread: int
 ) -> None:
@@ -40,8 +42,8 @@ async def test_a_lost_connection_is_said_once_and_the_next_change_has_another(
     async def work(session: Session) -> None:
         backend.append(await session.value("SELECT pg_backend_pid()"))
         async with session.pipe() as pipe:
-            asked = await pipe.ask(*[("SELECT pg_sleep(:seconds)", {"seconds": 600}) for _ in range(unread)])
-            await pipe.answers(asked)
+            cursors = await pipe.send(*[("SELECT pg_sleep(:seconds)", {"seconds": 600}) for _ in range(unread)])
+            await pipe.fetch_rows(cursors)
 
     with caplog.at_level(logging.ERROR):
         sleeping = asyncio.create_task(rack.store.change(work))
@@ -50,7 +52,7 @@ async def test_a_lost_connection_is_said_once_and_the_next_change_has_another(
             assert await session.value("SELECT pg_terminate_backend(:pid)", pid=backend[0])
         with pytest.raises(UNREACHABLE):
             await sleeping
-        assert await rack.store.change(_answered) == [*range(ASKED)]
+        assert await rack.store.change(_numbers_read) == [*range(STATEMENTS)]
     assert [record.getMessage() for record in caplog.records] == []
 
 
@@ -64,7 +66,7 @@ async def test_a_connection_that_cannot_leave_its_pipeline_is_not_used_again(
 
     async def work(session: Session) -> None:
         async with session.pipe() as pipe:
-            await pipe.ask(("SELECT 1", {}))
+            await pipe.send(("SELECT 1", {}))
             raise psycopg.errors.AdminShutdown("terminating connection due to administrator command")
 
     with caplog.at_level(logging.ERROR):
@@ -72,7 +74,7 @@ async def test_a_connection_that_cannot_leave_its_pipeline_is_not_used_again(
             patched.setattr(psycopg.AsyncPipeline, "__aexit__", stuck)
             with pytest.raises(psycopg.errors.AdminShutdown):
                 await rack.store.change(work)
-        assert await rack.store.change(_answered) == [*range(ASKED)]
+        assert await rack.store.change(_numbers_read) == [*range(STATEMENTS)]
     assert [record.getMessage() for record in caplog.records] == []
 
 
@@ -81,8 +83,8 @@ async def test_whoever_is_cancelled_in_the_middle_of_anything_hears_of_nothing_e
 ) -> None:
     async def work(session: Session) -> None:
         await session.run("CREATE TEMP TABLE IF NOT EXISTS written (number int8) ON COMMIT DROP")
-        await session.copy("written", ("number",), ("int8",), [(number,) for number in range(ASKED)])
-        await _answered(session)
+        await session.copy("written", ("number",), ("int8",), [(number,) for number in range(STATEMENTS)])
+        await _numbers_read(session)
 
     ends: Counter[bool] = Counter()
     with caplog.at_level(logging.ERROR):
@@ -125,11 +127,11 @@ async def test_whoever_is_cancelled_twice_while_leaving_a_pipeline_leaves_nothin
     with monkeypatch.context() as patched:
         patched.setattr(psycopg.AsyncPipeline, "_exit_gen", cancelled_on_the_way)
         patched.setattr(psycopg.AsyncConnection, "_try_cancel", cancelled_again)
-        task = asyncio.create_task(rack.store.change(_answered))
+        task = asyncio.create_task(rack.store.change(_numbers_read))
         with contextlib.suppress(asyncio.CancelledError):
             await task
         assert task.cancelled()
         del task
-    assert await rack.store.change(_answered) == [*range(ASKED)]
+    assert await rack.store.change(_numbers_read) == [*range(STATEMENTS)]
     gc.collect()
     assert complaints == []

@@ -1,4 +1,4 @@
-"""Connections for transactions that only ask: what they see, and which are used again."""
+"""Connections for transactions that only read: what they see, and which are used again."""
 
 import asyncio
 
@@ -8,13 +8,13 @@ from tests.support.rack import Rack
 from tests.support.waiting import until
 
 from rackwright.domain.errors import NotFound
-from rackwright.store.db.read_connections import MOST
+from rackwright.store.db.read_connections import MAX_CONNECTIONS
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.machines.nodes import get_node
 
 
 async def backend(rack: Rack) -> int:
-    """The server process that answered."""
+    """Return the id of the server process that answered."""
     async with rack.store.read(once=True) as session:
         return int(await session.value("SELECT pg_backend_pid()"))
 
@@ -39,13 +39,13 @@ async def test_a_connection_that_the_server_ended_is_not_used_again(rack: Rack) 
 async def test_who_is_cancelled_while_waiting_leaves_no_transaction_behind(rack: Rack) -> None:
     async def wait() -> None:
         async with rack.store.read() as session:
-            asked.set()
+            reading.set()
             await session.value("SELECT pg_sleep(600)")
 
-    for _ in range(MOST + 1):  # a place that was not given back would be missed by the last
-        asked = asyncio.Event()
+    for _ in range(MAX_CONNECTIONS + 1):  # a permit that was not given back would be missed by the last
+        reading = asyncio.Event()
         waiting = asyncio.create_task(wait())
-        await asked.wait()
+        await reading.wait()
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting

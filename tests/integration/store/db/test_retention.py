@@ -1,18 +1,18 @@
-"""What grows is forgotten: each table has a rule, and what people still need stays."""
+"""Retention: each table that grows has a rule, and what people still need stays."""
 
 from functools import partial
 
 from tests.support.rack import Rack
 
-from rackwright.server.retention import Keep, Retention
-from rackwright.store.db.retention import forget_runs, unaccounted
+from rackwright.server.retention import Retention, RetentionPeriods
+from rackwright.store.db.retention import forget_runs, tables_without_retention
 from rackwright.store.db.tables import metadata
 
 DAY = 86400.0
 
 
 def test_of_every_table_somebody_said_why_it_does_not_grow_for_ever() -> None:
-    assert unaccounted(metadata.tables) == set()
+    assert tables_without_retention(metadata.tables) == set()
 
 
 async def run_twice(rack: Rack) -> tuple[int, int]:
@@ -49,7 +49,7 @@ async def runs_left(rack: Rack, *ids: int) -> list[int]:
 
 async def test_old_runs_go_with_their_logs_and_the_last_of_a_noderole_stays(rack: Rack) -> None:
     first, last = await run_twice(rack)
-    await Retention(rack.store, Keep(runs=90 * DAY)).forget()
+    await Retention(rack.store, RetentionPeriods(runs=90 * DAY)).forget()
     assert await runs_left(rack, first, last) == [last]
     assert await rack.rows("SELECT 1 FROM run_logs WHERE run_id = :id", id=first) == []
     assert await rack.rows("SELECT text FROM run_logs WHERE run_id = :id AND seq = 99", id=last) == [("b",)]
@@ -57,14 +57,14 @@ async def test_old_runs_go_with_their_logs_and_the_last_of_a_noderole_stays(rack
 
 async def test_runs_that_are_young_enough_stay(rack: Rack) -> None:
     first, last = await run_twice(rack)
-    await Retention(rack.store, Keep(runs=200 * DAY)).forget()
+    await Retention(rack.store, RetentionPeriods(runs=200 * DAY)).forget()
     assert await runs_left(rack, first, last) == [first, last]
 
 
 async def test_runs_of_a_noderole_that_is_gone_go_all(rack: Rack) -> None:
     first, last = await run_twice(rack)
     await rack.do(lambda session: session.run("UPDATE runs SET node_role_id = 0 WHERE id IN (:a, :b)", a=first, b=last))
-    await Retention(rack.store, Keep(runs=90 * DAY)).forget()
+    await Retention(rack.store, RetentionPeriods(runs=90 * DAY)).forget()
     assert await runs_left(rack, first, last) == []
 
 
@@ -88,6 +88,6 @@ async def test_hooks_that_were_given_up_and_what_expired_go(rack: Rack) -> None:
             "INSERT INTO kept_answers (owner, key, request, at) VALUES ('x', 'k', '', now() - interval '2 days')"
         )
     )
-    await Retention(rack.store, Keep()).forget()
+    await Retention(rack.store, RetentionPeriods()).forget()
     assert await rack.rows("SELECT 1 FROM hook_calls WHERE handler = 'x'") == []
     assert await rack.rows("SELECT 1 FROM kept_answers") == []

@@ -1,4 +1,4 @@
-"""A server that stands still in the middle of a transaction, and the others, who wait for what it holds."""
+"""A server that stands still in the middle of a transaction, and other servers, which wait for its locks."""
 
 import asyncio
 from functools import partial
@@ -12,11 +12,11 @@ from rackwright.store.db.locks import CAP_LOCK
 from rackwright.store.db.session import UNREACHABLE, Session
 from rackwright.store.db.stalled_transactions import end_stalled
 
-TAKE = ("SELECT pg_advisory_xact_lock(CAST(:lock AS bigint))", {"lock": CAP_LOCK})
+TAKE_LOCK = ("SELECT pg_advisory_xact_lock(CAST(:lock AS bigint))", {"lock": CAP_LOCK})
 
 
-class Standing:
-    """Work of a server that comes so far and no further, until it is woken."""
+class StalledWork:
+    """Work of a server that stands still in the middle, until it is woken."""
 
     def __init__(self) -> None:
         self.pid = 0
@@ -25,9 +25,9 @@ class Standing:
     async def in_pipeline(self, session: Session) -> None:
         self.pid = await session.value("SELECT pg_backend_pid()")
         async with session.pipe() as pipe:
-            await pipe.answers(await pipe.ask(TAKE))
+            await pipe.fetch_rows(await pipe.send(TAKE_LOCK))
             await self.woken.wait()
-            await pipe.answers(await pipe.ask(TAKE))
+            await pipe.fetch_rows(await pipe.send(TAKE_LOCK))
 
     async def in_copy(self, session: Session) -> None:
         self.pid = await session.value("SELECT pg_backend_pid()")
@@ -38,7 +38,7 @@ class Standing:
             await copy.write_row([1])
 
     async def waits(self, rack: Rack) -> bool:
-        """PostgreSQL waits for it."""
+        """Return whether PostgreSQL waits for this work."""
         rows = await rack.rows(
             "SELECT state, wait_event FROM pg_stat_activity WHERE pid = :pid AND xact_start IS NOT NULL", pid=self.pid
         )
@@ -51,29 +51,29 @@ async def _is_free(session: Session) -> bool:
 
 
 async def test_a_server_that_stands_still_between_two_statements_keeps_nobody_waiting(rack: Rack) -> None:
-    standing = Standing()
-    task = asyncio.create_task(rack.store.change(standing.in_pipeline))
-    await until(lambda: standing.waits(rack), "it stands still in its pipeline")
+    stalled = StalledWork()
+    task = asyncio.create_task(rack.store.change(stalled.in_pipeline))
+    await until(lambda: stalled.waits(rack), "it stands still in its pipeline")
     assert await rack.store.change(end_stalled) == 0, "it has been still for a moment only"
     assert not await rack.store.change(_is_free)
     assert await rack.store.change(partial(end_stalled, stall=0)) == 1
     await until(lambda: rack.store.change(_is_free), "what it held is free")
-    standing.woken.set()
+    stalled.woken.set()
     with pytest.raises(UNREACHABLE):
         await task
 
 
 async def test_a_copy_may_take_longer_because_it_may_only_be_long(rack: Rack) -> None:
-    standing = Standing()
-    task = asyncio.create_task(rack.store.change(standing.in_copy))
-    await until(lambda: standing.waits(rack), "it stands still in its COPY")
+    stalled = StalledWork()
+    task = asyncio.create_task(rack.store.change(stalled.in_copy))
+    await until(lambda: stalled.waits(rack), "it stands still in its COPY")
     assert await rack.store.change(partial(end_stalled, stall=0)) == 0
-    standing.woken.set()
+    stalled.woken.set()
     await task
-    standing = Standing()
-    task = asyncio.create_task(rack.store.change(standing.in_copy))
-    await until(lambda: standing.waits(rack), "it stands still in its COPY")
+    stalled = StalledWork()
+    task = asyncio.create_task(rack.store.change(stalled.in_copy))
+    await until(lambda: stalled.waits(rack), "it stands still in its COPY")
     assert await rack.store.change(partial(end_stalled, stall=0, copy=0)) == 1
-    standing.woken.set()
+    stalled.woken.set()
     with pytest.raises(UNREACHABLE):
         await task

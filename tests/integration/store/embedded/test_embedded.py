@@ -36,8 +36,8 @@ async def test_it_is_durable_and_listens_on_no_network(home: Path) -> None:
 
 
 async def test_settings_are_passed_on_but_never_open_it_to_others(home: Path) -> None:
-    wanted = NO_SYNC | {"work_mem": "7MB", "listen_addresses": "*", "unix_socket_permissions": "0777"}
-    async with EmbeddedPostgres(home, wanted) as server:
+    settings = NO_SYNC | {"work_mem": "7MB", "listen_addresses": "*", "unix_socket_permissions": "0777"}
+    async with EmbeddedPostgres(home, settings) as server:
         assert ask(server.url, "SHOW work_mem") == "7MB"
         assert ask(server.url, "SHOW listen_addresses") == ""
         assert ask(server.url, "SHOW unix_socket_permissions") == "0700"

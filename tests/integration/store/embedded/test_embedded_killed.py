@@ -55,7 +55,7 @@ async def test_a_killed_keeper_takes_the_server_with_it_and_its_users_hear_of_it
     fill(await server.start())
     postmaster = postmaster_of(home)
     os.kill(keeper_of(home), signal.SIGKILL)
-    await asyncio.wait_for(server.lost(), PATIENCE)
+    await asyncio.wait_for(server.wait_until_lost(), PATIENCE)
     wait_until(lambda: not is_alive(postmaster), "the server stops")
     await server.stop()
     await assert_starts_with(home, 1000)
@@ -153,23 +153,23 @@ async def test_a_server_that_somebody_else_started_on_the_data_is_refused(home: 
 
 
 def begin_initdb(home: Path) -> Holder:
-    """A holder whose keeper is in the middle of making the cluster."""
+    """Return a holder whose keeper is in the middle of making the cluster."""
     holder = Holder(home)
     wait_until((home / "postgres/18/data.new/base/1").is_dir, "initdb is at work")
     return holder
 
 
 def keepers(home: Path) -> list[int]:
-    found = []
+    keeper_pids = []
     for pid in processes_naming(str(home)):
         with contextlib.suppress(psutil.NoSuchProcess):  # others come and go meanwhile
             if "rackwright.store.embedded.keeper" in psutil.Process(pid).cmdline():
-                found.append(pid)
-    return found
+                keeper_pids.append(pid)
+    return keeper_pids
 
 
 def keeper_at_the_lock(home: Path) -> psutil.Process | None:
-    """The keeper that has opened the lock of the data; the old server holds that lock, and is no keeper."""
+    """Return the keeper that has opened the lock of the data; the old server holds that lock, and is no keeper."""
     for pid in keepers(home):
         with contextlib.suppress(psutil.NoSuchProcess):
             keeper = psutil.Process(pid)

@@ -1,4 +1,4 @@
-"""Under whose name the embedded PostgreSQL runs: an ordinary user's, root's in a namespace, or nobody's."""
+"""The user that the embedded PostgreSQL runs as: an ordinary user, root in a namespace, or nobody."""
 
 import os
 import pwd

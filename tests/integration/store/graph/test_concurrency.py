@@ -1,8 +1,4 @@
-"""Several connections at once: each race that the locks, the retries and the event cursor are there for.
-
-Each is run in the order that loses without them: one transaction stops at a gate, and the gate opens once the other
-waits for it, or is through.
-"""
+"""Several connections at once: each race that the locks, the retries and the event cursor guard against."""
 
 import asyncio
 import random
@@ -30,7 +26,7 @@ from rackwright.store.graph.deployments import get_deployment
 from rackwright.store.graph.snapshots import propose
 from rackwright.store.graph.subgraph import lock_parents
 from rackwright.store.machines.nodes import NewNode, create_node
-from rackwright.store.runs.settling import Finished, settle
+from rackwright.store.runs.settling import FinishedRun, settle_runs
 from rackwright.store.store import Store
 
 T = TypeVar("T")
@@ -39,7 +35,7 @@ Work = Callable[[GraphSession], Awaitable[T]]
 
 
 class Gate:
-    """Where a transaction stops, its work done and its locks held, until the gate is opened."""
+    """A point where a transaction stops, its work done and its locks held, until the gate is opened."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
@@ -61,22 +57,22 @@ class Gate:
 async def overtake(
     rack: Rack, first: Work[object], second: Work[object], *, graph: bool = True, gate: Gate | None = None
 ) -> tuple[object, object]:
-    """Let `second` run into `first`, which stops before its commit, or at the gate given, already somewhere in it.
+    """Let `second` run into `first`, which stops before its commit, or at the given gate within it.
 
-    Returns what each gave or raised.
+    Returns what each returned or raised.
     """
     stop = gate or Gate()
     change = rack.store.change_graph if graph else without_graph_lock(rack.store)
-    one = asyncio.create_task(change(first if gate else stop.behind(first)))
+    first_task = asyncio.create_task(change(first if gate else stop.behind(first)))
     await asyncio.wait_for(stop.reached.wait(), PATIENCE)
-    two = asyncio.create_task(change(second))
-    await blocked_or_done(rack, two)
+    second_task = asyncio.create_task(change(second))
+    await blocked_or_done(rack, second_task)
     stop.opened.set()
-    return await asyncio.wait_for(asyncio.gather(one, two, return_exceptions=True), PATIENCE)
+    return await asyncio.wait_for(asyncio.gather(first_task, second_task, return_exceptions=True), PATIENCE)
 
 
 def without_graph_lock(store: Store) -> Callable[[Work[object]], Coroutine[Any, Any, object]]:
-    """The way to change the graph that no other code has: the locks of rows alone must keep it whole."""
+    """Return a way to change the graph that no other code has: the locks of rows alone must keep it consistent."""
 
     async def change(work: Work[object]) -> object:
         return await store.change(work)  # type: ignore[arg-type]  # on purpose
@@ -85,7 +81,7 @@ def without_graph_lock(store: Store) -> Callable[[Work[object]], Coroutine[Any, 
 
 
 async def blocked_or_done(rack: Rack, task: "asyncio.Task[Any]") -> None:
-    """Until somebody in this database waits for a lock, or the task is over."""
+    """Wait until a session in this database waits for a lock, or the task is over."""
 
     async def holds() -> bool:
         return task.done() or await rack.somebody_waits_for_a_lock()
@@ -104,7 +100,7 @@ roles:
 
 
 async def a_parent_under_way(rack: Rack) -> tuple[Work[object], Work[object]]:
-    """test-parent on n1 is in TRANSITION: how to settle it, and how to bind a child of it."""
+    """Put test-parent on n1 into TRANSITION; return how to settle it, and how to bind a child of it."""
     await rack.deployment("web")
     for node in ("n1", "n2"):
         await rack.node(node)
@@ -117,7 +113,7 @@ async def a_parent_under_way(rack: Rack) -> tuple[Work[object], Work[object]]:
     async def bind(session: GraphSession) -> object:
         return await bind_proposed(session, await get_deployment(session, "web", EVERYTHING), [(n2, "test-child")])
 
-    return (lambda session: settle(session, [Finished(run.id)])), bind
+    return (lambda session: settle_runs(session, [FinishedRun(run.id)])), bind
 
 
 @pytest.mark.parametrize("bind_first", [True, False])
@@ -125,7 +121,7 @@ async def test_settle_and_bind_of_a_proposed_child_lose_no_unblock(rack: Rack, b
     finish, bind = await a_parent_under_way(rack)
     order = (bind, finish) if bind_first else (finish, bind)
     results = await overtake(rack, *order, graph=False)
-    assert not [one for one in results if isinstance(one, BaseException)]
+    assert not [result for result in results if isinstance(result, BaseException)]
     await unbroken(rack)
     await rack.commit("web")
     assert await rack.states(("n1", "test-parent"), ("n2", "test-child")) == [ACTIVE, TODO]
@@ -139,11 +135,11 @@ async def test_settle_and_discovery_of_a_child_lose_no_unblock(rack: Rack, bind_
     while (runs := await rack.claim()) and not [run for run in runs if run.role == "shared"]:
         await rack.finish(*runs)
     [run] = [run for run in runs if run.role == "shared"]
-    finish: Work[object] = lambda session: settle(session, [Finished(run.id)])  # noqa: E731
+    finish: Work[object] = lambda session: settle_runs(session, [FinishedRun(run.id)])  # noqa: E731
     discover: Work[object] = lambda session: create_node(session, NewNode("n1.rack.example"))  # noqa: E731
     order = (discover, finish) if bind_first else (finish, discover)
     results = await overtake(rack, *order, graph=False)
-    assert not [one for one in results if isinstance(one, BaseException)]
+    assert not [result for result in results if isinstance(result, BaseException)]
     await unbroken(rack)
     assert await rack.states(("second", "shared"), ("n1", "discovered")) == [ACTIVE, TODO]
 
@@ -161,7 +157,7 @@ async def test_settle_just_before_bind_writes_its_edges_loses_no_unblock(
 
     monkeypatch.setattr("rackwright.store.graph.binding.lock_parents", lock_then_stop)
     results = await overtake(rack, bind, finish, graph=False, gate=gate)
-    assert not [one for one in results if isinstance(one, BaseException)]
+    assert not [result for result in results if isinstance(result, BaseException)]
     await unbroken(rack)
     await rack.commit("web")
     assert await rack.states(("n1", "test-parent"), ("n2", "test-child")) == [ACTIVE, TODO]
@@ -177,7 +173,7 @@ async def test_of_two_commits_at_once_one_is_refused(rack: Rack) -> None:
     digest = (await rack.plan("web")).digest
 
     async def commit(session: GraphSession) -> object:
-        return await commits.commit(session, await get_deployment(session, "web", EVERYTHING), digest)
+        return await commits.commit_proposal(session, await get_deployment(session, "web", EVERYTHING), digest)
 
     first, second = await overtake(rack, commit, commit)
     assert not isinstance(first, BaseException)
@@ -249,21 +245,21 @@ def raise_(result: object) -> None:
 
 
 class Reader:
-    """Follows the events by a cursor, as text so that it could be kept on a disk."""
+    """Reads the events by a cursor, stored as text so that it could be written to a disk."""
 
     def __init__(self, rack: Rack) -> None:
         self.database = rack.store.database
-        self.kept = str(Cursor())
+        self.cursor = str(Cursor())
         self.seen: list[Event] = []
 
     async def read(self, limit: int = 1000) -> list[str]:
-        """The kinds of the next events. Each call is a reader newly started: it knows nothing but the kept cursor."""
+        """Return the kinds of the next events. Each call acts as a new reader: it has nothing but the stored cursor."""
         async with Store(self.database).read() as session:
-            found = await read_events(session, Cursor.parse(self.kept), limit)
-        if found:
-            self.kept = str(found[-1].cursor)
-            self.seen += found
-        return [one.kind for one in found]
+            events = await read_events(session, Cursor.parse(self.cursor), limit)
+        if events:
+            self.cursor = str(events[-1].cursor)
+            self.seen += events
+        return [event.kind for event in events]
 
 
 async def test_event_of_a_transaction_that_stays_open_is_not_lost(rack: Rack) -> None:
@@ -320,14 +316,14 @@ async def test_events_of_many_writers_are_each_read_once_and_in_order(rack: Rack
         pass
     there = await rack.rows("SELECT xid::text, id FROM events ORDER BY events.xid, id")
     assert written == 8 * 15
-    assert [(str(one.cursor.xid), one.cursor.id) for one in reader.seen] == there
+    assert [(str(event.cursor.xid), event.cursor.id) for event in reader.seen] == there
 
 
 # --- deadlocks
 
 
 async def crossed(rack: Rack, lock: Callable[[Session, int], Awaitable[object]]) -> list[int]:
-    """Two transactions lock two nodes in opposite orders, at first surely at once. Returns their attempts."""
+    """Have two transactions lock two nodes in opposite orders, at first surely at once. Returns their attempts."""
     nodes = [await rack.node("n1"), await rack.node("n2")]
     holding = [asyncio.Event(), asyncio.Event()]
     attempts = [0, 0]
@@ -389,7 +385,7 @@ async def committing(rack: Rack) -> Work[object]:
     await rack.set_role_data("web", "test-cluster", {"some": "data"})
 
     async def work(session: GraphSession) -> object:
-        return await commits.commit(session, await get_deployment(session, "web", EVERYTHING))
+        return await commits.commit_proposal(session, await get_deployment(session, "web", EVERYTHING))
 
     return work
 

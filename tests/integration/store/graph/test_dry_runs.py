@@ -1,4 +1,4 @@
-"""A dry run of binding: it reads, takes no lock, and says of each target what the real thing would do."""
+"""A dry run of binding: it reads, takes no lock, and tells for each target what the bind itself would do."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,19 +12,19 @@ from rackwright.domain.errors import Conflict, NotFound, RackwrightError, Rule
 from rackwright.domain.graph.binding import BindPlan
 from rackwright.store.db.session import GraphSession, Session
 from rackwright.store.db.visibility import EVERYTHING
-from rackwright.store.graph.binding import Request, bind_proposed, plan_binding, plan_each
+from rackwright.store.graph.binding import BindRequest, bind_proposed, plan_binding, plan_each_binding
 from rackwright.store.graph.deployments import get_deployment
 
-Told = str | tuple[list[bool], list[tuple[int, str, int]]]
+TargetResult = str | tuple[list[bool], list[tuple[int, str, int]]]
 """Why a target is refused, or which of its noderoles are new and what would be made: node, role, cohort."""
 
 
 class TakenBackError(Exception):
-    """Ends a transaction without a trace."""
+    """Raised to undo a transaction."""
 
 
 async def _fill(rack: Rack) -> None:
-    """web, with every kind of neighbour on its nodes, some committed and some proposed."""
+    """Fill web, with every kind of neighbour on its nodes, some committed and some proposed."""
     await rack.deployment("web")
     await rack.deployment("mail")
     for node in ("n1", "n2", "n3", "n4"):
@@ -37,29 +37,29 @@ async def _fill(rack: Rack) -> None:
     await rack.bind("web", ("n2", "test-conflict-silent"), ("n3", "test-provider"), ("n3", "test-concrete"))
 
 
-def _told(found: BindPlan | RackwrightError, present: set[int]) -> Told:
-    if isinstance(found, RackwrightError):
-        return f"{found.type}: {found.message}"
-    made = [(one.node_id, one.role, one.cohort) for one in found.created]
-    return [id not in present for id in found.bound], made
+def _target_result(answer: BindPlan | RackwrightError, present: set[int]) -> TargetResult:
+    if isinstance(answer, RackwrightError):
+        return f"{answer.type}: {answer.message}"
+    created = [(noderole.node_id, noderole.role, noderole.cohort) for noderole in answer.created]
+    return [id not in present for id in answer.bound], created
 
 
-async def _really(rack: Rack, target: Sequence[Request], present: set[int]) -> Told:
-    """What the bind itself says, which is taken back."""
-    told: list[Told] = []
+async def _bind_and_undo(rack: Rack, target: Sequence[BindRequest], present: set[int]) -> TargetResult:
+    """Return the result of the bind itself, which is undone."""
+    verdicts: list[TargetResult] = []
 
     async def work(session: GraphSession) -> None:
         try:
             plan = await bind_proposed(session, await get_deployment(session, "web", EVERYTHING), target)
         except (Conflict, NotFound) as refused:
-            told.append(_told(refused, present))
+            verdicts.append(_target_result(refused, present))
         else:
-            told.append(_told(plan, present))
+            verdicts.append(_target_result(plan, present))
         raise TakenBackError
 
     with pytest.raises(TakenBackError):
         await rack.do(work)
-    return told[0]
+    return verdicts[0]
 
 
 async def test_a_dry_run_of_many_targets_says_of_each_what_binding_it_does(rack: Rack) -> None:
@@ -70,21 +70,21 @@ async def test_a_dry_run_of_many_targets_says_of_each_what_binding_it_does(rack:
         present = {row.id for row in await session.rows("SELECT id FROM node_roles")}
     named = {row.name.partition(".")[0]: row.id for row in rows}
     roles = [*stored.catalogue.roles, "no-such-role"]
-    places = [(id, role) for id in named.values() for role in roles]
+    requests = [(id, role) for id in named.values() for role in roles]
     pairs = [[(named["n1"], role), (named["n2"], role)] for role in roles]
-    targets: list[list[Request]] = [*([place] for place in places), *pairs]
+    targets: list[list[BindRequest]] = [*([request] for request in requests), *pairs]
     before = await rack.everything()
     async with rack.store.read() as session:
-        found, _ = await plan_each(session, await get_deployment(session, "web", EVERYTHING), targets)
+        answers, _ = await plan_each_binding(session, await get_deployment(session, "web", EVERYTHING), targets)
     assert await rack.everything() == before
-    told = {tuple(target): _told(answer, present) for target, answer in zip(targets, found, strict=True)}
-    kinds = {answer.type for answer in found if isinstance(answer, RackwrightError)}
+    verdicts = {tuple(target): _target_result(answer, present) for target, answer in zip(targets, answers, strict=True)}
+    kinds = {answer.type for answer in answers if isinstance(answer, RackwrightError)}
     assert len(kinds) > 8
-    assert len([answer for answer in found if isinstance(answer, BindPlan)]) > 100
+    assert len([answer for answer in answers if isinstance(answer, BindPlan)]) > 100
     # The real thing is slow: every kind of refusal, and the nodes with neighbours.
     for target in targets:
         if target[0][0] in (named["n2"], named["n3"], named["theirs"], named["admin"]) or len(target) > 1:
-            assert told[tuple(target)] == await _really(rack, target, present), target
+            assert verdicts[tuple(target)] == await _bind_and_undo(rack, target, present), target
 
 
 async def test_a_dry_run_waits_for_nobody_and_changes_nothing(rack: Rack) -> None:
@@ -109,8 +109,10 @@ async def test_a_dry_run_waits_for_nobody_and_changes_nothing(rack: Rack) -> Non
             async with rack.store.read() as session:
                 home = await get_deployment(session, "web", EVERYTHING)
                 plan = await plan_binding(session, home, [(node, "test-grandchild")])
-                found, _ = await plan_each(session, home, [[(node, "test-grandchild")], [(admin, "test-unresolved")]])
-                return plan, found
+                plans, _ = await plan_each_binding(
+                    session, home, [[(node, "test-grandchild")], [(admin, "test-unresolved")]]
+                )
+                return plan, plans
 
         alone, [first, second] = await asyncio.wait_for(dry_run(), PATIENCE)
     finally:
@@ -128,11 +130,11 @@ async def test_what_is_asked_of_the_database_does_not_grow_with_the_targets(
     await rack.deployment("web")
     for number in range(40):
         await rack.node(f"n{number}")
-    asked: list[object] = []
+    statements: list[object] = []
     execute = psycopg.AsyncConnection.execute
 
     async def counted(self: object, query: object, *args: object, **more: object) -> object:
-        asked.append(query)
+        statements.append(query)
         return await execute(self, query, *args, **more)  # type: ignore[call-overload]
 
     monkeypatch.setattr(psycopg.AsyncConnection, "execute", counted)
@@ -142,10 +144,10 @@ async def test_what_is_asked_of_the_database_does_not_grow_with_the_targets(
             await session.catalogue()
             ids = [row.id for row in await session.rows("SELECT id FROM nodes ORDER BY id DESC LIMIT :n", n=number)]
             home = await get_deployment(session, "web", EVERYTHING)
-            asked.clear()
-            found, _ = await plan_each(session, home, [[(id, "test-grandchild")] for id in ids])
-            counts.append(len(asked))
-        assert len(found) == number
+            statements.clear()
+            plans, _ = await plan_each_binding(session, home, [[(id, "test-grandchild")] for id in ids])
+            counts.append(len(statements))
+        assert len(plans) == number
     assert counts[0] == counts[1] < 10
 
 
@@ -165,6 +167,6 @@ async def test_without_an_open_proposal_a_dry_run_is_refused_as_the_bind_is(rack
             with pytest.raises(Conflict) as single:
                 await plan_binding(session, home, [(node, "test-child")])
             with pytest.raises(Conflict) as each:
-                await plan_each(session, home, [[(node, "test-child")]])
+                await plan_each_binding(session, home, [[(node, "test-child")]])
         assert real.value.rule is rule
         assert real.value.args == single.value.args == each.value.args

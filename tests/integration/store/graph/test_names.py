@@ -1,4 +1,4 @@
-"""What is served in DNS, where other things happen at the same time or in an unusual way."""
+"""Names that are served in DNS, where other changes happen at the same time or in an unusual way."""
 
 import pytest
 from tests.support.rack import Rack
@@ -9,13 +9,13 @@ from rackwright.store.machines.node_address import approve_address
 from rackwright.store.machines.nodes import update_node
 from rackwright.store.networks import dns_names
 from rackwright.store.networks.domains import create_domain
-from rackwright.store.people.users import lineages
+from rackwright.store.people.users import ancestors_by_deployment
 
 NODE = "n1.rack.example"
 
 
 async def served(rack: Rack) -> set[str]:
-    state = await rack.store.change(dns_names.name_state)
+    state = await rack.store.change(dns_names.read_dns_state)
     return {record.name for zone in state.zones.values() for record in zone}
 
 
@@ -31,15 +31,15 @@ async def test_a_deployment_that_is_made_meanwhile_fails_nothing(rack: Rack, mon
     await rack.store.change(lambda session: update_node(session, node, {"discovery": {"address": "192.0.2.7"}}))
 
     async def lines_of_a_moment_ago(session: Session) -> dict[int, frozenset[int]]:
-        found = await lineages(session)
-        made = await rack.deployment("made-meanwhile")
+        lines = await ancestors_by_deployment(session)
+        deployment = await rack.deployment("made-meanwhile")
         await rack.store.change(
-            lambda other: other.run("UPDATE nodes SET deployment_id = :made WHERE id = :id", made=made, id=node)
+            lambda other: other.run("UPDATE nodes SET deployment_id = :made WHERE id = :id", made=deployment, id=node)
         )
-        return found
+        return lines
 
     with monkeypatch.context() as patched:
-        patched.setattr(dns_names, "lineages", lines_of_a_moment_ago)
+        patched.setattr(dns_names, "ancestors_by_deployment", lines_of_a_moment_ago)
         assert NODE not in await served(rack)
     assert NODE in await served(rack)
 

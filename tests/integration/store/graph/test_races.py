@@ -1,8 +1,4 @@
-"""Work that settles, starts or reboots against what changes the graph or the run beneath it, on two connections.
-
-Each is run in the order that goes wrong without the lock it is about: the first transaction has done its work and holds
-its locks, the second runs into it, and only then the first commits.
-"""
+"""Races on two connections: runs that settle or start, and reboots, against changes of the graph or of the run."""
 
 import pytest
 from tests.integration.store.graph.test_concurrency import Work, overtake
@@ -13,10 +9,10 @@ from rackwright.store.db.session import GraphSession
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits
 from rackwright.store.graph.deployments import get_deployment
-from rackwright.store.graph.transitions import dirty
-from rackwright.store.machines.nodes import boot_node
-from rackwright.store.runs.claims import Claimant, claim
-from rackwright.store.runs.settling import Finished, settle
+from rackwright.store.graph.transitions import mark_dirty
+from rackwright.store.machines.nodes import record_boot
+from rackwright.store.runs.claims import Claimant, claim_runs
+from rackwright.store.runs.settling import FinishedRun, settle_runs
 
 PAIR = """
 name: pair
@@ -35,9 +31,9 @@ roles:
 
 
 def without_error(results: tuple[object, object]) -> None:
-    for one in results:
-        if isinstance(one, BaseException):
-            raise one
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
 
 
 async def test_parents_that_settle_while_a_proposal_leaves_them_for_nearer_ones_count_nothing_off(rack: Rack) -> None:
@@ -54,18 +50,18 @@ async def test_parents_that_settle_while_a_proposal_leaves_them_for_nearer_ones_
     await rack.bind("sub", ("n3", "both"))
     assert await rack.parents("n3", "both") == {("n1", "left"), ("n2", "right")}
     await rack.deploy("part", ("n4", "left"), ("n5", "right"))
-    near = {run.role: run for run in await rack.claim()}
-    await rack.finish(near["left"])
+    runs_by_role = {run.role: run for run in await rack.claim()}
+    await rack.finish(runs_by_role["left"])
 
     async def commit(session: GraphSession) -> object:
-        return await commits.commit(session, await get_deployment(session, "sub", EVERYTHING))
+        return await commits.commit_proposal(session, await get_deployment(session, "sub", EVERYTHING))
 
-    finish: Work[object] = lambda session: settle(session, [Finished(run.id) for run in far])  # noqa: E731
+    finish: Work[object] = lambda session: settle_runs(session, [FinishedRun(run.id) for run in far])  # noqa: E731
     without_error(await overtake(rack, commit, finish, graph=False))
     assert await rack.parents("n3", "both") == {("n4", "left"), ("n5", "right")}
     assert await rack.state("n3", "both") is BLOCKED
     await unbroken(rack)
-    await rack.finish(near["right"])
+    await rack.finish(runs_by_role["right"])
     assert await rack.state("n3", "both") is TODO
     await unbroken(rack)
 
@@ -85,7 +81,7 @@ async def test_a_parent_that_settles_beside_a_proposal_worked_out_again_leaves_i
     await rack.bind("sub", ("n2", "spoke"))
     await rack.deploy("part", ("n3", "hub"))
     plan: Work[object] = lambda session: _plan(session, "sub")  # noqa: E731
-    finish: Work[object] = lambda session: settle(session, [Finished(far.id)])  # noqa: E731
+    finish: Work[object] = lambda session: settle_runs(session, [FinishedRun(far.id)])  # noqa: E731
     without_error(await overtake(rack, *((finish, plan) if far_first else (plan, finish)), graph=False))
     await unbroken(rack)
     await rack.commit("sub")
@@ -94,7 +90,7 @@ async def test_a_parent_that_settles_beside_a_proposal_worked_out_again_leaves_i
 
 
 async def _plan(session: GraphSession, deployment: str) -> object:
-    return await commits.plan(session, await get_deployment(session, deployment, EVERYTHING))
+    return await commits.plan_proposal_commit(session, await get_deployment(session, deployment, EVERYTHING))
 
 
 @pytest.mark.parametrize("what", ["claim", "settle"])
@@ -110,15 +106,15 @@ async def test_children_that_start_or_end_while_their_parent_leaves_active_keep_
     await rack.deploy("web", ("n1", "hub"), *((f"n{number}", "spoke") for number in range(1, 6)))
     await rack.finish(*await rack.claim())
     hub = (await rack.at("n1", "hub")).id
-    first: Work[object] = lambda session: claim(session, Claimant("tester"), 100)  # noqa: E731
+    first: Work[object] = lambda session: claim_runs(session, Claimant("tester"), 100)  # noqa: E731
     if what == "settle":
         runs = await rack.claim()
-        first = lambda session: settle(session, [Finished(run.id) for run in runs])  # noqa: E731
-    without_error(await overtake(rack, first, lambda session: dirty(session, [hub]), graph=False))
+        first = lambda session: settle_runs(session, [FinishedRun(run.id) for run in runs])  # noqa: E731
+    without_error(await overtake(rack, first, lambda session: mark_dirty(session, [hub]), graph=False))
     spokes = await rack.noderoles("WHERE r.name = 'spoke'")
-    assert {one.state for one in spokes} == {TRANSITION if what == "claim" else ACTIVE}
-    assert {one.unmet for one in spokes} == {1}
-    assert all((one.run_id is not None) == (one.state is TRANSITION) for one in spokes)
+    assert {spoke.state for spoke in spokes} == {TRANSITION if what == "claim" else ACTIVE}
+    assert {spoke.unmet for spoke in spokes} == {1}
+    assert all((spoke.run_id is not None) == (spoke.state is TRANSITION) for spoke in spokes)
     await unbroken(rack)
 
 
@@ -129,8 +125,8 @@ async def test_a_run_accepted_while_its_node_boots_keeps_its_noderole(rack: Rack
     await rack.anneal()
     await rack.deploy("web", ("n1", "hub"))
     [run] = await rack.claim()
-    accept: Work[object] = lambda session: settle(session, [Finished(run.id, accepted=True)])  # noqa: E731
-    boot: Work[object] = lambda session: boot_node(session, node, "another-boot")  # noqa: E731
+    accept: Work[object] = lambda session: settle_runs(session, [FinishedRun(run.id, accepted=True)])  # noqa: E731
+    boot: Work[object] = lambda session: record_boot(session, node, "another-boot")  # noqa: E731
     without_error(await overtake(rack, accept, boot, graph=False))
     hub = await rack.at("n1", "hub")
     assert (hub.state, hub.run_id) == (TRANSITION, run.id)

@@ -6,11 +6,11 @@ from tests.support.rack import Rack, refused, unbroken
 from rackwright.domain.errors import NotFound, Rule
 from rackwright.domain.states import ACTIVE, TRANSITION
 from rackwright.store.db.visibility import EVERYTHING
-from rackwright.store.graph.snapshots import add_role, diff_snapshots, intent, select_snapshots
+from rackwright.store.graph.snapshots import add_role, diff_snapshots, read_intent, select_snapshots
 
 
 async def ready(rack: Rack) -> None:
-    """Deployment web has test-child on n1 and n2, which stands on test-parent on n1, and data for the role."""
+    """Give deployment web test-child on n1 and n2, which stands on test-parent on n1, and data for the role."""
     await rack.deployment("web")
     for node in ("n1", "n2"):
         await rack.node(node)
@@ -47,11 +47,11 @@ async def test_a_role_leaves_with_its_noderoles_when_the_proposal_is_committed(r
     await unbroken(rack)
     async with rack.store.read() as session:
         newest, oldest = await select_snapshots(session, "WHERE d.name = 'web' ORDER BY s.id DESC")
-        found = await diff_snapshots(session, oldest.id, newest.id, EVERYTHING)
-    assert found.roles_removed == ("test-child",)
+        difference = await diff_snapshots(session, oldest.id, newest.id, EVERYTHING)
+    assert difference.roles_removed == ("test-child",)
     back = await rack.rollback("web", oldest.id)
     async with rack.store.read() as session:
-        assert await intent(session, back.snapshot_id) == await intent(session, oldest.id)
+        assert await read_intent(session, back.snapshot_id) == await read_intent(session, oldest.id)
     assert (await rack.commit("web")).roles_removed == ()
     assert await roles_of(rack, "web") == {"test-child", "test-parent"}
 

@@ -1,4 +1,4 @@
-"""Rules of the store that two tellings of the model once disagreed on, each by itself."""
+"""Rules of the store on which the store and the naive model once disagreed, each by itself."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits, snapshots
 from rackwright.store.graph.deployments import create_deployment, delete_deployment
-from rackwright.store.graph.noderoles import retry
+from rackwright.store.graph.noderoles import retry_noderole
 from rackwright.store.graph.run_attribs import stage_noderoles
-from rackwright.store.machines.nodes import boot_node, delete_node, get_node, move_node, update_node
-from rackwright.store.runs.slots import check_slots
+from rackwright.store.machines.nodes import delete_node, get_node, move_node, record_boot, update_node
+from rackwright.store.runs.slots import find_wrong_slots
 from rackwright.store.store import Store
 
 
@@ -28,7 +28,7 @@ def rack(database: Database) -> Rack:
 
 async def slots_are_true(rack: Rack) -> bool:
     async def look(session: Session) -> bool:
-        _, wrong = await check_slots(session, -(1 << 62), 1000)
+        _, wrong = await find_wrong_slots(session, -(1 << 62), 1000)
         return not wrong
 
     return await rack.do(look)
@@ -58,7 +58,7 @@ async def test_a_node_moved_away_is_noticed_at_commit_though_the_proposal_was_ed
     await rack.do(move_node, "n1.example", "other")
     await rack.edit("d", snapshots.set_role_data, "web", {"port": 1})
     with pytest.raises(Conflict) as refused:
-        await rack.edit("d", commits.commit)
+        await rack.edit("d", commits.commit_proposal)
     assert refused.value.rule is Rule.NODE_ELSEWHERE
 
 
@@ -89,7 +89,7 @@ async def test_a_reboot_ends_what_is_being_removed(rack: Rack) -> None:
     await rack.commit("db@n1")
     await rack.start()
     await rack.unbind("db@n1")
-    await rack.do(boot_node, await rack.node_id("n1"), "second boot")
+    await rack.do(record_boot, await rack.node_id("n1"), "second boot")
     assert await rack.states() == {}
 
 
@@ -97,7 +97,7 @@ async def test_a_reboot_does_not_start_a_half_done_install_again(rack: Rack) -> 
     await rack.fill(barclamp("install flags=destructive", "web"))
     await rack.commit("install@n1")
     await rack.start()
-    await rack.do(boot_node, await rack.node_id("n1"), "second boot")
+    await rack.do(record_boot, await rack.node_id("n1"), "second boot")
     assert await rack.states() == {"install@n1": ERROR}
 
 
@@ -187,7 +187,7 @@ async def test_a_new_address_re_runs_all_peers(rack: Rack) -> None:
     await rack.do(update_node, "n1.example", {"hint": {"address": "192.0.2.8"}})
     assert await rack.work() == ["db@n1", "db@n2"], "what a person says counts more"
     staged = await rack.do(stage_noderoles, [(await rack.find("db@n2")).id])
-    [cluster] = [one.staged.input["cluster"] for one in staged.values()]
+    [cluster] = [noderole.staged.input["cluster"] for noderole in staged.values()]
     members = [{"node": "n1.example", "address": "192.0.2.8"}, {"node": "n2.example", "address": None}]
     assert cluster == {"members": members}
 
@@ -217,7 +217,7 @@ async def test_a_commit_removes_nothing_that_its_snapshot_binds(rack: Rack) -> N
     await rack.edit("d", snapshots.unbind, [(await rack.find("db@n1")).id])
     await rack.bind("web@n1")
     with pytest.raises(Conflict, match="is bound in this proposal"):
-        await rack.edit("d", commits.commit)
+        await rack.edit("d", commits.commit_proposal)
 
 
 async def test_what_only_waits_while_its_inputs_change_does_not_oscillate(rack: Rack) -> None:
@@ -226,7 +226,7 @@ async def test_what_only_waits_while_its_inputs_change_does_not_oscillate(rack: 
     for size in range(8):
         assert await rack.start() == {"db@n1"}
         await rack.end("db@n1", size=size)
-        await rack.do(retry, (await rack.find("db@n1")).id)
+        await rack.do(retry_noderole, (await rack.find("db@n1")).id)
     assert await rack.states() == {"db@n1": TODO, "web@n1": BLOCKED}
 
 
@@ -243,7 +243,7 @@ async def test_what_a_run_finds_out_about_its_node_reaches_the_node_and_never_th
     await rack.fill(barclamp(*chain, "beside wants=disks", "calm", attribs=facts))
     await rack.commit("user@n1", "beside@n1", "calm@n1")
     await rack.work()
-    await rack.do(retry, (await rack.find("finder@n1")).id)
+    await rack.do(retry_noderole, (await rack.find("finder@n1")).id)
     assert await rack.start() == {"finder@n1"}
     enemy: dict[str, Any] = {
         "bmc": {"address": "198.51.100.6"},
@@ -262,7 +262,7 @@ async def test_two_that_find_ever_new_things_about_their_node_do_not_chase_each_
     await rack.fill(barclamp("left wants=disks", "right wants=disks", "calm", attribs=[fact]))
     await rack.commit("left@n1", "right@n1", "calm@n1")
     await rack.work()
-    await rack.do(retry, (await rack.find("left@n1")).id)
+    await rack.do(retry_noderole, (await rack.find("left@n1")).id)
     runs = 0
     while started := await rack.start():
         (which,) = started

@@ -12,7 +12,7 @@ from rackwright.store.machines.nodes import get_node
 
 
 async def web(rack: Rack, *nodes: str) -> None:
-    """A workload deployment and machines, all discovered."""
+    """Create a workload deployment and machines, all discovered."""
     await rack.deployment("web")
     for node in nodes:
         await rack.node(node)
@@ -171,8 +171,8 @@ async def test_deleted_deployment_tells_of_each_noderole_it_took_along(rack: Rac
     await web(rack, "n1")
     await rack.deploy("web", ("n1", "test-child"))
     await rack.do(lambda session: delete_deployment(session, "web"))
-    told = await rack.rows("SELECT data ->> 'role' FROM events WHERE kind = 'noderole.removed' ORDER BY 1")
-    assert told == [("test-child",), ("test-parent",)]
+    events = await rack.rows("SELECT data ->> 'role' FROM events WHERE kind = 'noderole.removed' ORDER BY 1")
+    assert events == [("test-child",), ("test-parent",)]
 
 
 # --- data

@@ -10,12 +10,12 @@ from tests.support.rack import ADMIN, Rack, refused, unbroken
 from rackwright.domain.catalogue import Flag
 from rackwright.domain.errors import Invalid, Rule
 from rackwright.domain.states import ACTIVE, BLOCKED, ERROR, PROPOSED, TODO, Trigger
-from rackwright.store.graph.noderoles import retry
-from rackwright.store.machines.nodes import boot_node, update_node
+from rackwright.store.graph.noderoles import retry_noderole
+from rackwright.store.machines.nodes import record_boot, update_node
 
 
 async def web(rack: Rack, *nodes: str) -> None:
-    """A workload deployment and machines, all discovered."""
+    """Create a workload deployment and machines, all discovered."""
     await rack.deployment("web")
     for node in nodes:
         await rack.node(node)
@@ -399,7 +399,7 @@ async def test_only_services_live_on_a_phantom_node(rack: Rack) -> None:
 
 
 async def destroyed(rack: Rack) -> None:
-    """A destructive noderole that has run, and its child, both ACTIVE."""
+    """Run a destructive noderole and its child, so that both are ACTIVE."""
     await web(rack, "n1")
     await rack.deploy("web", ("n1", "test-destructive-child"))
     await rack.anneal()
@@ -409,7 +409,7 @@ async def destroyed(rack: Rack) -> None:
 async def test_destructive_is_not_run_again_by_a_reboot(rack: Rack) -> None:
     await destroyed(rack)
     node = await rack.node_id("n1")
-    await rack.do(lambda session: boot_node(session, node, "second boot"))
+    await rack.do(lambda session: record_boot(session, node, "second boot"))
     assert await rack.state("n1", "test-destructive") is ACTIVE
     ran = await rack.anneal()
     assert ("n1", "test-destructive-child") in ran
@@ -420,7 +420,7 @@ async def test_destructive_is_not_run_again_by_retry(rack: Rack) -> None:
     await destroyed(rack)
     id = (await rack.at("n1", "test-destructive")).id
     with refused(Rule.DESTRUCTIVE, "test-destructive", "n1.rack.example", "reinstall"):
-        await rack.do(lambda session: retry(session, id))
+        await rack.do(lambda session: retry_noderole(session, id))
 
 
 async def test_destructive_is_not_run_again_by_a_commit_that_changes_its_data(rack: Rack) -> None:
@@ -451,7 +451,7 @@ async def test_destructive_is_not_run_again_by_an_ancestor_that_fails(rack: Rack
     await rack.deploy("web", ("n1", "wipes"))
     await rack.anneal()
     parent = (await rack.at("n1", "test-milestone")).id
-    await rack.do(lambda session: retry(session, parent))
+    await rack.do(lambda session: retry_noderole(session, parent))
     await rack.finish(*await rack.claim(), ok=False)
     assert await rack.states(("n1", "test-milestone"), ("n1", "wipes")) == [ERROR, ACTIVE]
 
@@ -459,7 +459,7 @@ async def test_destructive_is_not_run_again_by_an_ancestor_that_fails(rack: Rack
 async def test_destructive_is_run_again_by_reinstall_alone(rack: Rack) -> None:
     await destroyed(rack)
     id = (await rack.at("n1", "test-destructive")).id
-    await rack.do(lambda session: retry(session, id, Trigger.REINSTALL))
+    await rack.do(lambda session: retry_noderole(session, id, Trigger.REINSTALL))
     assert ("n1", "test-destructive") in await rack.anneal()
 
 
@@ -468,7 +468,7 @@ async def test_destructive_that_failed_may_be_retried(rack: Rack) -> None:
     await rack.deploy("web", ("n1", "test-destructive"))
     await rack.finish(*await rack.claim(), ok=False)
     id = (await rack.at("n1", "test-destructive")).id
-    await rack.do(lambda session: retry(session, id))
+    await rack.do(lambda session: retry_noderole(session, id))
     assert await rack.anneal() == [("n1", "test-destructive")]
 
 

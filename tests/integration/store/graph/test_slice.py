@@ -1,4 +1,4 @@
-"""The thinnest way through the store, from first start to everything ACTIVE."""
+"""The shortest path through the store, from first start to everything ACTIVE."""
 
 from rackwright.barclamps.loader import built_in
 from rackwright.domain.states import ACTIVE
@@ -10,10 +10,10 @@ from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import create_deployment, get_deployment
-from rackwright.store.graph.noderoles import counts_by_state
+from rackwright.store.graph.noderoles import count_by_state
 from rackwright.store.machines.nodes import NewNode, create_node
-from rackwright.store.runs.claims import Claimant, claim
-from rackwright.store.runs.settling import Finished, settle
+from rackwright.store.runs.claims import Claimant, claim_runs
+from rackwright.store.runs.settling import FinishedRun, settle_runs
 from rackwright.store.store import Store
 
 
@@ -28,22 +28,22 @@ async def test_from_first_start_to_all_active(database: Database) -> None:
         await create_deployment(session, "web", None)
         deployment = await get_deployment(session, "web", EVERYTHING)
         await bind_proposed(session, deployment, [(node, "crowbar-installed-node")])
-        planned = await commits.plan(session, deployment)
+        planned = await commits.plan_proposal_commit(session, deployment)
         assert [line.role for line in planned.created] == ["crowbar-installed-node"]
         assert planned.moved == ("n1.rack.example",)
-        await commits.commit(session, deployment, planned.digest)
+        await commits.commit_proposal(session, deployment, planned.digest)
 
     await store.change_graph(intend)
 
     async def one_pass(session: Session) -> int:
-        claimed = await claim(session, Claimant("test"), cap=10)
-        await settle(session, [Finished(run.id) for run in claimed.started])
+        claimed = await claim_runs(session, Claimant("test"), cap=10)
+        await settle_runs(session, [FinishedRun(run.id) for run in claimed.started])
         return len(claimed.started)
 
     passes = 0
     while await store.change(one_pass, lock=CAP_LOCK):
         passes += 1
     async with store.read() as session:
-        counts = await counts_by_state(session, EVERYTHING)
+        counts = await count_by_state(session, EVERYTHING)
     assert counts.keys() == {ACTIVE}
     assert passes == 3

@@ -1,16 +1,16 @@
-"""The time line of a deployment: how two snapshots differ, and going back to an earlier one."""
+"""Snapshots of a deployment: how two differ, and rollback to an earlier one."""
 
 from tests.support.rack import Rack, refused, unbroken
 
 from rackwright.domain.errors import Rule
 from rackwright.domain.states import ACTIVE
 from rackwright.store.db.visibility import EVERYTHING
-from rackwright.store.graph.snapshots import diff_snapshots, intent, select_snapshots
+from rackwright.store.graph.snapshots import diff_snapshots, read_intent, select_snapshots
 from rackwright.store.machines.nodes import delete_node
 
 
 async def two_commits(rack: Rack) -> tuple[int, int]:
-    """First test-wanting on n1 and n2 with data; then other data, n2 without and n3 with it."""
+    """Commit test-wanting on n1 and n2 with data; then commit other data, n2 without and n3 with it."""
     await rack.deployment("web")
     for node in ("n1", "n2", "n3"):
         await rack.node(node)
@@ -52,7 +52,7 @@ async def test_rollback_proposes_what_an_earlier_snapshot_said(rack: Rack) -> No
     rolled = await rack.rollback("web", old)
     assert rolled.not_restorable == ()
     async with rack.store.read() as session:
-        assert await intent(session, rolled.snapshot_id) == await intent(session, old)
+        assert await read_intent(session, rolled.snapshot_id) == await read_intent(session, old)
     await rack.commit("web")
     await rack.anneal()
     await unbroken(rack)
@@ -81,10 +81,10 @@ async def test_rollback_is_refused_while_a_proposal_is_open(rack: Rack) -> None:
 async def test_committed_snapshot_does_not_change(rack: Rack) -> None:
     old, new = await two_commits(rack)
     async with rack.store.read() as session:
-        before = [await intent(session, old), await intent(session, new)]
+        before = [await read_intent(session, old), await read_intent(session, new)]
     await rack.propose("web")
     await rack.set_role_data("web", "test-wanting", {"test": {"own": 50}})
     await rack.unbind("web", ("n1", "test-wanting"))
     await rack.commit("web")
     async with rack.store.read() as session:
-        assert [await intent(session, old), await intent(session, new)] == before
+        assert [await read_intent(session, old), await read_intent(session, new)] == before

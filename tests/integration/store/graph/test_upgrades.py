@@ -1,5 +1,4 @@
-"""A barclamp that is imported anew with other requires reaches what is bound: by the next commit, or at once in
-`system`."""
+"""A barclamp that is imported again with other requires reaches bound noderoles by a commit, in `system` at once."""
 
 from tests.support.rack import Rack, refused, unbroken
 
@@ -22,7 +21,7 @@ roles:
 
 
 def roles(app: str = "", wiper: str = "", found: str = "") -> str:
-    return ROLES % tuple(f", {said}" if said else "" for said in (wiper, app, found))
+    return ROLES % tuple(f", {text}" if text else "" for text in (wiper, app, found))
 
 
 async def deployed(rack: Rack, text: str, *requests: tuple[str, str]) -> None:
@@ -35,7 +34,7 @@ async def deployed(rack: Rack, text: str, *requests: tuple[str, str]) -> None:
 
 
 async def imported(rack: Rack, text: str) -> list[str]:
-    """Import, and return which deployments are behind afterwards."""
+    """Import, and return which deployments are outdated afterwards."""
     parsed = parse_barclamp(text, "barclamp.yml", known_kinds())
     return await rack.do(lambda session: import_barclamps(session, [parsed]))
 
@@ -58,13 +57,13 @@ async def test_new_requires_are_planned_and_bound_by_the_next_commit(rack: Rack)
     assert await rack.state("n1", "app") is ACTIVE, "a plan changes nothing that is committed"
     await rack.commit("web", plan.digest)
     assert await rack.parents("n1", "app") == {("n1", "local"), ("n2", "base")}
-    places = (("n1", "local"), ("n1", "app"), ("n1", "top"))
-    assert await rack.states(*places) == [TODO, BLOCKED, BLOCKED]
+    noderoles = (("n1", "local"), ("n1", "app"), ("n1", "top"))
+    assert await rack.states(*noderoles) == [TODO, BLOCKED, BLOCKED]
     assert (await rack.at("n1", "top")).cohort == 2
     await unbroken(rack)
     await rack.anneal()
     await rack.anneal()  # what finds its inputs unchanged is active without a run, and ends the first one
-    assert await rack.states(*places) == [ACTIVE] * 3
+    assert await rack.states(*noderoles) == [ACTIVE] * 3
     await rack.propose("web")
     assert (await rack.plan("web")).empty
     assert await imported(rack, roles("requires: [base, local]")) == []

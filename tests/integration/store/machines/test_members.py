@@ -1,4 +1,4 @@
-"""Members of the mesh as nodes: matched, made, marked and never taken away; and the roles that follow them."""
+"""Members of the mesh as nodes: matched, created, marked and never deleted; and the roles that follow them."""
 
 from tests.support.rack import ADMIN, Rack
 
@@ -6,7 +6,7 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.machines.mesh_members import Member, MemberState, MeshView
 from rackwright.domain.states import NodeRoleState
 from rackwright.store.db.visibility import EVERYTHING
-from rackwright.store.machines.mesh_members import Followed, follow_mesh
+from rackwright.store.machines.mesh_members import MeshChanges, follow_mesh
 from rackwright.store.machines.nodes import NodeRecord, get_node, select_nodes
 
 ALIVE, DEAD, LEFT = MemberState.ALIVE, MemberState.DEAD, MemberState.LEFT
@@ -14,11 +14,13 @@ CLUSTER = "SHA256:one"
 
 
 def view(*members: tuple[str, MemberState], voters: set[str] | None = None) -> MeshView:
-    made = tuple(Member(name, state, f"10.0.0.{place}:7946") for place, (name, state) in enumerate(members, 1))
-    return MeshView(CLUSTER, made, None if voters is None else frozenset(voters))
+    mesh_members = tuple(
+        Member(name, state, f"10.0.0.{number}:7946") for number, (name, state) in enumerate(members, 1)
+    )
+    return MeshView(CLUSTER, mesh_members, None if voters is None else frozenset(voters))
 
 
-async def follow(rack: Rack, seen: MeshView) -> Followed:
+async def follow(rack: Rack, seen: MeshView) -> MeshChanges:
     return await rack.do(lambda session: follow_mesh(session, seen))
 
 
@@ -29,25 +31,25 @@ async def node(rack: Rack, name: str) -> NodeRecord:
 
 async def names(rack: Rack) -> list[str]:
     async with rack.store.read() as session:
-        return [one.name for one in await select_nodes(session, "WHERE NOT n.system ORDER BY n.name")]
+        return [record.name for record in await select_nodes(session, "WHERE NOT n.system ORDER BY n.name")]
 
 
 async def holders(rack: Rack, role: str) -> set[str]:
-    return {one.node for one in await rack.noderoles("WHERE r.name = :role AND d.name = 'system'", role=role)}
+    return {noderole.node for noderole in await rack.noderoles("WHERE r.name = :role AND d.name = 'system'", role=role)}
 
 
 async def mark(rack: Rack, name: str) -> dict[str, object]:
-    said = (await node(rack, name)).discovery["mesh"]
-    assert isinstance(said, dict)
-    return {**said}
+    mesh_mark = (await node(rack, name)).discovery["mesh"]
+    assert isinstance(mesh_mark, dict)
+    return {**mesh_mark}
 
 
 async def test_a_member_that_is_no_node_yet_becomes_one_with_its_roles(rack: Rack) -> None:
     await follow(rack, view(("s1", ALIVE), ("s2.rack.example", DEAD)))
     assert await names(rack) == [ADMIN, "s1.mesh.internal", "s2.rack.example"]
-    made, dead = await node(rack, "s1.mesh.internal"), await node(rack, "s2.rack.example")
-    assert (made.alive, dead.alive) == (True, False)
-    assert made.discovery["mesh"] == {
+    created, dead = await node(rack, "s1.mesh.internal"), await node(rack, "s2.rack.example")
+    assert (created.alive, dead.alive) == (True, False)
+    assert created.discovery["mesh"] == {
         "cluster": CLUSTER,
         "member": "s1",
         "state": "alive",
@@ -55,12 +57,12 @@ async def test_a_member_that_is_no_node_yet_becomes_one_with_its_roles(rack: Rac
         "made": True,
         "failing": {},
     }
-    assert made.discovery["address"] == "10.0.0.1"
+    assert created.discovery["address"] == "10.0.0.1"
     assert await holders(rack, "mesh-member") == {"s1.mesh.internal", "s2.rack.example"}
 
 
 async def events(rack: Rack) -> list[tuple[str, JsonObject]]:
-    """What was told of members, with the name of the node it was told of."""
+    """Return the events of members; all are of the node of s1."""
     async with rack.store.read() as session:
         rows = await session.rows(
             "SELECT e.kind, e.data, n.name FROM events e JOIN nodes n ON n.id = e.node_id"
@@ -148,8 +150,8 @@ async def test_a_death_does_not_make_what_is_bound_to_the_node_run_again(rack: R
     await rack.anneal()
     await follow(rack, view(("s1", DEAD), voters={"s1"}))
     bound = await rack.noderoles("WHERE n.name = 's1.mesh.internal'")
-    assert {"mesh-member", "mesh-datastore", "ssh-access"} <= {one.role for one in bound}
-    assert {one.state for one in bound} == {NodeRoleState.ACTIVE}
+    assert {"mesh-member", "mesh-datastore", "ssh-access"} <= {noderole.role for noderole in bound}
+    assert {noderole.state for noderole in bound} == {NodeRoleState.ACTIVE}
 
 
 async def test_the_datastore_moves_with_its_voters_and_stays_where_nobody_can_say(rack: Rack) -> None:

@@ -1,4 +1,4 @@
-"""Machines: never there twice, found again by what is theirs, where they may go, and when they may leave."""
+"""Machines: never created twice, found again by MAC, UUID or key, where they may go, and when they may be deleted."""
 
 import pytest
 from tests.support.rack import ADMIN, SYSTEM, Rack, refused
@@ -8,12 +8,12 @@ from rackwright.domain.states import ACTIVE, BLOCKED, TODO
 from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.machines.nodes import (
     NewNode,
-    boot_node,
     create_node,
     delete_node,
     find_node,
     get_node,
     move_node,
+    record_boot,
     update_node,
 )
 
@@ -163,10 +163,10 @@ async def test_node_without_noderoles_may_move_anywhere(rack: Rack) -> None:
 async def test_new_boot_id_runs_noderoles_again_and_an_old_one_does_not(rack: Rack) -> None:
     id = await rack.node("n1")
     await rack.anneal()
-    assert await rack.do(lambda session: boot_node(session, id, "boot-1"))
+    assert await rack.do(lambda session: record_boot(session, id, "boot-1"))
     assert await rack.states(("n1", "ssh-access"), ("n1", "crowbar-managed-node")) == [TODO, BLOCKED]
     await rack.anneal()
-    assert not await rack.do(lambda session: boot_node(session, id, "boot-1"))
+    assert not await rack.do(lambda session: record_boot(session, id, "boot-1"))
     assert await rack.state("n1", "ssh-access") is ACTIVE
 
 

@@ -1,7 +1,7 @@
 """Choices for the stateful test, each step's from a seed of its own.
 
 Hypothesis draws the seeds and leaves out steps to make a failing case shorter. It does not make the choices within a
-step itself: it prefers small and repeated ones, and then most of what is tried is refused for the same few reasons.
+step itself: it prefers small and repeated ones, and then most steps are refused for the same few reasons.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,18 +35,18 @@ def integers(low: int, high: int) -> Choice[int]:
     return lambda dice: dice.random.randint(low, high)
 
 
-def pairs(one: Choice[T], other: Choice[U]) -> Choice[tuple[T, U]]:
-    return lambda dice: (dice.draw(one), dice.draw(other))
+def pairs(first: Choice[T], second: Choice[U]) -> Choice[tuple[T, U]]:
+    return lambda dice: (dice.draw(first), dice.draw(second))
 
 
 def lists(of: Choice[T], low: int, high: int) -> Choice[list[T]]:
-    """Without repeats, so perhaps fewer than `low`."""
+    """Choose a list without repeats, so perhaps of fewer than `low`."""
     return lambda dice: list(dict.fromkeys(dice.draw(of) for _ in range(dice.random.randint(low, high))))
 
 
-def composite(made: Callable[Concatenate[Dice, P], T]) -> Callable[P, Choice[T]]:
-    @wraps(made)
-    def choosing(*args: P.args, **kwargs: P.kwargs) -> Choice[T]:
-        return lambda dice: made(dice, *args, **kwargs)
+def composite(function: Callable[Concatenate[Dice, P], T]) -> Callable[P, Choice[T]]:
+    @wraps(function)
+    def choose(*args: P.args, **kwargs: P.kwargs) -> Choice[T]:
+        return lambda dice: function(dice, *args, **kwargs)
 
-    return choosing
+    return choose

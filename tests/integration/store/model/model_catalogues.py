@@ -1,4 +1,4 @@
-"""Random barclamps for the stateful test, in the naive model's words, and the same as the product reads them."""
+"""Random barclamps for the stateful test, as the naive model has them and as the product reads them."""
 
 import copy
 from collections.abc import Sequence
@@ -29,51 +29,51 @@ VALUES = (1, 2, 3)
 
 
 @dataclass
-class Declared:
-    """What one barclamp says."""
+class Declaration:
+    """What one barclamp declares."""
 
     roles: list[Role] = field(default_factory=list)
     attribs: list[Attrib] = field(default_factory=list)
     clients: dict[str, str | None] = field(default_factory=lambda: {"hand": None, "tool": None})
 
 
-def place(number: int) -> list[str]:
-    """Where attrib number such-and-such lies; a few share a map."""
+def attrib_map(number: int) -> list[str]:
+    """Return where the attrib with this number lies; a few share a map."""
     return ["shared", f"k{number}"] if number % 2 else [f"k{number}"]
 
 
 @composite
 def layers(dice: Dice) -> dict[str, Any]:
-    """Data as a person, a template or a run might say it."""
-    found: dict[str, Any] = {}
+    """Choose data as a person, a template or a run might give it."""
+    data: dict[str, Any] = {}
     for number in dice.draw(lists(integers(0, 4), 0, 2)):
-        steps = place(number)
-        inner = found.setdefault(steps[0], {}) if len(steps) > 1 else found
+        steps = attrib_map(number)
+        inner = data.setdefault(steps[0], {}) if len(steps) > 1 else data
         inner[steps[-1]] = dice.draw(sampled_from(VALUES))
-    return found
+    return data
 
 
 @composite
-def declared(dice: Dice) -> Declared:
+def declared(dice: Dice) -> Declaration:
     count = dice.draw(integers(3, 8))
     names = [f"r{index}" for index in range(count)]
-    result = Declared()
+    result = Declaration()
     result.attribs.append(Attrib("fact", None, ["k0"]))
     for index, name in enumerate(names):
         result.roles.append(_role(dice, names, index, [attrib.name for attrib in result.attribs]))
         if dice.one_in(3):
             has_default = dice.one_in(2)
             default = dice.draw(sampled_from(VALUES)) if has_default else None
-            result.attribs.append(Attrib(f"of-{name}", name, place(index % 5), default, has_default))
+            result.attribs.append(Attrib(f"of-{name}", name, attrib_map(index % 5), default, has_default))
     if "implicit" in result.roles[0].flags:
         result.clients["tool"] = "r0"
         result.roles[0].jig = "hand"
     return result
 
 
-def importable(said: Declared) -> Declared:
-    """The same, with nothing that refuses an import: nothing requires what comes after it, or is bound by it."""
-    after = copy.deepcopy(said)
+def importable(declaration: Declaration) -> Declaration:
+    """Return the same without what refuses an import: no role requires a later one, or is bound by the import."""
+    after = copy.deepcopy(declaration)
     names = [role.name for role in after.roles]
     for index, role in enumerate(after.roles):
         role.requires = [name for name in role.requires if name not in names[index:]]
@@ -102,8 +102,8 @@ def _role(dice: Dice, names: list[str], index: int, attribs: list[str]) -> Role:
 
 
 @composite
-def amended(dice: Dice, before: Declared) -> Declared:
-    """The same barclamp with one thing about it changed."""
+def amended(dice: Dice, before: Declaration) -> Declaration:
+    """Choose the same barclamp with one change."""
     after = copy.deepcopy(before)
     role = dice.draw(sampled_from(after.roles))
     names = [other.name for other in after.roles if other is not role]
@@ -133,7 +133,7 @@ def amended(dice: Dice, before: Declared) -> Declared:
     return after
 
 
-def as_product(declared: Declared) -> product.Barclamp:
+def as_product(declared: Declaration) -> product.Barclamp:
     return product.Barclamp(
         name="random",
         jigs=tuple(

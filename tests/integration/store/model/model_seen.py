@@ -1,4 +1,4 @@
-"""Everything the stateful test compares, read from the database with plain queries, keyed by names."""
+"""Everything that the stateful test compares, read from the database with plain queries, keyed by names."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from tests.integration.store.model.naive_graph import Key
 
 from rackwright.domain.states import NodeRoleState
-from rackwright.store.runs.slots import check_slots
+from rackwright.store.runs.slots import find_wrong_slots
 from rackwright.store.store import Store
 
 
@@ -34,12 +34,12 @@ class Seen:
     edges: set[tuple[Key, Key]] = field(default_factory=set)
     links: set[tuple[Key, str, Key]] = field(default_factory=set)
     snapshots: dict[str, list[SeenSnapshot]] = field(default_factory=dict)
-    """Of each deployment, oldest first."""
+    """The snapshots of each deployment, oldest first."""
     wrong_counters: list[Any] = field(default_factory=list)
     wrong_slots: list[int] = field(default_factory=list)
 
 
-# One query, because this is asked after every step.
+# One query, because it is sent after every step.
 _LOOK = """
 SELECT json_build_object(
     'deployments', (SELECT json_agg(json_build_array(name, held)) FROM deployments),
@@ -67,29 +67,29 @@ SELECT json_build_object(
 async def look(store: Store) -> Seen:
     async with store.read() as session:
         rows: dict[str, list[list[Any]] | None] = await session.value(_LOOK)
-        _, wrong_slots = await check_slots(session, -(1 << 62), 1000)
-    found = {name: value or [] for name, value in rows.items()}
+        _, wrong_slots = await find_wrong_slots(session, -(1 << 62), 1000)
+    tables = {name: value or [] for name, value in rows.items()}
     seen = Seen(
-        node_ids={node: id for node, id, _ in found["nodes"]},
-        homes={node: home for node, _, home in found["nodes"]},
-        held={name for name, held in found["deployments"] if held},
-        snapshots={name: [] for name, _ in found["deployments"]},
-        wrong_counters=found["wrong_counters"],
+        node_ids={node: id for node, id, _ in tables["nodes"]},
+        homes={node: home for node, _, home in tables["nodes"]},
+        held={name for name, held in tables["deployments"] if held},
+        snapshots={name: [] for name, _ in tables["deployments"]},
+        wrong_counters=tables["wrong_counters"],
         wrong_slots=wrong_slots,
     )
     keys: dict[int, Key] = {}
-    for id, node, role, deployment, number, cohort, doomed in found["noderoles"]:
+    for id, node, role, deployment, number, cohort, doomed in tables["noderoles"]:
         state = NodeRoleState(number).label
         keys[id] = (node, role)
         seen.noderoles[node, role] = SeenNodeRole(id, state, (deployment, state, cohort, doomed))
-    seen.edges = {(keys[parent], keys[child]) for parent, child in found["edges"]}
-    seen.links = {(keys[child], attrib, keys[parent]) for child, attrib, parent in found["links"]}
+    seen.edges = {(keys[parent], keys[child]) for parent, child in tables["edges"]}
+    seen.links = {(keys[child], attrib, keys[parent]) for child, attrib, parent in tables["links"]}
     snapshots: dict[int, SeenSnapshot] = {}
-    for id, deployment, state in found["snapshots"]:
+    for id, deployment, state in tables["snapshots"]:
         snapshots[id] = SeenSnapshot(id, state)
         seen.snapshots[deployment].append(snapshots[id])
-    for id, role, data in found["roles"]:
+    for id, role, data in tables["roles"]:
         snapshots[id].roles[role] = data
-    for id, node, role, data in found["bindings"]:
+    for id, node, role, data in tables["bindings"]:
         snapshots[id].bindings[node, role] = data
     return seen

@@ -1,7 +1,8 @@
-"""The rules of the model, told slowly. `test_model_stateful.py` does the same to this and to the store, and compares.
+"""The rules of the model, written simply and slowly, to compare the store with.
 
-It imports nothing of the product. A noderole that is to run is stored as WAITING; whether that shows as TODO or BLOCKED
-is asked of its parents each time, as is every cohort.
+`test_model_stateful.py` does the same to this and to the store, and compares. It imports nothing of the product. A
+noderole that is to run is stored as WAITING; whether that shows as TODO or BLOCKED is computed from its parents each
+time, as is every cohort.
 """
 
 import copy
@@ -21,7 +22,7 @@ from tests.integration.store.model.naive_graph import (
     Key,
     Node,
     NodeRole,
-    Refused,
+    RefusedByModel,
     Role,
     Snapshot,
     atomic,
@@ -53,27 +54,31 @@ class World(NaiveRuns):
 
     def require_proposal(self, deployment: str) -> Snapshot:
         if deployment == "system":
-            raise Refused("system-deployment")
+            raise RefusedByModel("system-deployment")
         proposal = self.deployments[deployment].proposal()
         if proposal is None:
-            raise Refused("nothing-proposed")
+            raise RefusedByModel("nothing-proposed")
         return proposal
 
     def proposed(self, deployment: str) -> list[NodeRole]:
-        found = [one for one in self.noderoles.values() if one.deployment == deployment and one.state == PROPOSED]
-        return sorted(found, key=lambda one: one.born)
+        proposed = [
+            noderole
+            for noderole in self.noderoles.values()
+            if noderole.deployment == deployment and noderole.state == PROPOSED
+        ]
+        return sorted(proposed, key=lambda noderole: noderole.born)
 
     @atomic
     def propose(self, deployment: str) -> None:
         if deployment == "system":
-            raise Refused("system-deployment")
+            raise RefusedByModel("system-deployment")
         home = self.deployments[deployment]
         if home.proposal() is not None:
-            raise Refused("proposal-exists")
+            raise RefusedByModel("proposal-exists")
         head = home.head() or Snapshot("none")
-        kept = {key: data for key, data in head.bindings.items() if self._still_bound(key)}
+        bindings = {key: data for key, data in head.bindings.items() if self._still_bound(key)}
         roles = {name: data for name, data in head.roles.items() if name in self.roles}
-        home.snapshots.append(Snapshot("proposed", copy.deepcopy(roles), copy.deepcopy(kept)))
+        home.snapshots.append(Snapshot("proposed", copy.deepcopy(roles), copy.deepcopy(bindings)))
 
     def _still_bound(self, key: Key) -> bool:
         return key in self.noderoles and not self.noderoles[key].doomed
@@ -81,7 +86,7 @@ class World(NaiveRuns):
     @atomic
     def recall(self, deployment: str) -> None:
         if deployment != "system" and self.deployments[deployment].head() is None:
-            raise Refused("nothing-committed")
+            raise RefusedByModel("nothing-committed")
         self.propose(deployment)
         self.deployments[deployment].held = True
 
@@ -94,22 +99,25 @@ class World(NaiveRuns):
             self._bind(deployment, node, role, PROPOSED, {})
         self._hide_from_others(deployment)
         created = set(self.noderoles) - before
-        asked = {(self.deployments[deployment].phantom if self.flag(r, "service") else n, r) for n, r in requests}
-        self._intend(deployment, proposal, created, asked)
+        requested = {(self.deployments[deployment].phantom if self.flag(r, "service") else n, r) for n, r in requests}
+        self._intend(deployment, proposal, created, requested)
 
-    def _intend(self, deployment: str, proposal: Snapshot, created: set[Key], asked: set[Key]) -> None:
+    def _intend(self, deployment: str, proposal: Snapshot, created: set[Key], requested: set[Key]) -> None:
         proposal.edits += 1
-        for key in created | asked:
+        for key in created | requested:
             if self.noderoles[key].deployment == deployment:
                 proposal.bindings.setdefault(key, copy.deepcopy(self.user_data(key)))
         for key in created:
             proposal.roles.setdefault(key[1], {})
 
     def _hide_from_others(self, deployment: str) -> set[tuple[Key, Key]]:
-        """A proposed member stands under nothing but its own proposal until it is committed."""
-        own = {one.key for one in self.proposed(deployment)}
+        """Take proposed members away from above all that is not in their own proposal, until they are committed."""
+        own = {noderole.key for noderole in self.proposed(deployment)}
         hidden = {
-            (parent, key) for key, one in self.noderoles.items() if key not in own for parent in one.parents & own
+            (parent, key)
+            for key, noderole in self.noderoles.items()
+            if key not in own
+            for parent in noderole.parents & own
         }
         for parent, key in hidden:
             self.noderoles[key].parents.remove(parent)
@@ -120,7 +128,7 @@ class World(NaiveRuns):
         proposal = self.require_proposal(deployment)
         for key in keys:
             if key not in self.noderoles or self.noderoles[key].deployment != deployment:
-                raise Refused("not-found")
+                raise RefusedByModel("not-found")
         going = self.removal(keys)
         proposal.edits += 1
         for key in going:
@@ -128,13 +136,13 @@ class World(NaiveRuns):
         self.erase({k for k in going if self.noderoles[k].state == PROPOSED and k in set(self._keys(deployment))})
 
     def _keys(self, deployment: str) -> list[Key]:
-        return [one.key for one in self.noderoles.values() if one.deployment == deployment]
+        return [noderole.key for noderole in self.noderoles.values() if noderole.deployment == deployment]
 
     @atomic
     def set_role_data(self, deployment: str, role: str, data: dict[str, Json]) -> None:
         proposal = self.require_proposal(deployment)
         if role not in proposal.roles:
-            raise Refused("not-found")
+            raise RefusedByModel("not-found")
         proposal.roles[role] = data
         proposal.edits += 1
 
@@ -142,29 +150,29 @@ class World(NaiveRuns):
     def set_binding_data(self, deployment: str, key: Key, data: dict[str, Json]) -> None:
         proposal = self.require_proposal(deployment)
         if key not in proposal.bindings:
-            raise Refused("not-found")
+            raise RefusedByModel("not-found")
         proposal.bindings[key] = data
         proposal.edits += 1
 
     @atomic
     def discard(self, deployment: str) -> None:
         proposal = self.require_proposal(deployment)
-        self.erase({one.key for one in self.proposed(deployment)})
+        self.erase({noderole.key for noderole in self.proposed(deployment)})
         self.deployments[deployment].snapshots.remove(proposal)
         self.deployments[deployment].held = False
 
     @atomic
     def rollback(self, deployment: str, number: int) -> Snapshot:
-        """Propose what the snapshot with that place in the time line said, and give it back."""
+        """Propose what the snapshot with that number in the time line has, and return the proposal."""
         past = self.deployments[deployment].snapshots[number]
         self.propose(deployment)
         proposal = self.require_proposal(deployment)
         dropped = [key for key in proposal.bindings if key not in past.bindings and key in self.noderoles]
         if dropped:
             self.unbind(deployment, dropped)
-        wanted = [key for key in past.bindings if key[0] in self.nodes and key[1] in self.roles]
+        restorable = [key for key in past.bindings if key[0] in self.nodes and key[1] in self.roles]
         order = list(self.nodes), list(self.roles)
-        self.bind(deployment, sorted(wanted, key=lambda key: (order[0].index(key[0]), order[1].index(key[1]))))
+        self.bind(deployment, sorted(restorable, key=lambda key: (order[0].index(key[0]), order[1].index(key[1]))))
         for key in proposal.bindings.keys() & past.bindings.keys():
             proposal.bindings[key] = copy.deepcopy(past.bindings[key])
         bound = {key[1] for key in proposal.bindings}
@@ -182,12 +190,14 @@ class World(NaiveRuns):
         return self._plan(deployment, proposal, relinks)
 
     def _bind_anew(self, deployment: str, proposal: Snapshot) -> tuple[set[tuple[Key, Key]], dict[Key, Relink]]:
-        """Bind all that is proposed again, in the order it was, and what is committed if its role needs others now;
-        gives the edges that only a commit makes."""
+        """Bind all that is proposed again, in the order it was; return the edges that only a commit makes.
+
+        What is committed is bound again as well, if its role needs other parents now.
+        """
         outdated = self.outdated(deployment, proposal.bindings)
         self.staying = {node for node, _ in outdated}
-        known = {one.key: one.born for one in self.proposed(deployment)}
-        stood = {key: (self.noderoles[key].parents, self.cohort(key)) for key in known}
+        known = {noderole.key: noderole.born for noderole in self.proposed(deployment)}
+        positions = {key: (self.noderoles[key].parents, self.cohort(key)) for key in known}
         for key in known:
             del self.noderoles[key]
         before = set(self.noderoles)
@@ -196,19 +206,19 @@ class World(NaiveRuns):
         relinks = self.find_relinks(deployment, outdated, PROPOSED)
         self.staying = set()
         created = set(self.noderoles) - before
-        if stood != {key: (self.noderoles[key].parents, self.cohort(key)) for key in created}:
+        if positions != {key: (self.noderoles[key].parents, self.cohort(key)) for key in created}:
             self._intend(deployment, proposal, created - known.keys(), set())
-        adopted = self._hide_from_others(deployment)
-        dropped = {(parent, key) for key, relink in relinks.items() for parent in relink.lost} & adopted
+        new_edges = self._hide_from_others(deployment)
+        dropped = {(parent, key) for key, relink in relinks.items() for parent in relink.lost} & new_edges
         for parent, key in dropped:
             relinks[key].lost.remove(parent)
-        return adopted - dropped, relinks
+        return new_edges - dropped, relinks
 
     def _plan(self, deployment: str, proposal: Snapshot, relinks: dict[Key, Relink]) -> Plan:
         changed = self._changed(deployment, proposal)
         taking = {taker for key in changed for taker in self.takers(key)}
         before = {key: set(self.noderoles[key].parents) for key in relinks}
-        self.stand(relinks)
+        self.apply_parents(relinks)
         plan = self._plan_standing(deployment, proposal, relinks, changed, taking)
         for key, parents in before.items():
             self.noderoles[key].parents = parents
@@ -217,20 +227,24 @@ class World(NaiveRuns):
     def _plan_standing(
         self, deployment: str, proposal: Snapshot, relinks: dict[Key, Relink], changed: set[Key], taking: set[Key]
     ) -> Plan:
-        """With all that the commit links anew standing where it will."""
-        created = {one.key for one in self.proposed(deployment)}
+        """Return the plan, with all that the commit links again standing where it will."""
+        created = {noderole.key for noderole in self.proposed(deployment)}
         committed = {key for key in self._keys(deployment) if self._still_bound(key)} - created
         gone = self.removal(committed - proposal.bindings.keys())
         if any(key in proposal.bindings and self.noderoles[key].deployment == deployment for key in gone):
-            raise Refused("orphans-dependant")
+            raise RefusedByModel("orphans-dependant")
         touched = self._touched(deployment, created | gone)
-        members = {one.key for one in self.noderoles.values() if (one.deployment, one.role) in touched}
+        members = {
+            noderole.key for noderole in self.noderoles.values() if (noderole.deployment, noderole.role) in touched
+        }
         again = changed | relinks.keys() | {key for key in members - created if self._still_bound(key)}
         taking |= self.below_relinked(relinks)
         for key in members & (created | gone):
             home = self.noderoles[key].deployment
-            cluster = [one for one in members if one[1] == key[1] and self.noderoles[one].deployment == home]
-            taking |= {low for one in cluster for low in self.descendants(one) if low[0] == key[0]}
+            cluster = [
+                member for member in members if member[1] == key[1] and self.noderoles[member].deployment == home
+            ]
+            taking |= {low for member in cluster for low in self.descendants(member) if low[0] == key[0]}
         again |= {taker for taker in taking if self.noderoles[taker].state == ACTIVE}
         rerun = {key for key in again - gone - created if not self.spared(key)}
         held_back = {
@@ -244,7 +258,7 @@ class World(NaiveRuns):
             rerun,
             held_back,
             gone,
-            relinked={key: (one.gained, one.lost, one.links) for key, one in relinks.items()},
+            relinked={key: (relink.gained, relink.lost, relink.links) for key, relink in relinks.items()},
             moved={node for node, _ in created if self.nodes[node].deployment != deployment}
             - {node for node, _ in relinks},
             wiped={node for node, role in created | rerun if self.flag(role, "destructive")},
@@ -258,7 +272,7 @@ class World(NaiveRuns):
         return own | {key for key in committed if key[1] in roles}
 
     def _touched(self, deployment: str, coming_or_going: Collection[Key]) -> set[tuple[str, str]]:
-        """Clusters that gain or lose a member. One proposed elsewhere was none yet."""
+        """Return the clusters that gain or lose a member. A noderole proposed elsewhere was no member yet."""
         return {
             (self.noderoles[key].deployment, key[1])
             for key in coming_or_going
@@ -272,7 +286,7 @@ class World(NaiveRuns):
         adopted, relinks = self._bind_anew(deployment, proposal)
         plan = self._plan(deployment, proposal, relinks)
         if seen is not None and seen != plan:
-            raise Refused("plan-changed")
+            raise RefusedByModel("plan-changed")
         changed = self._changed(deployment, proposal) - plan.removed
         taking = {taker for key in changed for taker in self.takers(key)}
         for key in plan.created:
@@ -294,11 +308,11 @@ class World(NaiveRuns):
 
     def _change(self, keys: Collection[Key]) -> None:
         for key in keys:
-            one = self.noderoles[key]
-            if one.state == TRANSITION:
-                one.stale = True
-            elif one.state != PROPOSED and not self.spared(key):
-                one.state = WAITING
+            noderole = self.noderoles[key]
+            if noderole.state == TRANSITION:
+                noderole.stale = True
+            elif noderole.state != PROPOSED and not self.spared(key):
+                noderole.state = WAITING
 
     def _regroup_and_remove(self, came: set[Key], going: set[Key]) -> None:
         members = {k for k in came | going if self.flag(k[1], "cluster") and self.noderoles[k].state != PROPOSED}
@@ -328,11 +342,11 @@ class World(NaiveRuns):
     def delete_deployment(self, name: str) -> None:
         home = self.deployments[name]
         if home.parent is None:
-            raise Refused("system-deployment")
+            raise RefusedByModel("system-deployment")
         if any(other.parent == name for other in self.deployments.values()):
-            raise Refused("has-children")
+            raise RefusedByModel("has-children")
         if any(self.noderoles[key].state == TRANSITION for key in self._keys(name)):
-            raise Refused("busy")
+            raise RefusedByModel("busy")
         self.erase(self._keys(name))
         for node in self.nodes.values():
             if node.deployment == name and not node.system:
@@ -351,20 +365,20 @@ class World(NaiveRuns):
     @atomic
     def delete_node(self, name: str) -> None:
         if self.nodes[name].admin and sum(node.admin for node in self.nodes.values()) == 1:
-            raise Refused("last-admin-node")
-        own = [one for one in self.noderoles.values() if one.node == name]
-        if any(one.state == TRANSITION for one in own):
-            raise Refused("busy")
-        self._regroup_and_remove(set(), self.removal(one.key for one in own))
+            raise RefusedByModel("last-admin-node")
+        own_noderoles = [noderole for noderole in self.noderoles.values() if noderole.node == name]
+        if any(noderole.state == TRANSITION for noderole in own_noderoles):
+            raise RefusedByModel("busy")
+        self._regroup_and_remove(set(), self.removal(noderole.key for noderole in own_noderoles))
         del self.nodes[name]
 
     @atomic
     def move_node(self, name: str, deployment: str) -> None:
         node = self.nodes[name]
-        for one in self.noderoles.values():
-            left_behind = one.state != PROPOSED or one.deployment == node.deployment
-            if one.node == name and left_behind and one.deployment not in self.path(deployment):
-                raise Refused("still-bound")
+        for noderole in self.noderoles.values():
+            left_behind = noderole.state != PROPOSED or noderole.deployment == node.deployment
+            if noderole.node == name and left_behind and noderole.deployment not in self.path(deployment):
+                raise RefusedByModel("still-bound")
         node.deployment = deployment
 
     def set_node(self, name: str, changes: dict[str, Json]) -> None:
@@ -374,22 +388,22 @@ class World(NaiveRuns):
         for field, value in changed.items():
             setattr(node, field, value)
         if changed.keys() & {"hint", "discovery"}:
-            own = {one.key for one in self.noderoles.values() if one.node == name}
+            own = {noderole.key for noderole in self.noderoles.values() if noderole.node == name}
             members = {k for k in own if self.flag(k[1], "cluster") and self.noderoles[k].state != PROPOSED}
-            moved_house = address_of(node) != address
-            self.dirty(own | {peer for key in members for peer in self.peers(key) if moved_house})
+            new_address = address_of(node) != address
+            self.dirty(own | {peer for key in members for peer in self.peers(key) if new_address})
 
     def boot(self, name: str) -> None:
         self.nodes[name].alive = True
-        for one in [one for one in self.noderoles.values() if one.node == name]:
-            if one.doomed:
-                self.erase({one.key})
-            elif one.state == TRANSITION and self.destroys(one.key):
-                one.state, one.succeeded_with = ERROR, None
-            elif one.state == ERROR and self.destroys(one.key):
+        for noderole in [noderole for noderole in self.noderoles.values() if noderole.node == name]:
+            if noderole.doomed:
+                self.erase({noderole.key})
+            elif noderole.state == TRANSITION and self.destroys(noderole.key):
+                noderole.state, noderole.succeeded_with = ERROR, None
+            elif noderole.state == ERROR and self.destroys(noderole.key):
                 continue  # a failed install does not start again because its machine rebooted
-            elif one.state != PROPOSED and not self.spared(one.key):
-                one.state, one.forced = WAITING, True
+            elif noderole.state != PROPOSED and not self.spared(noderole.key):
+                noderole.state, noderole.forced = WAITING, True
 
     # --- barclamps
 
@@ -397,20 +411,20 @@ class World(NaiveRuns):
     def import_barclamp(self, roles: list[Role], attribs: list[Attrib], clients: dict[str, str | None]) -> None:
         old = copy.deepcopy(self)
         bound = {key[1] for key in self.noderoles}
-        kept = {role.name for role in roles}
+        imported = {role.name for role in roles}
         listed = {
             name for d in self.deployments.values() for s in d.snapshots if s.state != "archived" for name in s.roles
         }
-        if (bound | listed) & (self.roles.keys() - kept):
-            raise Refused("still-bound")
+        if (bound | listed) & (self.roles.keys() - imported):
+            raise RefusedByModel("still-bound")
         self.roles = {role.name: role for role in roles}
         self.attribs = {attrib.name: attrib for attrib in attribs}
         self.clients = clients
         if self.role_cycle():
-            raise Refused("cycle")
+            raise RefusedByModel("cycle")
         for name in bound:
             if (old.roles[name].flags ^ self.roles[name].flags) & STRUCTURE:
-                raise Refused("still-bound")
+                raise RefusedByModel("still-bound")
         self.check_new_pairs(old)
         for key in self.noderoles:
             if self.own_values(key[1]) != old.own_values(key[1]):

@@ -1,6 +1,6 @@
 """The naive model's graph: roles, nodes, noderoles and edges, binding and what may be removed.
 
-Plain dicts, no counters, nothing pushed: everything is worked out from scratch. It imports nothing of the product.
+It has plain dicts and no counters, and stores nothing that can be computed. It imports nothing of the product.
 """
 
 import copy
@@ -19,8 +19,8 @@ WAITING = "waiting"
 STRUCTURE = {"implicit", "cluster", "service", "abstract", "destructive"}
 
 
-class Refused(Exception):
-    """The rules say no; `rule` is the name of the rule."""
+class RefusedByModel(Exception):
+    """A step that the rules forbid; `rule` is the name of the rule."""
 
     def __init__(self, rule: str) -> None:
         super().__init__(rule)
@@ -78,10 +78,10 @@ class Deployment:
     snapshots: list[Snapshot] = field(default_factory=list)
 
     def proposal(self) -> Snapshot | None:
-        return next((one for one in self.snapshots if one.state == "proposed"), None)
+        return next((snapshot for snapshot in self.snapshots if snapshot.state == "proposed"), None)
 
     def head(self) -> Snapshot | None:
-        return next((one for one in self.snapshots if one.state == "head"), None)
+        return next((snapshot for snapshot in self.snapshots if snapshot.state == "head"), None)
 
 
 @dataclass
@@ -103,9 +103,9 @@ class NodeRole:
     forced: bool = False
     doomed: bool = False
     dirtied: tuple[Key | None, int] = (None, 0)
-    """Whose data last made it run again, and how often in a row."""
+    """The noderole whose data last made this one run again, and how often in a row."""
     not_told: set[str] = field(default_factory=set)
-    """Places of facts that it, or one that stands on it, found out since it ran: it does not run again for these."""
+    """Keys of facts that it, or one that stands on it, found out since it ran: it does not run again for these."""
 
     @property
     def key(self) -> Key:
@@ -118,18 +118,18 @@ W = TypeVar("W", bound="NaiveGraph")
 
 
 def atomic(work: Callable[Concatenate[W, P], T]) -> Callable[Concatenate[W, P], T]:
-    """All of it or, when refused, nothing."""
+    """Undo all changes of a method when it is refused."""
 
     @wraps(work)
-    def whole(world: W, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def run_atomically(world: W, /, *args: P.args, **kwargs: P.kwargs) -> T:
         before = copy.deepcopy(world.__dict__)
         try:
             return work(world, *args, **kwargs)
-        except Refused:
+        except RefusedByModel:
             world.__dict__ = before
             raise
 
-    return whole
+    return run_atomically
 
 
 class NaiveGraph:
@@ -148,7 +148,7 @@ class NaiveGraph:
     # --- data
 
     def user_data(self, key: Key) -> dict[str, Json]:
-        """What is in force: head's word, where head has one."""
+        """Return the data in force: that of head, where head has any."""
         head = self.deployments[self.noderoles[key].deployment].head()
         return head.bindings.get(key, {}) if head and self.noderoles[key].state != PROPOSED else {}
 
@@ -156,7 +156,7 @@ class NaiveGraph:
         head = self.deployments[deployment].head()
         return head.roles.get(role, {}) if head else {}
 
-    # --- what roles say of each other
+    # --- relations between roles
 
     def needed(self, name: str) -> list[str]:
         role = self.roles[name]
@@ -164,25 +164,29 @@ class NaiveGraph:
         owners = [self.attribs[want].role for want in role.wants if want in self.attribs]
         attached = [other.name for other in sorted(self.roles.values(), key=lambda r: r.name) if name in other.attaches]
         others = [owner for owner in owners if owner and owner not in role.provides]
-        found = [client, *role.requires, *attached, *others]
-        return list(dict.fromkeys(need for need in found if need and need != name))
+        needs = [client, *role.requires, *attached, *others]
+        return list(dict.fromkeys(need for need in needs if need and need != name))
 
-    def provides_each_other(self, one: str, other: str) -> bool:
-        return self._says(one, other, "provides") or self._says(other, one, "provides")
+    def provides_each_other(self, first: str, second: str) -> bool:
+        return self._says(first, second, "provides") or self._says(second, first, "provides")
 
-    def conflict(self, one: str, other: str) -> bool:
-        if one == other:
-            return self._says(one, one, "conflicts")
-        pairs = [(mine, theirs) for mine in self._stands_for(one) for theirs in self._stands_for(other)]
+    def conflict(self, first: str, second: str) -> bool:
+        if first == second:
+            return self._says(first, first, "conflicts")
+        pairs = [
+            (first_name, second_name)
+            for first_name in self._stands_for(first)
+            for second_name in self._stands_for(second)
+        ]
         return any(self._says(a, b, "conflicts") or self._says(b, a, "conflicts") for a, b in pairs)
 
     def _stands_for(self, name: str) -> list[str]:
-        """Itself, and the abstract roles it provides."""
+        """Return the role itself, and the abstract roles it provides."""
         provided = self.roles[name].provides if name in self.roles else []
-        return [name, *(one for one in provided if self.flag(one, "abstract"))]
+        return [name, *(role for role in provided if self.flag(role, "abstract"))]
 
-    def _says(self, one: str, other: str, what: str) -> bool:
-        return one in self.roles and other in getattr(self.roles[one], what)
+    def _says(self, role: str, other: str, relation: str) -> bool:
+        return role in self.roles and other in getattr(self.roles[role], relation)
 
     def flag(self, role: str, flag: str) -> bool:
         return role in self.roles and flag in self.roles[role].flags
@@ -216,29 +220,29 @@ class NaiveGraph:
         return {other for other, noderole in self.noderoles.items() if key in noderole.parents}
 
     def ancestors(self, key: Key) -> set[Key]:
-        found: set[Key] = set()
+        ancestors: set[Key] = set()
         for parent in self.noderoles[key].parents:
-            found |= {parent} | self.ancestors(parent)
-        return found
+            ancestors |= {parent} | self.ancestors(parent)
+        return ancestors
 
     def descendants(self, key: Key) -> set[Key]:
         return {other for other in self.noderoles if key in self.ancestors(other)}
 
     def path(self, deployment: str) -> Iterator[str]:
-        at: str | None = deployment
-        while at is not None:
-            yield at
-            at = self.deployments[at].parent
+        name: str | None = deployment
+        while name is not None:
+            yield name
+            name = self.deployments[name].parent
 
     def destroys(self, key: Key) -> bool:
         return self.flag(key[1], "destructive")
 
     def spared(self, key: Key) -> bool:
-        """Destructive and ACTIVE: nothing but a reinstall moves it."""
+        """Return whether it is destructive and ACTIVE: nothing but a reinstall moves it."""
         return self.destroys(key) and self.noderoles[key].state == ACTIVE
 
     def peers(self, key: Key) -> set[Key]:
-        """The other committed members of its cluster."""
+        """Return the other committed members of its cluster."""
         mine = self.noderoles[key]
         return {
             other.key
@@ -248,17 +252,17 @@ class NaiveGraph:
         }
 
     def takers(self, key: Key) -> set[Key]:
-        """Who takes inputs from its data: linked ones, and its descendants on its own node."""
+        """Return those that take inputs from its data: linked ones, and its descendants on its own node."""
         linked = {other.key for other in self.noderoles.values() if key in other.links.values()}
         return linked | {other for other in self.descendants(key) if other[0] == key[0]}
 
     # --- binding
 
     def visible(self, key: Key, deployment: str) -> bool:
-        found = self.noderoles.get(key)
-        if found is None or found.doomed:
+        noderole = self.noderoles.get(key)
+        if noderole is None or noderole.doomed:
             return False
-        return found.state != PROPOSED or found.deployment == deployment
+        return noderole.state != PROPOSED or noderole.deployment == deployment
 
     def _bind(self, deployment: str, node: str, name: str, state: str, births: dict[Key, int]) -> None:
         if self.flag(name, "service"):
@@ -266,41 +270,44 @@ class NaiveGraph:
         key = (node, name)
         if key in self.noderoles:
             if self.noderoles[key].doomed:
-                raise Refused("busy")
+                raise RefusedByModel("busy")
             if not self.visible(key, deployment):
-                raise Refused("proposed-elsewhere")
+                raise RefusedByModel("proposed-elsewhere")
             return
         parents: dict[str, list[Key]] | None = None
         while parents is None:
             self._check_place(deployment, node, name)
             parents = {}
             for need in self.needed(name):
-                found = self._find(deployment, node, need)
-                if found is None:
+                parent = self._find(deployment, node, need)
+                if parent is None:
                     self._bind(deployment, *self._missing(deployment, node, need), state, births)
                     parents = None
                     break
-                parents[need] = self._with_peers(found, deployment)
+                parents[need] = self._with_peers(parent, deployment)
         self._create(deployment, key, state, parents, births)
 
     def _check_place(self, deployment: str, node_name: str, name: str) -> None:
         node = self.nodes[node_name]
         if self.flag(name, "abstract"):
-            raise Refused("abstract-role")
+            raise RefusedByModel("abstract-role")
         at_home_there = self.flag(name, "service") or self.flag(name, "implicit")
         if node.system and not (at_home_there and node_name == self.deployments[deployment].phantom):
-            raise Refused("phantom-node")
+            raise RefusedByModel("phantom-node")
         at_home = node.deployment in self.path(deployment) or node_name in self.staying
         if not at_home and deployment != "system":
-            raise Refused("node-in-other-deployment")
+            raise RefusedByModel("node-in-other-deployment")
         if self.flag(name, "destructive") and node.admin:
-            raise Refused("destructive-on-admin-node")
-        here = sorted((one for one in self.noderoles.values() if one.node == node_name), key=lambda one: one.born)
+            raise RefusedByModel("destructive-on-admin-node")
+        here = sorted(
+            (noderole for noderole in self.noderoles.values() if noderole.node == node_name),
+            key=lambda noderole: noderole.born,
+        )
         for other in here:
             if self.provides_each_other(name, other.role):
-                raise Refused("provides-on-same-node")
+                raise RefusedByModel("provides-on-same-node")
             if self.conflict(name, other.role):
-                raise Refused("conflicting-roles")
+                raise RefusedByModel("conflicting-roles")
 
     def _find(self, deployment: str, node: str, need: str) -> Key | None:
         providers = [role.name for role in self.roles.values() if need in role.provides]
@@ -311,52 +318,56 @@ class NaiveGraph:
             return min(on_node, key=self.rank)
         if self.flag(need, "implicit"):
             return None
-        for place in self.path(deployment):
+        for ancestor in self.path(deployment):
             there = [
-                one.key
-                for one in self.noderoles.values()
-                if one.deployment == place and self.visible(one.key, deployment)
+                noderole.key
+                for noderole in self.noderoles.values()
+                if noderole.deployment == ancestor and self.visible(noderole.key, deployment)
             ]
-            for wanted in ([need], providers):
-                candidates = [key for key in there if key[1] in wanted]
+            for names in ([need], providers):
+                candidates = [key for key in there if key[1] in names]
                 if candidates:
                     return min(candidates, key=self.rank)
         return None
 
     def _missing(self, deployment: str, node: str, need: str) -> tuple[str, str]:
         if need not in self.roles or self.flag(need, "abstract"):
-            raise Refused("unresolved-requires")
+            raise RefusedByModel("unresolved-requires")
         if self.flag(need, "service"):
             return (self.deployments[deployment].phantom, need)
         if self.nodes[node].system and not self.flag(need, "implicit"):
-            raise Refused("unresolved-requires")
+            raise RefusedByModel("unresolved-requires")
         return (node, need)
 
     def _with_peers(self, key: Key, deployment: str) -> list[Key]:
         if not self.flag(key[1], "cluster"):
             return [key]
-        found = [
+        members = [
             other.key
             for other in self.noderoles.values()
             if other.role == key[1] and other.deployment == self.noderoles[key].deployment
             if self.visible(other.key, deployment)
         ]
-        return sorted(found, key=self.rank)
+        return sorted(members, key=self.rank)
 
     def _create(
         self, deployment: str, key: Key, state: str, parents: dict[str, list[Key]], births: dict[Key, int]
     ) -> None:
         node, name = key
-        peers = [one.key for one in self.noderoles.values() if one.role == name and one.deployment == deployment]
+        peers = [
+            noderole.key
+            for noderole in self.noderoles.values()
+            if noderole.role == name and noderole.deployment == deployment
+        ]
         if key not in births:
             self.births += 1
         born = births.get(key, self.births)
         new = self.noderoles[key] = NodeRole(node, name, deployment, born, state)
-        new.parents = {parent for found in parents.values() for parent in found}
+        new.parents = {parent for keys in parents.values() for parent in keys}
         self._check_lineage()
         for want in self.roles[name].wants:
             if want not in self.attribs:
-                raise Refused("unresolved-requires")
+                raise RefusedByModel("unresolved-requires")
             owner = self.attribs[want].role
             if owner is not None and owner != name and owner not in self.roles[name].provides:
                 new.links[want] = parents[owner][0]
@@ -364,7 +375,7 @@ class NaiveGraph:
             children = {child for peer in peers for child in self.children(peer)}
             below = children | {under for child in children for under in self.descendants(child)}
             if below & ({key} | self.ancestors(key)):
-                raise Refused("cycle")
+                raise RefusedByModel("cycle")
             for child in children:
                 self.noderoles[child].parents.add(key)
             self._check_lineage()
@@ -372,37 +383,37 @@ class NaiveGraph:
     def _check_lineage(self) -> None:
         for key in self.noderoles:
             if any(self.provides_each_other(key[1], above[1]) for above in self.ancestors(key)):
-                raise Refused("provides-in-lineage")
+                raise RefusedByModel("provides-in-lineage")
 
     def _check_known(self, requests: Iterable[Key]) -> None:
         for node, role in requests:
             if node not in self.nodes or role not in self.roles:
-                raise Refused("not-found")
+                raise RefusedByModel("not-found")
 
-    # --- what may go
+    # --- removal
 
     def removal(self, keys: Iterable[Key]) -> set[Key]:
-        """All that goes when `keys` do; refused if it would orphan any."""
-        wanted = set(keys)
-        gone = set(wanted)
+        """Return all that goes when `keys` do; refused if that would orphan any."""
+        requested = set(keys)
+        gone = set(requested)
         while True:
             more = {key for key in self.noderoles if key not in gone and self._falls(key, gone)}
             if not more:
                 break
             gone |= more
-        for key in wanted:
-            for dependant in self._standing_on(key, gone) - wanted:
-                one, leaving = self.noderoles[dependant], self.noderoles[key]
-                together = one.node == leaving.node and one.deployment == leaving.deployment
-                if one.state != PROPOSED and not together:
-                    raise Refused("orphans-dependant")
+        for key in requested:
+            for dependant in self._standing_on(key, gone) - requested:
+                noderole, leaving = self.noderoles[dependant], self.noderoles[key]
+                together = noderole.node == leaving.node and noderole.deployment == leaving.deployment
+                if noderole.state != PROPOSED and not together:
+                    raise RefusedByModel("orphans-dependant")
         return gone
 
     def _falls(self, key: Key, gone: set[Key]) -> bool:
         return any(self._holds(parent, key, gone) for parent in self.noderoles[key].parents & gone)
 
     def _holds(self, parent: Key, child: Key, gone: set[Key]) -> bool:
-        """Whether the child cannot stand without this parent: it can if that is one of a cluster and another stays."""
+        """Return whether the child needs this parent: not if it is one of a cluster and another member stays."""
         if not self.flag(parent[1], "cluster"):
             return True
         for other in self.noderoles[child].parents - gone:
@@ -414,17 +425,17 @@ class NaiveGraph:
         return True
 
     def _standing_on(self, key: Key, gone: set[Key]) -> set[Key]:
-        found: set[Key] = set()
+        dependants: set[Key] = set()
         for child in self.children(key) & gone:
             if self._holds(key, child, gone):
-                found |= {child} | self._standing_on(child, gone)
-        return found
+                dependants |= {child} | self._standing_on(child, gone)
+        return dependants
 
     def erase(self, keys: Collection[Key]) -> None:
-        """They are gone, also from proposals. Who took an attrib from one of a cluster takes it from a peer."""
+        """Delete noderoles, also from proposals. What took an attrib from one of a cluster takes it from a peer."""
         gone = {key: self.noderoles[key] for key in keys}
-        for key, one in gone.items():
-            proposal = self.deployments[one.deployment].proposal()
+        for key, noderole in gone.items():
+            proposal = self.deployments[noderole.deployment].proposal()
             if proposal is not None:
                 proposal.bindings.pop(key, None)
             del self.noderoles[key]
@@ -443,10 +454,10 @@ class NaiveGraph:
     # --- inputs
 
     def dirty(self, keys: Collection[Key]) -> None:
-        """An input of these changed."""
+        """Note that an input of these noderoles changed."""
         for key in keys:
-            one = self.noderoles[key]
-            if one.state == TRANSITION:
-                one.stale = True
-            elif one.state == ACTIVE and not self.destroys(key):
-                one.state = WAITING
+            noderole = self.noderoles[key]
+            if noderole.state == TRANSITION:
+                noderole.stale = True
+            elif noderole.state == ACTIVE and not self.destroys(key):
+                noderole.state = WAITING

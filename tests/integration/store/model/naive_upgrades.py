@@ -6,7 +6,7 @@ It imports nothing of the product.
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from tests.integration.store.model.naive_graph import PROPOSED, Key, NaiveGraph, Refused
+from tests.integration.store.model.naive_graph import PROPOSED, Key, NaiveGraph, RefusedByModel
 
 
 @dataclass
@@ -15,27 +15,32 @@ class Relink:
     lost: set[Key]
     links: dict[str, Key]
     nodes: set[str]
-    """Where somebody comes, or no longer comes, before it."""
+    """The nodes on which it gains or loses ancestors."""
 
 
 class NaiveUpgrades(NaiveGraph):
-    def outdated(self, deployment: str, kept: Collection[Key]) -> list[Key]:
-        """Those that do not stand as their roles say, the oldest first."""
-        found = [
-            one.key
-            for one in sorted(self.noderoles.values(), key=lambda one: one.born)
-            if one.deployment == deployment and one.state != PROPOSED and not one.doomed and one.key in kept
+    def outdated(self, deployment: str, proposed_keys: Collection[Key]) -> list[Key]:
+        """Return the noderoles that do not have the parents and links their roles declare, the oldest first."""
+        keys = [
+            noderole.key
+            for noderole in sorted(self.noderoles.values(), key=lambda noderole: noderole.born)
+            if noderole.deployment == deployment
+            and noderole.state != PROPOSED
+            and not noderole.doomed
+            and noderole.key in proposed_keys
         ]
-        return [key for key in found if not self._stands_as_declared(key)]
+        return [key for key in keys if not self._stands_as_declared(key)]
 
     def _stands_as_declared(self, key: Key) -> bool:
-        one = self.noderoles[key]
+        noderole = self.noderoles[key]
         owners = self._owners(key[1])
         return (
-            all(self._answering(key, need, one.parents) for need in self.needed(key[1]))
-            and one.parents == self._needed_parents(key)
-            and one.links.keys() == owners.keys()
-            and all(one.links[want] in self._answering(key, owner, one.parents) for want, owner in owners.items())
+            all(self._answering(key, need, noderole.parents) for need in self.needed(key[1]))
+            and noderole.parents == self._needed_parents(key)
+            and noderole.links.keys() == owners.keys()
+            and all(
+                noderole.links[want] in self._answering(key, owner, noderole.parents) for want, owner in owners.items()
+            )
         )
 
     def _owners(self, name: str) -> dict[str, str]:
@@ -52,20 +57,20 @@ class NaiveUpgrades(NaiveGraph):
         return {parent for need in self.needed(key[1]) for parent in self._answering(key, need, parents)}
 
     def find_relinks(self, deployment: str, keys: list[Key], state: str) -> dict[Key, Relink]:
-        """Bind what is missing and say what each would stand on; nothing stands on it yet."""
-        found: dict[Key, dict[str, Key]] = {}
+        """Bind what is missing, and return the new parents of each; they are not put above it yet."""
+        new_parents: dict[Key, dict[str, Key]] = {}
         for key in keys:
-            found[key] = {}
+            new_parents[key] = {}
             for need in self.needed(key[1]):
                 if not self._answering(key, need, self.noderoles[key].parents):
-                    there = self._find(deployment, key[0], need)
-                    if there is None:
-                        there = self._missing(deployment, key[0], need)
-                        self._bind(deployment, *there, state, {})
-                    found[key][need] = there
-        relinks = {key: self._relink(deployment, key, needs) for key, needs in found.items()}
+                    parent_key = self._find(deployment, key[0], need)
+                    if parent_key is None:
+                        parent_key = self._missing(deployment, key[0], need)
+                        self._bind(deployment, *parent_key, state, {})
+                    new_parents[key][need] = parent_key
+        relinks = {key: self._relink(deployment, key, needs) for key, needs in new_parents.items()}
         before = {key: set(self.noderoles[key].parents) for key in keys}
-        self.stand(relinks)
+        self.apply_parents(relinks)
         self._check_lineage()
         for relink in relinks.values():
             relink.nodes |= self._nodes_above(relink.gained)
@@ -73,37 +78,39 @@ class NaiveUpgrades(NaiveGraph):
             self.noderoles[key].parents = parents
         return relinks
 
-    def _relink(self, deployment: str, key: Key, found: dict[str, Key]) -> Relink:
-        one = self.noderoles[key]
-        gained = {peer for there in found.values() for peer in self._with_peers(there, deployment)} - one.parents
-        lost = one.parents - self._needed_parents(key)
+    def _relink(self, deployment: str, key: Key, new_parents: dict[str, Key]) -> Relink:
+        noderole = self.noderoles[key]
+        gained = {
+            peer for parent_key in new_parents.values() for peer in self._with_peers(parent_key, deployment)
+        } - noderole.parents
+        lost = noderole.parents - self._needed_parents(key)
         links = {}
         for want, owner in self._owners(key[1]).items():
-            answering = self._answering(key, owner, (one.parents - lost) | gained)
-            first = self._with_peers(found[owner], deployment)[0] if owner in found else answering[0]
-            links[want] = one.links[want] if one.links.get(want) in answering else first
+            answering = self._answering(key, owner, (noderole.parents - lost) | gained)
+            first = self._with_peers(new_parents[owner], deployment)[0] if owner in new_parents else answering[0]
+            links[want] = noderole.links[want] if noderole.links.get(want) in answering else first
         return Relink(gained, lost, links, self._nodes_above(lost))
 
     def _nodes_above(self, parents: set[Key]) -> set[str]:
         return {above[0] for parent in parents for above in {parent} | self.ancestors(parent)}
 
-    def stand(self, relinks: dict[Key, Relink]) -> None:
-        """Have each stand on its new parents; refused where that makes a circle."""
+    def apply_parents(self, relinks: dict[Key, Relink]) -> None:
+        """Put each under its new parents; refused where that makes a circle."""
         for key, relink in relinks.items():
             self.noderoles[key].parents -= relink.lost
         for key, relink in relinks.items():
             for parent in relink.gained:
                 if parent == key or key in self.ancestors(parent):
-                    raise Refused("cycle")
+                    raise RefusedByModel("cycle")
                 self.noderoles[key].parents.add(parent)
 
     def below_relinked(self, relinks: dict[Key, Relink]) -> set[Key]:
-        """What has other ancestors on its own node than before."""
+        """Return the noderoles that have other ancestors on their own node than before."""
         return {low for key, relink in relinks.items() for low in self.descendants(key) if low[0] in relink.nodes}
 
     def follow(self, relinks: dict[Key, Relink]) -> set[Key]:
-        """Have each stand on its new parents; gives what has other ancestors on its own node than before."""
-        self.stand(relinks)
+        """Put each under its new parents; return those that have other ancestors on their own node than before."""
+        self.apply_parents(relinks)
         for key, relink in relinks.items():
             self.noderoles[key].links = relink.links
         return self.below_relinked(relinks)
@@ -111,7 +118,7 @@ class NaiveUpgrades(NaiveGraph):
     # --- what an import looks at
 
     def all_declared(self, name: str, seen: set[str]) -> bool:
-        """Whether everything that the role may pull in, or that may stand in for it, is there."""
+        """Return whether everything that the role may pull in, or that may provide it, exists."""
         if name in seen:
             return True
         seen.add(name)
@@ -123,16 +130,21 @@ class NaiveUpgrades(NaiveGraph):
         )
 
     def check_new_pairs(self, old: "NaiveUpgrades") -> None:
-        for one in self.noderoles:
+        for key in self.noderoles:
             for other in self.noderoles:
-                if self.provides_each_other(one[1], other[1]) and not old.provides_each_other(one[1], other[1]):
-                    raise Refused("still-bound")
-                rivals = self.conflict(one[1], other[1]) and not old.conflict(one[1], other[1])
-                if one[0] == other[0] and rivals:
-                    raise Refused("still-bound")
+                if self.provides_each_other(key[1], other[1]) and not old.provides_each_other(key[1], other[1]):
+                    raise RefusedByModel("still-bound")
+                rivals = self.conflict(key[1], other[1]) and not old.conflict(key[1], other[1])
+                if key[0] == other[0] and rivals:
+                    raise RefusedByModel("still-bound")
 
     def own_values(self, name: str) -> object:
         role = self.roles[name]
-        answered = [a for a in self.attribs.values() if a.role in {name, *role.provides}]
-        wanted = [self.attribs[want] for want in role.wants if want in self.attribs]
-        return (role.template, role.wants, role.jig, [(a.map, a.default, a.has_default) for a in answered + wanted])
+        supplied_attribs = [a for a in self.attribs.values() if a.role in {name, *role.provides}]
+        wanted_attribs = [self.attribs[want] for want in role.wants if want in self.attribs]
+        return (
+            role.template,
+            role.wants,
+            role.jig,
+            [(a.map, a.default, a.has_default) for a in supplied_attribs + wanted_attribs],
+        )

@@ -1,6 +1,6 @@
-"""The store on a real PostgreSQL and the naive model of `naive.py`, driven together at random; after each step they
-must agree on the verdict, on every noderole, edge, cohort, snapshot and input.
+"""Drives the store on a real PostgreSQL and the naive model of `naive.py` together at random, and compares them.
 
+After each step they must agree on the verdict, on every noderole, edge, cohort, snapshot and input.
 `HYPOTHESIS_PROFILE=thorough` looks longer; `HYPOTHESIS_PROFILE=random` looks elsewhere each time.
 """
 
@@ -25,10 +25,17 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import StaticPool
 from tests.integration.store.model import naive
 from tests.integration.store.model.dice import Dice, integers, lists, pairs, sampled_from
-from tests.integration.store.model.model_catalogues import Declared, amended, as_product, declared, importable, layers
+from tests.integration.store.model.model_catalogues import (
+    Declaration,
+    amended,
+    as_product,
+    declared,
+    importable,
+    layers,
+)
 from tests.integration.store.model.model_dry_runs import dry_runs, shape
 from tests.integration.store.model.model_seen import Seen, look
-from tests.integration.store.model.naive_graph import ACTIVE, TRANSITION, Key, Refused, Snapshot
+from tests.integration.store.model.naive_graph import ACTIVE, TRANSITION, Key, RefusedByModel, Snapshot
 from tests.integration.store.model.naive_inputs import staged
 from tests.support.postgres import administer
 
@@ -43,10 +50,10 @@ from rackwright.store.db.visibility import EVERYTHING
 from rackwright.store.graph import commits, snapshots
 from rackwright.store.graph.binding import bind_proposed
 from rackwright.store.graph.deployments import create_deployment, delete_deployment, get_deployment
-from rackwright.store.graph.noderoles import retry
-from rackwright.store.machines.nodes import NewNode, boot_node, create_node, delete_node, move_node, update_node
-from rackwright.store.runs.claims import Claimant, claim
-from rackwright.store.runs.settling import Finished, settle
+from rackwright.store.graph.noderoles import retry_noderole
+from rackwright.store.machines.nodes import NewNode, create_node, delete_node, move_node, record_boot, update_node
+from rackwright.store.runs.claims import Claimant, claim_runs
+from rackwright.store.runs.settling import FinishedRun, settle_runs
 from rackwright.store.store import Store
 
 T = TypeVar("T")
@@ -105,7 +112,7 @@ def same(store: set[Any], model: set[Any]) -> None:
 
 
 class Both(RuleBasedStateMachine):
-    """Does each thing to the store and to the naive model."""
+    """Does each step to the store and to the naive model."""
 
     server: str
     template: str
@@ -125,9 +132,9 @@ class Both(RuleBasedStateMachine):
         self.runs: dict[Key, int] = {}
         self.committed: dict[int, object] = {}
         self.seen = Seen()
-        self.said = Declared()
+        self.declaration = Declaration()
         self.verdict = "done"
-        """What the store said to the last step: the rule by which it refused, or `done`."""
+        """The store's verdict on the last step: the rule by which it refused, or `done`."""
 
     def teardown(self) -> None:
         self.loop.run_until_complete(self.database.close())
@@ -139,8 +146,8 @@ class Both(RuleBasedStateMachine):
     def really(self, work: Callable[[GraphSession], Awaitable[T]]) -> T:
         return self.loop.run_until_complete(self.store.change_graph(work))
 
-    def both(self, work: Callable[[GraphSession], Awaitable[T]], told: Callable[[], object]) -> T | None:
-        """The same to both; they must agree on whether it may be done, and if not, by which rule."""
+    def both(self, work: Callable[[GraphSession], Awaitable[T]], change_model: Callable[[], object]) -> T | None:
+        """Do the same to both; they must agree on whether it may be done, and if not, on the rule."""
         verdict = expected = "done"
         answer: T | None = None
         try:
@@ -150,8 +157,8 @@ class Both(RuleBasedStateMachine):
         except NotFound:
             verdict = "not-found"
         try:
-            told()
-        except Refused as refused:
+            change_model()
+        except RefusedByModel as refused:
             expected = refused.rule
         self.verdict = verdict
         assert verdict == expected, f"the store says {verdict!r}, the naive model {expected!r}"
@@ -164,18 +171,18 @@ class Both(RuleBasedStateMachine):
     # --- the start
 
     def fresh(self, seed: int) -> Random:
-        """Hypothesis likes to repeat a seed; the step's number makes another throw of it."""
+        """Return random choices for a step: its number makes another seed of one that Hypothesis repeats."""
         return Random(f"{seed} {next(self.numbers)}")
 
     @initialize(seed=SEED)
     def start(self, seed: int) -> None:
         dice = Dice(self.fresh(seed))
-        said = dice.draw(declared())
+        declaration = dice.draw(declared())
         self.loop.run_until_complete(first_start(self.store, [], "admin.example"))
         self.world.create_node("admin.example", admin=True, alive=True)
-        self.do_import(said)
-        if not self.said.roles:
-            self.do_import(importable(said))
+        self.do_import(declaration)
+        if not self.declaration.roles:
+            self.do_import(importable(declaration))
         for _ in range(3):
             self.add_machine(admin=False, alive=True)
         for _ in range(2):
@@ -188,18 +195,18 @@ class Both(RuleBasedStateMachine):
         note(f"{what}")
         getattr(self, what)(Dice(random))
 
-    def do_import(self, said: Declared) -> None:
+    def do_import(self, declaration: Declaration) -> None:
         async def work(session: GraphSession) -> None:
-            await import_barclamps(session, [as_product(said)])
+            await import_barclamps(session, [as_product(declaration)])
 
-        def told() -> None:
-            self.world.import_barclamp(said.roles, said.attribs, said.clients)
-            self.said = said
+        def change_model() -> None:
+            self.world.import_barclamp(declaration.roles, declaration.attribs, declaration.clients)
+            self.declaration = declaration
 
-        self.both(work, told)
+        self.both(work, change_model)
 
     def reimport(self, dice: Dice) -> None:
-        self.do_import(dice.draw(amended(self.said)))
+        self.do_import(dice.draw(amended(self.declaration)))
 
     # --- nodes
 
@@ -242,29 +249,31 @@ class Both(RuleBasedStateMachine):
     def reboot(self, dice: Dice) -> None:
         node = self.a_machine(dice)
         boot = f"boot {next(self.numbers)}"
-        self.both(lambda session: boot_node(session, self.node_id(node), boot), lambda: self.world.boot(node))
+        self.both(lambda session: record_boot(session, self.node_id(node), boot), lambda: self.world.boot(node))
 
     # --- deployments and their snapshots
 
     def a_deployment(self, dice: Dice, *, proposed: bool = False) -> str:
-        """Rarely `system`, of which most things are refused."""
+        """Choose a deployment, rarely `system`, of which most things are refused."""
         homes = [home for home in self.world.deployments.values() if home.name != "system"]
         fitting = [home.name for home in homes if not proposed or home.proposal() is not None]
         if not fitting or dice.one_in(20):
             fitting = sorted(self.world.deployments)
         return dice.draw(sampled_from(fitting))
 
-    def edited(
-        self, deployment: str, work: Callable[[GraphSession, Any], Awaitable[T]], told: Callable[[], object]
+    def both_in(
+        self, deployment: str, work: Callable[[GraphSession, Any], Awaitable[T]], change_model: Callable[[], object]
     ) -> T | None:
-        async def found(session: GraphSession) -> T:
+        """As `both`, for work in a deployment."""
+
+        async def work_in(session: GraphSession) -> T:
             return await work(session, await get_deployment(session, deployment, EVERYTHING))
 
-        return self.both(found, told)
+        return self.both(work_in, change_model)
 
     def open_for_edits(self, name: str) -> None:
         if name != "system" and self.world.deployments[name].proposal() is None:
-            self.edited(name, snapshots.propose, lambda: self.world.propose(name))
+            self.both_in(name, snapshots.propose, lambda: self.world.propose(name))
 
     def add_deployment(self, dice: Dice) -> None:
         if len(self.world.deployments) < 5:
@@ -281,29 +290,33 @@ class Both(RuleBasedStateMachine):
 
     def propose(self, dice: Dice) -> None:
         name = self.a_deployment(dice)
-        self.edited(name, snapshots.propose, lambda: self.world.propose(name))
+        self.both_in(name, snapshots.propose, lambda: self.world.propose(name))
 
     def recall(self, dice: Dice) -> None:
         name = self.a_deployment(dice)
-        self.edited(name, snapshots.recall, lambda: self.world.recall(name))
+        self.both_in(name, snapshots.recall, lambda: self.world.recall(name))
 
     def discard(self, dice: Dice) -> None:
         name = self.a_deployment(dice, proposed=True)
-        self.edited(name, snapshots.discard, lambda: self.world.discard(name))
+        self.both_in(name, snapshots.discard, lambda: self.world.discard(name))
 
     def bind(self, dice: Dice) -> str:
         name = self.a_deployment(dice)
-        near = [node for node in self.machines() if self.world.nodes[node].deployment in self.world.path(name)]
-        if not near or dice.one_in(8):
-            near = list(self.world.nodes)
-        place = pairs(sampled_from(near), sampled_from(list(self.world.roles)))
-        asked = dice.draw(lists(place, 1, 3))
+        nodes = [node for node in self.machines() if self.world.nodes[node].deployment in self.world.path(name)]
+        if not nodes or dice.one_in(8):
+            nodes = list(self.world.nodes)
+        requests_choice = pairs(sampled_from(nodes), sampled_from(list(self.world.roles)))
+        requests = dice.draw(lists(requests_choice, 1, 3))
         self.open_for_edits(name)
-        places = [(self.node_id(n), r) for n, r in asked]
-        # The whole comes last, so that it is told as if nothing had been tried before it.
-        tried = self.loop.run_until_complete(dry_runs(self.store, name, [*([place] for place in places), places]))
-        plan = self.edited(
-            name, lambda session, home: bind_proposed(session, home, places), lambda: self.world.bind(name, asked)
+        id_requests = [(self.node_id(n), r) for n, r in requests]
+        # All requests together come last, so that they are planned as if nothing had been tried before them.
+        tried = self.loop.run_until_complete(
+            dry_runs(self.store, name, [*([requests_choice] for requests_choice in id_requests), id_requests])
+        )
+        plan = self.both_in(
+            name,
+            lambda session, home: bind_proposed(session, home, id_requests),
+            lambda: self.world.bind(name, requests),
         )
         assert tried[-1] == (self.verdict if plan is None else shape(plan)), "the dry run said something else"
         return name
@@ -312,13 +325,13 @@ class Both(RuleBasedStateMachine):
         self.do_commit(dice, self.bind(dice))
 
     def unbind(self, dice: Dice) -> None:
-        keys = [key for key, one in self.world.noderoles.items() if one.deployment != "system"]
+        keys = [key for key, noderole in self.world.noderoles.items() if noderole.deployment != "system"]
         if keys:
             chosen = dice.draw(lists(sampled_from(keys), 1, 2))
             name = self.world.noderoles[chosen[0]].deployment
             self.open_for_edits(name)
             ids = [self.seen.noderoles[key].id for key in chosen]
-            self.edited(
+            self.both_in(
                 name,
                 lambda session, home: snapshots.unbind(session, home, ids),
                 lambda: self.world.unbind(name, chosen),
@@ -330,7 +343,7 @@ class Both(RuleBasedStateMachine):
         proposal = self.world.deployments[name].proposal()
         role = dice.draw(sampled_from([*proposal.roles] if proposal and proposal.roles else ["r0"]))
         says = dice.draw(layers())
-        self.edited(
+        self.both_in(
             name,
             lambda session, home: snapshots.set_role_data(session, home, role, says),
             lambda: self.world.set_role_data(name, role, says),
@@ -344,7 +357,7 @@ class Both(RuleBasedStateMachine):
             node, role = dice.draw(sampled_from([*proposal.bindings]))
             says = dice.draw(layers())
             if node in self.world.nodes:
-                self.edited(
+                self.both_in(
                     name,
                     lambda session, home: snapshots.set_binding_data(session, home, self.node_id(node), role, says),
                     lambda: self.world.set_binding_data(name, (node, role), says),
@@ -355,7 +368,7 @@ class Both(RuleBasedStateMachine):
 
     def do_plan(self, name: str) -> None:
         expected: list[naive.Plan] = []
-        planned = self.edited(name, commits.plan, lambda: expected.append(self.world.plan(name)))
+        planned = self.both_in(name, commits.plan_proposal_commit, lambda: expected.append(self.world.plan(name)))
         if planned is not None:
             self.compare_plans(planned, expected[0])
             self.plans[name] = (planned.digest, expected[0])
@@ -370,21 +383,21 @@ class Both(RuleBasedStateMachine):
         self.do_commit(dice, self.a_deployment(dice, proposed=True))
 
     def do_commit(self, dice: Dice, name: str) -> None:
-        """Mostly right after a look at the plan; at times with the plan of an earlier look, or with none."""
+        """Commit, mostly right after reading the plan; at times with an earlier plan, or with none."""
         if not dice.one_in(4):
             self.plans.pop(name, None)
             self.do_plan(name)
         digest, seen = self.plans.get(name, (None, None))
         expected: list[naive.Plan] = []
         before = self.seen.noderoles
-        planned = self.edited(
+        planned = self.both_in(
             name,
-            lambda session, home: commits.commit(session, home, digest),
+            lambda session, home: commits.commit_proposal(session, home, digest),
             lambda: expected.append(self.world.commit(name, seen)),
         )
         if planned is not None:
             self.compare_plans(planned, expected[0])
-            again = {key for key, one in before.items() if one.state == ACTIVE and self.left_active(key)}
+            again = {key for key, noderole in before.items() if noderole.state == ACTIVE and self.left_active(key)}
             assert again <= expected[0].rerun | expected[0].held_back, "more ran again than was planned"
 
     def left_active(self, key: Key) -> bool:
@@ -393,15 +406,15 @@ class Both(RuleBasedStateMachine):
     def rollback(self, dice: Dice) -> None:
         name = self.a_deployment(dice)
         line = self.world.deployments[name].snapshots
-        past_ones = [number for number, one in enumerate(line) if one.state != "proposed"]
-        if not past_ones:
+        past_numbers = [number for number, snapshot in enumerate(line) if snapshot.state != "proposed"]
+        if not past_numbers:
             return
         if self.world.deployments[name].proposal() is not None and not dice.one_in(4):
-            self.edited(name, snapshots.discard, lambda: self.world.discard(name))
-        number = dice.draw(sampled_from(past_ones))
+            self.both_in(name, snapshots.discard, lambda: self.world.discard(name))
+        number = dice.draw(sampled_from(past_numbers))
         past = self.world.deployments[name].snapshots[number]
         id = self.seen.snapshots[name][number].id
-        answer = self.edited(
+        answer = self.both_in(
             name,
             lambda session, home: snapshots.rollback(session, home, id),
             lambda: self.world.rollback(name, number),
@@ -410,12 +423,12 @@ class Both(RuleBasedStateMachine):
             self.compare_intent(name, past, set(answer.not_restorable))
 
     def compare_intent(self, name: str, past: Snapshot, not_restorable: set[Key]) -> None:
-        """The proposal says what the past snapshot said, but for nodes and roles that are gone."""
+        """Check that the proposal has what the past snapshot had, but for nodes and roles that are gone."""
         lost = {key for key in past.bindings if key[0] not in self.world.nodes or key[1] not in self.world.roles}
         assert not_restorable == lost
         intent = self.seen.snapshots[name][-1]
-        wanted = {key: says for key, says in past.bindings.items() if key not in lost}
-        assert {key: says for key, says in intent.bindings.items() if key in past.bindings} == wanted
+        restorable = {key: says for key, says in past.bindings.items() if key not in lost}
+        assert {key: says for key, says in intent.bindings.items() if key in past.bindings} == restorable
         roles = {role: says for role, says in past.roles.items() if role in self.world.roles}
         assert {role: says for role, says in intent.roles.items() if role in past.roles} == roles
 
@@ -427,8 +440,8 @@ class Both(RuleBasedStateMachine):
     def do_claim(self, limit: int) -> None:
         runnable = self.world.runnable()
         cap = limit + len(self.running())
-        work = self.really(lambda session: claim(session, Claimant("test"), cap))
-        keys = {one.id: key for key, one in self.seen.noderoles.items()}
+        work = self.really(lambda session: claim_runs(session, Claimant("test"), cap))
+        keys = {noderole.id: key for key, noderole in self.seen.noderoles.items()}
         started = {keys[run.node_role_id]: run for run in work.started}
         settled = {keys[id] for id in work.unchanged}
         assert started.keys() | settled <= runnable
@@ -446,7 +459,7 @@ class Both(RuleBasedStateMachine):
         self.seen = self.loop.run_until_complete(look(self.store))
 
     def running(self) -> list[Key]:
-        return [key for key, one in self.world.noderoles.items() if one.state == TRANSITION]
+        return [key for key, noderole in self.world.noderoles.items() if noderole.state == TRANSITION]
 
     def settle(self, dice: Dice) -> None:
         if self.running():
@@ -456,16 +469,16 @@ class Both(RuleBasedStateMachine):
     def do_settle(self, key: Key, ok: bool, wall: dict[str, Any]) -> None:
         run_id = self.runs[key]
         self.both(
-            lambda session: settle(session, [Finished(run_id, ok, wall=wall)]),
+            lambda session: settle_runs(session, [FinishedRun(run_id, ok, wall=wall)]),
             lambda: self.world.settle(key, ok, wall),
         )
 
     def settle_too_late(self, dice: Dice) -> None:
-        """The result of a run that is over changes nothing."""
+        """Settle a run that is over, which changes nothing."""
         over = [id for key, id in self.runs.items() if key not in self.running()]
         if over:
             run_id = dice.draw(sampled_from(over))
-            self.both(lambda session: settle(session, [Finished(run_id, wall={"late": 1})]), lambda: None)
+            self.both(lambda session: settle_runs(session, [FinishedRun(run_id, wall={"late": 1})]), lambda: None)
 
     def work(self, dice: Dice) -> None:
         """Let all that can run succeed, for a few rounds."""
@@ -483,7 +496,7 @@ class Both(RuleBasedStateMachine):
             reinstall = dice.one_in(2)
             trigger = Trigger.REINSTALL if reinstall else Trigger.RETRY
             self.both(
-                lambda session: retry(session, self.seen.noderoles[key].id, trigger),
+                lambda session: retry_noderole(session, self.seen.noderoles[key].id, trigger),
                 lambda: self.world.retry(key, reinstall),
             )
 
@@ -502,30 +515,33 @@ class Both(RuleBasedStateMachine):
     def agree(self) -> None:
         noderoles = self.world.noderoles.items()
         same(
-            {(key, *one.shown) for key, one in self.seen.noderoles.items()},
+            {(key, *noderole.shown) for key, noderole in self.seen.noderoles.items()},
             {
-                (key, one.deployment, self.world.state(key), self.world.cohort(key), one.doomed)
-                for key, one in noderoles
+                (key, noderole.deployment, self.world.state(key), self.world.cohort(key), noderole.doomed)
+                for key, noderole in noderoles
             },
         )
-        same(self.seen.edges, {(parent, key) for key, one in noderoles for parent in one.parents})
-        same(self.seen.links, {(key, *link) for key, one in noderoles for link in one.links.items()})
+        same(self.seen.edges, {(parent, key) for key, noderole in noderoles for parent in noderole.parents})
+        same(self.seen.links, {(key, *link) for key, noderole in noderoles for link in noderole.links.items()})
         by_age = sorted(self.world.noderoles, key=lambda key: self.world.noderoles[key].born)
         assert by_age == sorted(self.seen.noderoles, key=lambda key: self.seen.noderoles[key].id)
 
     def nodes_and_intent_agree(self) -> None:
         assert self.seen.homes == {node.name: node.deployment for node in self.world.nodes.values()}
-        assert self.seen.held == {one.name for one in self.world.deployments.values() if one.held}
+        assert self.seen.held == {home.name for home in self.world.deployments.values() if home.held}
         assert {name: [(s.state, s.roles, s.bindings) for s in line] for name, line in self.seen.snapshots.items()} == {
-            name: [(s.state, s.roles, s.bindings) for s in one.snapshots]
-            for name, one in self.world.deployments.items()
+            name: [(s.state, s.roles, s.bindings) for s in home.snapshots]
+            for name, home in self.world.deployments.items()
         }
 
     def committed_snapshots_never_change(self) -> None:
         for line in self.seen.snapshots.values():
-            for one in line:
-                if one.state != "proposed":
-                    assert self.committed.setdefault(one.id, (one.roles, one.bindings)) == (one.roles, one.bindings)
+            for snapshot in line:
+                if snapshot.state != "proposed":
+                    assert self.committed.setdefault(snapshot.id, (snapshot.roles, snapshot.bindings)) == (
+                        snapshot.roles,
+                        snapshot.bindings,
+                    )
 
     def counters_are_true(self) -> None:
         assert self.seen.wrong_counters == []
@@ -535,10 +551,10 @@ class Both(RuleBasedStateMachine):
         parents: dict[Key, list[Key]] = {}
         for parent, child in self.seen.edges:
             parents.setdefault(child, []).append(parent)
-        for key, one in self.seen.noderoles.items():
+        for key, noderole in self.seen.noderoles.items():
             ready = all(self.seen.noderoles[parent].state == ACTIVE for parent in parents.get(key, ()))
-            if one.state in ("todo", "blocked"):
-                assert (one.state == "todo") == ready, key
+            if noderole.state in ("todo", "blocked"):
+                assert (noderole.state == "todo") == ready, key
 
     def nobody_shares_a_node_or_a_line_with_whom_it_must_not(self) -> None:
         for key in self.world.noderoles:
@@ -550,8 +566,8 @@ class Both(RuleBasedStateMachine):
             assert not any(self.world.provides_each_other(key[1], above[1]) for above in self.world.ancestors(key))
 
     def active_means_it_ran_with_the_inputs_it_has_now(self) -> None:
-        for key, one in self.world.noderoles.items():
-            if one.state == ACTIVE and not self.world.destroys(key):
+        for key, noderole in self.world.noderoles.items():
+            if noderole.state == ACTIVE and not self.world.destroys(key):
                 assert not self.world.has_new_inputs(key), f"{key} has new inputs, but is active"
 
 

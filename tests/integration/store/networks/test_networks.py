@@ -1,4 +1,4 @@
-"""Networks and addresses in a real database: who gets which, that nobody gets another's, and that all come back."""
+"""Networks and addresses in a real database: which node gets which, that none is given twice, that all are freed."""
 
 import asyncio
 import random
@@ -24,20 +24,20 @@ from rackwright.store.graph.run_attribs import stage_noderoles
 from rackwright.store.machines.nodes import delete_node, get_node, update_node
 from rackwright.store.networks import allocations, networks
 from rackwright.store.networks.allocations import AllocationRecord, ensure_addresses
-from rackwright.store.networks.free_ranges import give_back, take, take_lowest
+from rackwright.store.networks.free_ranges import return_address, take_address, take_lowest_address
 from rackwright.store.networks.network_rows import get_network, lock_network
 from rackwright.store.store import Store
 
 
-async def make(rack: Rack, *made: Network) -> None:
-    for one in made:
-        await rack.do(partial(networks.create_network, network=one))
+async def make(rack: Rack, *new_networks: Network) -> None:
+    for new_network in new_networks:
+        await rack.do(partial(networks.create_network, network=new_network))
 
 
 async def give(rack: Rack, node: str, name: str) -> list[str]:
     id = await rack.node_id(node)
-    found = await rack.do(lambda session: ensure_addresses(session, name, id))
-    return [str(one.address) for one in found]
+    allocated = await rack.do(lambda session: ensure_addresses(session, name, id))
+    return [str(allocation.address) for allocation in allocated]
 
 
 async def hint(rack: Rack, node: str, name: str, **wishes: str) -> None:
@@ -51,7 +51,7 @@ async def held(rack: Rack) -> list[AllocationRecord]:
 
 
 async def check_gaps(rack: Rack) -> None:
-    """Every address of every range is either in just one gap or with a node."""
+    """Check that every address of every range is either in just one gap or with a node."""
     wrong = await rack.rows(
         """
         SELECT r.name FROM ranges r WHERE
@@ -101,8 +101,8 @@ async def test_an_address_that_the_host_has_already_counts_even_as_a_router(rack
     await make(rack, ADMIN_NETWORK)
     id = await rack.node_id(ADMIN)
     has = [ip_address("192.0.2.1"), ip_address("10.77.0.1")]
-    found = await rack.do(lambda session: ensure_addresses(session, "admin", id, None, has))
-    assert [str(one.address) for one in found] == ["10.77.0.1", "fd77::10"]
+    allocated = await rack.do(lambda session: ensure_addresses(session, "admin", id, None, has))
+    assert [str(allocation.address) for allocation in allocated] == ["10.77.0.1", "fd77::10"]
 
 
 async def test_a_hint_comes_first_and_a_changed_one_moves_the_node(rack: Rack) -> None:
@@ -112,7 +112,7 @@ async def test_a_hint_comes_first_and_a_changed_one_moves_the_node(rack: Rack) -
     assert await give(rack, "n1", "admin") == ["10.77.0.42", "fd77::20"]
     await hint(rack, "n1", "admin", v4addr="10.77.0.5", v6addr="fd77::42")
     assert await give(rack, "n1", "admin") == ["10.77.0.5", "fd77::42"]
-    assert [one.range for one in await held(rack)] == [None, "host6"]
+    assert [allocation.range for allocation in await held(rack)] == [None, "host6"]
     await check_gaps(rack)
 
 
@@ -124,7 +124,7 @@ async def test_a_hint_that_somebody_else_has_is_a_conflict_that_names_him(rack: 
     await hint(rack, "n2", "admin", v4addr="10.77.0.20")
     with refused(Rule.EXISTS, "10.77.0.20", "n1.rack.example"):
         await give(rack, "n2", "admin")
-    assert {one.node for one in await held(rack)} == {"n1.rack.example"}
+    assert {allocation.node for allocation in await held(rack)} == {"n1.rack.example"}
 
 
 @pytest.mark.parametrize("wish", ["10.77.0.150", "10.77.0.1", "10.78.0.5", "fd77::5", "nonsense"])
@@ -171,20 +171,20 @@ async def test_no_address_is_given_twice_to_many_who_ask_at_once(rack: Rack, sta
     await make(rack, network("one", "10.80.0.0/24", None, span("host", "10.80.0.10", "10.80.0.60")))
     contested = [IPv4Address(f"10.80.0.{number}") for number in range(10, 20)]
 
-    async def ask(store: Store, place: int, node: int) -> bool:
-        address = contested[place % len(contested)] if place % 2 else None
+    async def ask(store: Store, number: int, node: int) -> bool:
+        address = contested[number % len(contested)] if number % 2 else None
         try:
-            await store.change(lambda session: allocations.allocate(session, "one", node, address))
+            await store.change(lambda session: allocations.allocate_address(session, "one", node, address))
         except Conflict as error:
             return error.rule is not Rule.EXISTS
         return True
 
     async with await open_database(started_url, tmp_path / "other") as database:
         stores = [rack.store, Store(database)]
-        granted = await asyncio.gather(*(ask(stores[place % 2], place, node) for place, node in enumerate(nodes)))
-    given = await held(rack)
-    assert len(given) == sum(granted) >= 20
-    assert len({one.address for one in given}) == len(given)
+        granted = await asyncio.gather(*(ask(stores[number % 2], number, node) for number, node in enumerate(nodes)))
+    allocated = await held(rack)
+    assert len(allocated) == sum(granted) >= 20
+    assert len({allocation.address for allocation in allocated}) == len(allocated)
     await check_gaps(rack)
 
 
@@ -219,23 +219,23 @@ async def test_gaps_stay_true_through_any_order_of_taking_and_giving_back(rack: 
         for _ in range(300):
             address = dice.choice(every)
             if address in taken:
-                assert not await take(session, range_id, address)
-                await give_back(session, range_id, address)
+                assert not await take_address(session, range_id, address)
+                await return_address(session, range_id, address)
                 taken.remove(address)
             elif dice.random() < 0.3:
-                lowest = await take_lowest(session, range_id)
+                lowest = await take_lowest_address(session, range_id)
                 assert lowest == min(set(every) - taken, key=int)
                 taken.add(lowest)
             else:
-                assert await take(session, range_id, address)
+                assert await take_address(session, range_id, address)
                 taken.add(address)
             free = [
-                ip_address(row.first + place)
+                ip_address(row.first + offset)
                 for row in await session.rows(
                     "SELECT first - inet '0.0.0.0' AS first, last - first AS more FROM range_gaps WHERE range_id = :id",
                     id=range_id,
                 )
-                for place in range(row.more + 1)
+                for offset in range(row.more + 1)
             ]
             assert set(free) == set(every) - taken
 
@@ -267,7 +267,7 @@ async def test_addresses_go_with_their_node(rack: Rack) -> None:
     await give(rack, "n2", "admin")
     id = await rack.node_id("n1")
     await rack.do(lambda session: delete_node(session, id))
-    assert {one.node for one in await held(rack)} == {"n2.rack.example"}
+    assert {allocation.node for allocation in await held(rack)} == {"n2.rack.example"}
     await rack.node("n3")
     assert await give(rack, "n3", "admin") == ["10.77.0.20", "fd77::20"]
     await check_gaps(rack)
@@ -291,8 +291,8 @@ async def test_addresses_go_when_the_role_is_unbound(rack: Rack) -> None:
 async def test_an_address_given_by_hand_stays_until_it_is_taken_back_by_hand(rack: Rack) -> None:
     id = await rack.node("n1")
     await make(rack, STORAGE)
-    await rack.do(lambda session: allocations.allocate(session, "storage", id, ip_address("10.78.0.5")))
-    await rack.do(lambda session: allocations.free_by_hand(session, "storage", ip_address("10.78.0.5")))
+    await rack.do(lambda session: allocations.allocate_address(session, "storage", id, ip_address("10.78.0.5")))
+    await rack.do(lambda session: allocations.free_address(session, "storage", ip_address("10.78.0.5")))
     assert await held(rack) == []
 
 
@@ -304,7 +304,7 @@ async def test_an_address_of_a_bound_role_is_not_taken_back_by_hand(rack: Rack) 
     noderole = await rack.at("n1", "network-storage")
     await rack.do(lambda session: ensure_addresses(session, "storage", noderole.node_id, noderole.id))
     with refused(Rule.BOUND, "network-storage", "hint-storage-v4addr"):
-        await rack.do(lambda session: allocations.free_by_hand(session, "storage", ip_address("10.78.0.10")))
+        await rack.do(lambda session: allocations.free_address(session, "storage", ip_address("10.78.0.10")))
 
 
 # --- the roles
@@ -327,8 +327,8 @@ async def test_a_machine_has_its_address_before_its_first_boot_but_not_in_quaran
     await rack.node("n1", alive=False)
     stranger = await rack.node("n2", alive=False)
     await rack.do(lambda session: update_node(session, stranger, {"available": False}))
-    await rack.do(allocations.allocate_bound)
-    assert [(one.node, str(one.address)) for one in await held(rack)] == [
+    await rack.do(allocations.allocate_for_bound_nodes)
+    assert [(allocation.node, str(allocation.address)) for allocation in await held(rack)] == [
         ("n1.rack.example", "10.77.0.20"),
         ("n1.rack.example", "fd77::20"),
     ]
@@ -388,7 +388,8 @@ async def test_a_server_that_starts_again_leaves_networks_as_they_are(rack: Rack
     assert await rack.on("admin") == before
     async with rack.store.read() as session:
         assert (await get_network(session, "admin")).network == replace(
-            ADMIN_NETWORK, ranges=tuple(sorted(ADMIN_NETWORK.ranges, key=lambda one: (one.family, int(one.first))))
+            ADMIN_NETWORK,
+            ranges=tuple(sorted(ADMIN_NETWORK.ranges, key=lambda range: (range.family, int(range.first)))),
         )
 
 

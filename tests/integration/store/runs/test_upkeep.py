@@ -1,4 +1,4 @@
-"""The rolling look at counters: what is wrong is repaired and counted, what is true is left alone."""
+"""The rolling check of counters: what is wrong is repaired and counted, what is right is left alone."""
 
 from tests.support.rack import Rack, unbroken
 

@@ -1,12 +1,12 @@
-"""Who is sent compressed answers."""
+"""Which clients get compressed responses."""
 
 import pytest
 
-from rackwright.api.http.compression import takes_gzip
+from rackwright.api.http.compression import accepts_gzip
 
 
 @pytest.mark.parametrize(
-    ("asked", "takes"),
+    ("accept_encoding", "takes"),
     [
         ("gzip", True),
         ("gzip, deflate, br, zstd", True),
@@ -21,9 +21,12 @@ from rackwright.api.http.compression import takes_gzip
         ("gzipped", False),
     ],
 )
-def test_gzip_is_for_whoever_asks_for_it(asked: str, takes: bool) -> None:
-    assert takes_gzip({"type": "http", "headers": [(b"host", b"x"), (b"accept-encoding", asked.encode())]}) is takes
+def test_gzip_is_for_whoever_asks_for_it(accept_encoding: str, takes: bool) -> None:
+    assert (
+        accepts_gzip({"type": "http", "headers": [(b"host", b"x"), (b"accept-encoding", accept_encoding.encode())]})
+        is takes
+    )
 
 
 def test_who_says_nothing_is_sent_plain_answers() -> None:
-    assert not takes_gzip({"type": "http", "headers": []})
+    assert not accepts_gzip({"type": "http", "headers": []})

@@ -1,4 +1,4 @@
-"""The API's description, as what clients are generated from."""
+"""The API's OpenAPI document, from which clients are generated."""
 
 import re
 from collections import Counter
@@ -35,20 +35,26 @@ def test_every_operation_is_described_and_sorted_by_its_resource(document: dict[
 
 def test_every_refusal_is_a_problem(document: dict[str, Any]) -> None:
     for name, operation in _operations(document):
-        refusals = {status: one for status, one in operation["responses"].items() if status.startswith(("4", "5"))}
+        refusals = {
+            status: refusal for status, refusal in operation["responses"].items() if status.startswith(("4", "5"))
+        }
         assert {"422", "503"} <= refusals.keys(), name
         if operation.get("security"):
             assert {"401", "403"} <= refusals.keys(), name
-        for one in refusals.values():
-            found = document["components"]["responses"][one["$ref"].rpartition("/")[2]] if "$ref" in one else one
-            assert found["content"]["application/problem+json"]["schema"] == {"$ref": "#/components/schemas/Problem"}
+        for refusal in refusals.values():
+            resolved = (
+                document["components"]["responses"][refusal["$ref"].rpartition("/")[2]]
+                if "$ref" in refusal
+                else refusal
+            )
+            assert resolved["content"]["application/problem+json"]["schema"] == {"$ref": "#/components/schemas/Problem"}
 
 
 def test_objects_that_can_be_changed_come_with_their_tag(document: dict[str, Any]) -> None:
     node = document["paths"]["/api/v2/nodes/{node}"]
     for method in ("get", "patch"):
         assert "ETag" in node[method]["responses"]["200"]["headers"]
-    names = {one["name"] for one in node["patch"]["parameters"]}
+    names = {parameter["name"] for parameter in node["patch"]["parameters"]}
     assert {"node", "If-Match"} <= names
     assert set(node["patch"]["requestBody"]["content"]) == {
         "application/merge-patch+json",
@@ -56,7 +62,7 @@ def test_objects_that_can_be_changed_come_with_their_tag(document: dict[str, Any
         "application/json",
     }
     posted = document["paths"]["/api/v2/nodes"]["post"]
-    assert "Idempotency-Key" in {one["name"] for one in posted["parameters"]}
+    assert "Idempotency-Key" in {parameter["name"] for parameter in posted["parameters"]}
     assert {"ETag", "Location"} <= posted["responses"]["201"]["headers"].keys()
 
 
@@ -72,7 +78,7 @@ def test_no_reference_leads_nowhere(document: dict[str, Any]) -> None:
                 yield from references(inner)
 
     for reference in set(references(document)):
-        found = document
+        value = document
         for step in reference.removeprefix("#/").split("/"):
-            assert step in found, reference
-            found = found[step]
+            assert step in value, reference
+            value = value[step]

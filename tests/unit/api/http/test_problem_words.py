@@ -7,7 +7,7 @@ import pytest
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from rackwright.api.http.problems import faults_of, install
+from rackwright.api.http.problems import faults_in_document, install
 from rackwright.api.routes.anneal import CapIn
 from rackwright.domain.attributes import check_value
 from rackwright.domain.catalogue import Attrib
@@ -79,8 +79,8 @@ async def test_what_is_wrong_is_said_once_and_in_words(body: dict[str, Any], poi
 def test_a_document_that_a_patch_made_is_told_of_in_the_same_words() -> None:
     with pytest.raises(ValidationError) as wrong:
         CapIn.model_validate({"cap": 0})
-    fault = faults_of(wrong.value.errors(), {"cap": 0})
-    assert [(one.pointer, one.detail) for one in fault] == [("/cap", "cap must be at least 1")]
+    faults = faults_in_document(wrong.value.errors(), {"cap": 0})
+    assert [(fault.pointer, fault.detail) for fault in faults] == [("/cap", "cap must be at least 1")]
 
 
 SCHEMAS: list[tuple[dict[str, Any], Any, str, str]] = [

@@ -1,4 +1,4 @@
-"""Links a line each, with where the cable leads, whatever a machine reported."""
+"""The lines of a node's links, with where the cable leads, whatever a machine reported."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ def _shown(**discovery: Any) -> dict[str, Any]:
 
 def test_a_link_says_where_its_cable_leads() -> None:
     link = {"name": "eth0", "mac": "52:54:00:00:00:01", "up": True, "speed": 1000}
-    said = {**LEAF, "port_description": "to the third rack", "vlan": 110, "management": "10.0.0.3"}
-    assert _shown(serial="S1", links=[link], lldp={"eth0": said}) == {
+    neighbour = {**LEAF, "port_description": "to the third rack", "vlan": 110, "management": "10.0.0.3"}
+    assert _shown(serial="S1", links=[link], lldp={"eth0": neighbour}) == {
         "name": "n1",
         "discovery": {"serial": "S1"},
         "link eth0": "52:54:00:00:00:01, up, 1000 Mbit/s, connected to leaf-3 port Ethernet7"
@@ -25,8 +25,8 @@ def test_a_link_says_where_its_cable_leads() -> None:
 
 
 def test_a_switch_without_a_name_goes_by_its_chassis() -> None:
-    said = {"chassis": LEAF["chassis"], "port": "7"}
-    assert _shown(lldp={"eth0": said})["link eth0"] == "connected to 00:1c:73:0a:0b:0c port 7"
+    neighbour = {"chassis": LEAF["chassis"], "port": "7"}
+    assert _shown(lldp={"eth0": neighbour})["link eth0"] == "connected to 00:1c:73:0a:0b:0c port 7"
 
 
 def test_a_link_that_heard_nothing_is_shown_without_a_cable() -> None:

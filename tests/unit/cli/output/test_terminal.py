@@ -1,4 +1,4 @@
-"""What strangers say cannot command the terminal of whoever reads it."""
+"""Text from strangers cannot send control characters to the terminal of the person who reads it."""
 
 import contextlib
 import io
@@ -32,7 +32,7 @@ class Terminal(io.StringIO):
 
 
 def terminal() -> contextlib.redirect_stdout[Terminal]:
-    """Not by a fixture: pytest puts a standard output of its own between that and the test."""
+    """Replace standard output by a terminal. No fixture: pytest puts its own output between a fixture and the test."""
     return contextlib.redirect_stdout(Terminal())
 
 

@@ -23,18 +23,18 @@ from rackwright.lab.lldp import (
     lifetime,
     mac_chassis,
     named_port,
-    part,
+    tlv,
 )
 
 
 def management(address: str) -> bytes:
     packed = ip_address(address).packed
     family = 1 if len(packed) == 4 else 2
-    return part(Tlv.MANAGEMENT, bytes([1 + len(packed), family]) + packed + b"\x02\0\0\0\x07" + b"\0")
+    return tlv(Tlv.MANAGEMENT, bytes([1 + len(packed), family]) + packed + b"\x02\0\0\0\x07" + b"\0")
 
 
 def port_vlan(vlan: int) -> bytes:
-    return part(Tlv.ORGANISATION, PORT_VLAN + vlan.to_bytes(2))
+    return tlv(Tlv.ORGANISATION, PORT_VLAN + vlan.to_bytes(2))
 
 
 SWITCH = "00:1c:73:0a:0b:0c"
@@ -44,10 +44,10 @@ PLAIN = Neighbour(SWITCH, "Ethernet7")
 SPOKEN = frame(
     CHASSIS,
     PORT,
-    part(Tlv.PORT_DESCRIPTION, b"to the third rack"),
-    part(Tlv.NAME, b"leaf-3"),
-    part(6, b"Switch OS 4.31"),
-    part(7, b"\x00\x14\x00\x14"),
+    tlv(Tlv.PORT_DESCRIPTION, b"to the third rack"),
+    tlv(Tlv.NAME, b"leaf-3"),
+    tlv(6, b"Switch OS 4.31"),
+    tlv(7, b"\x00\x14\x00\x14"),
     management("10.0.0.3"),
     port_vlan(110),
 )
@@ -80,12 +80,12 @@ def test_what_was_put_into_a_frame_comes_out_of_it(
     chassis: str, port: str, name: str, description: str, address: object, vlan: int, seconds: int
 ) -> None:
     made = frame(
-        part(Tlv.CHASSIS, b"\x07" + chassis.encode()),
+        tlv(Tlv.CHASSIS, b"\x07" + chassis.encode()),
         named_port(port),
-        part(Tlv.NAME, name.encode()),
+        tlv(Tlv.NAME, name.encode()),
         port_vlan(vlan),
         management(str(address)),
-        part(Tlv.PORT_DESCRIPTION, description.encode()),
+        tlv(Tlv.PORT_DESCRIPTION, description.encode()),
         seconds=seconds,
     )
     told = "" if str(address) in ("0.0.0.0", "::") else str(address)
@@ -105,14 +105,14 @@ def test_garbage_is_read_without_harm(garbage: bytes) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 127), st.binary(max_size=300)), max_size=8))
 def test_whatever_the_parts_say_what_is_taken_is_short_and_printable(parts: list[tuple[int, bytes]]) -> None:
-    found = read_frame(CHASSIS + PORT + lifetime() + b"".join(part(*one) for one in parts))
+    found = read_frame(CHASSIS + PORT + lifetime() + b"".join(tlv(*one) for one in parts))
     assert found is None or _is_short_and_printable(found)
 
 
 @given(st.binary(min_size=1, max_size=255), st.integers(0, 255), st.binary(min_size=1, max_size=255))
 def test_whatever_identifiers_are_what_is_taken_is_short_and_printable(one: bytes, kind: int, other: bytes) -> None:
     kinds = bytes([kind])
-    found = read_frame(frame(part(Tlv.CHASSIS, kinds + one), part(Tlv.PORT, kinds + other)))
+    found = read_frame(frame(tlv(Tlv.CHASSIS, kinds + one), tlv(Tlv.PORT, kinds + other)))
     assert found is None or _is_short_and_printable(found)
 
 
@@ -145,11 +145,11 @@ def _beginnings(whole: bytes) -> list[list[bytes]]:
         CHASSIS + lifetime() + PORT,
         CHASSIS + PORT,
         CHASSIS + PORT + lifetime() + mac_chassis("00:00:00:00:00:01"),
-        frame(part(Tlv.CHASSIS, b"\x04\x00\x1c\x73"), PORT),
-        frame(part(Tlv.CHASSIS, b""), PORT),
-        frame(CHASSIS, part(Tlv.PORT, b"\x05")),
-        frame(CHASSIS, part(Tlv.PORT, b"\x05" + b"x" * 256)),
-        CHASSIS + PORT + part(Tlv.LIFETIME, b"\x78"),
+        frame(tlv(Tlv.CHASSIS, b"\x04\x00\x1c\x73"), PORT),
+        frame(tlv(Tlv.CHASSIS, b""), PORT),
+        frame(CHASSIS, tlv(Tlv.PORT, b"\x05")),
+        frame(CHASSIS, tlv(Tlv.PORT, b"\x05" + b"x" * 256)),
+        CHASSIS + PORT + tlv(Tlv.LIFETIME, b"\x78"),
     ],
     ids=[
         *("nothing", "port first", "lifetime second", "no lifetime", "two chassis", "short MAC", "empty chassis"),
@@ -167,17 +167,17 @@ def test_a_neighbour_that_says_it_goes_away_is_none() -> None:
 @pytest.mark.parametrize(
     "optional",
     [
-        part(Tlv.NAME, b"x" * 256),
-        part(Tlv.MANAGEMENT, b""),
-        part(Tlv.MANAGEMENT, b"\x05\x01\x0a\0\0\x03"),
-        part(Tlv.MANAGEMENT, b"\x07\x06" + bytes(6) + b"\x02\0\0\0\x07\0"),
-        part(Tlv.MANAGEMENT, b"\x05\x01\x0a\0\0\x03\x02\0\0\0\x07\x09"),
+        tlv(Tlv.NAME, b"x" * 256),
+        tlv(Tlv.MANAGEMENT, b""),
+        tlv(Tlv.MANAGEMENT, b"\x05\x01\x0a\0\0\x03"),
+        tlv(Tlv.MANAGEMENT, b"\x07\x06" + bytes(6) + b"\x02\0\0\0\x07\0"),
+        tlv(Tlv.MANAGEMENT, b"\x05\x01\x0a\0\0\x03\x02\0\0\0\x07\x09"),
         management("0.0.0.0"),
         port_vlan(0),
         port_vlan(4095),
-        part(Tlv.ORGANISATION, b"\x00\x80\xc2\x01\x01"),
-        part(Tlv.ORGANISATION, b"\x00\x12\x0f\x01\x00\x6e"),
-        part(99, b"of the future"),
+        tlv(Tlv.ORGANISATION, b"\x00\x80\xc2\x01\x01"),
+        tlv(Tlv.ORGANISATION, b"\x00\x12\x0f\x01\x00\x6e"),
+        tlv(99, b"of the future"),
     ],
 )
 def test_an_optional_part_that_does_not_fit_is_passed_over(optional: bytes) -> None:
@@ -185,14 +185,14 @@ def test_an_optional_part_that_does_not_fit_is_passed_over(optional: bytes) -> N
 
 
 def test_of_two_parts_alike_the_first_counts() -> None:
-    assert read_frame(frame(CHASSIS, PORT, part(Tlv.NAME, b"leaf-3"), part(Tlv.NAME, b"leaf-4"))) == Neighbour(
+    assert read_frame(frame(CHASSIS, PORT, tlv(Tlv.NAME, b"leaf-3"), tlv(Tlv.NAME, b"leaf-4"))) == Neighbour(
         SWITCH, "Ethernet7", "leaf-3"
     )
 
 
 def test_control_characters_do_not_pass() -> None:
     found = read_frame(
-        frame(CHASSIS, PORT, part(Tlv.NAME, b"leaf\x1b[2J-3\r\n\0"), part(Tlv.PORT_DESCRIPTION, "\u202eü".encode()))
+        frame(CHASSIS, PORT, tlv(Tlv.NAME, b"leaf\x1b[2J-3\r\n\0"), tlv(Tlv.PORT_DESCRIPTION, "\u202eü".encode()))
     )
     assert found == Neighbour(SWITCH, "Ethernet7", "leaf[2J-3")
 
@@ -208,7 +208,7 @@ def test_control_characters_do_not_pass() -> None:
     ],
 )
 def test_a_port_is_shown_as_what_it_is(value: bytes, shown: str) -> None:
-    assert read_frame(frame(CHASSIS, part(Tlv.PORT, value))) == Neighbour(SWITCH, shown)
+    assert read_frame(frame(CHASSIS, tlv(Tlv.PORT, value))) == Neighbour(SWITCH, shown)
 
 
 def test_what_a_machine_heard_is_read_link_by_link_and_what_says_nothing_is_left_out() -> None:

@@ -1,4 +1,4 @@
-"""Parts of an agent, each built with nothing but what it uses: no agent, no network, no datastore."""
+"""Parts of an agent, each built with its own ports only: no agent, no network, no datastore."""
 
 import asyncio
 import json
@@ -143,20 +143,20 @@ async def test_what_parts_publish_travels_together_with_the_own_record(server: S
 
 
 async def test_a_frame_goes_to_the_handler_of_its_kind_and_one_without_is_refused(server: Server) -> None:
-    driver, heard = server.driver(), list[tuple[str, bytes]]()
-    driver.handlers[77] = lambda peer, payload: heard.append((peer, payload))
+    driver, received = server.driver(), list[tuple[str, bytes]]()
+    driver.handlers[77] = lambda peer, payload: received.append((peer, payload))
     driver.received("s2", 77, b"hello")
     driver.received("s2", 78, b"hello")
-    assert heard == [("s2", b"hello")]
+    assert received == [("s2", b"hello")]
     assert server.refused("unknown_kind") == 1
 
 
 async def test_subscribers_hear_of_members_and_of_their_removal(server: Server) -> None:
-    driver, heard = server.driver(), list[Event]()
-    driver.subscribe(heard.append)
+    driver, received = server.driver(), list[Event]()
+    driver.subscribe(received.append)
     driver.joined(record("s2"))
     driver.remove("s2")
-    assert [(event.kind, event.member.name) for event in heard][:1] == [(EventKind.JOINED, "s2")]
+    assert [(event.kind, event.member.name) for event in received][:1] == [(EventKind.JOINED, "s2")]
     assert driver.swim.member("s2") is None
     assert "member_joined" in server.logged
 
@@ -169,14 +169,14 @@ def test_every_start_is_a_new_session(tmp_path: Path) -> None:
 
 
 async def test_members_are_sought_after_a_restart_and_nobody_is_forgotten_while_alone(server: Server) -> None:
-    driver, told = server.driver(), Address("told.example", 7946)
-    seeds = Seeds(SeedPorts("s1", server.folder, HERE, [told, HERE], driver, server.log))
-    assert seeds.known() == [told]
+    driver, configured = server.driver(), Address("told.example", 7946)
+    seeds = Seeds(SeedPorts("s1", server.folder, HERE, [configured, HERE], driver, server.log))
+    assert seeds.known_addresses() == [configured]
     driver.joined(record("s2"))
     seeds.save()
     driver.remove("s2")
     seeds.save()
-    assert seeds.known() == [told, Address("s2.example", 7946)]
+    assert seeds.known_addresses() == [configured, Address("s2.example", 7946)]
 
 
 # Revocations
@@ -204,11 +204,11 @@ async def test_a_newer_list_is_in_force_once_and_a_forged_one_never(server: Serv
     spread = spread_of(server, server.driver(), called)
     await server.authority.issue("s2", new_key().public_key())
     signed = await server.authority.revoke("s2")
-    spread.received("s3", signed.replace(b"s2", b"s4"))
+    spread.list_received("s3", signed.replace(b"s2", b"s4"))
     assert called == []
     assert server.refused("bad_records") == 1
-    spread.received("s3", signed)
-    spread.received("s3", signed)
+    spread.list_received("s3", signed)
+    spread.list_received("s3", signed)
     assert called == ["remove s2", "changed"]
 
 
@@ -230,11 +230,15 @@ def renewal_of(server: Server, authority: Authority | None) -> Renewal:
 
 async def test_who_holds_the_ca_renews_its_own_certificate(server: Server) -> None:
     key = new_key()
-    fresh = await renewal_of(server, server.authority).renew(key)
-    assert name_of(fresh.certificate) == "s1"
-    assert fresh.certificate.serial_number != server.identity.current.certificate.serial_number
-    server.identity.replace(fresh)
-    assert IdentityFiles(server.folder).load().certificate == server.identity.current.certificate == fresh.certificate
+    new_identity = await renewal_of(server, server.authority).renew(key)
+    assert name_of(new_identity.certificate) == "s1"
+    assert new_identity.certificate.serial_number != server.identity.current.certificate.serial_number
+    server.identity.replace(new_identity)
+    assert (
+        IdentityFiles(server.folder).load().certificate
+        == server.identity.current.certificate
+        == new_identity.certificate
+    )
 
 
 async def test_without_a_living_authority_renewal_says_what_to_do(server: Server) -> None:

@@ -1,4 +1,4 @@
-"""Software health, the pure half: declarations, schedule, judgement, and how it travels."""
+"""The rules of health checks: declarations, schedule, when a check counts as failing, and the gossip format."""
 
 import pytest
 from hypothesis import given, settings
@@ -8,28 +8,28 @@ from rackwright.mesh.health.health_checks import (
     HEALTH_BYTES,
     BadCheck,
     Check,
+    CheckReport,
+    CheckResult,
     ClockCheck,
     CommandCheck,
     DiskCheck,
     HttpCheck,
-    Outcome,
     ProcessCheck,
-    Result,
     Schedule,
     Status,
     TcpCheck,
     built_in_checks,
-    judge_clock,
-    judge_disk,
-    pack_results,
+    evaluate_clock,
+    evaluate_disk,
+    pack_reports,
     parse_checks,
-    plain,
-    unpack_results,
+    printable_reason,
+    unpack_reports,
 )
 from rackwright.mesh.membership import metadata
 from rackwright.mesh.membership.wire import BadMessage
 
-FAILED, PASSED = Outcome(False, "gone"), Outcome(True)
+FAILED, PASSED = CheckResult(False, "gone"), CheckResult(True)
 
 
 def test_checks_are_read_from_their_declaration() -> None:
@@ -82,41 +82,41 @@ def test_every_agent_looks_at_its_disk_and_its_clock() -> None:
 def test_one_failure_of_two_does_not_count_and_is_repeated_soon() -> None:
     schedule = Schedule([Check(name="x", interval=10.0)], 0.0)
     assert [check.name for check in schedule.due(0.0)] == ["x"]
-    assert schedule.finished(0.1, "x", PASSED) == Result("x", Status.PASSING)
+    assert schedule.record_result(0.1, "x", PASSED) == CheckReport("x", Status.PASSING)
     assert schedule.next_deadline() == 10.0
     schedule.due(10.0)
-    assert schedule.finished(10.0, "x", FAILED) is None
+    assert schedule.record_result(10.0, "x", FAILED) is None
     assert schedule.next_deadline() == 12.5
     schedule.due(12.5)
-    assert schedule.finished(12.6, "x", FAILED) == Result("x", Status.FAILING, "gone")
+    assert schedule.record_result(12.6, "x", FAILED) == CheckReport("x", Status.FAILING, "gone")
     assert schedule.next_deadline() == 22.5
 
 
 def test_a_failure_between_two_passes_is_never_told() -> None:
     schedule = Schedule([Check(name="x")], 0.0)
-    told = []
-    for number, outcome in enumerate([PASSED, FAILED, PASSED, FAILED, PASSED]):
+    changes = []
+    for number, result in enumerate([PASSED, FAILED, PASSED, FAILED, PASSED]):
         schedule.due(number * 20.0)
-        told.append(schedule.finished(number * 20.0, "x", outcome))
-    assert told == [Result("x", Status.PASSING), None, None, None, None]
+        changes.append(schedule.record_result(number * 20.0, "x", result))
+    assert changes == [CheckReport("x", Status.PASSING), None, None, None, None]
 
 
 def test_one_pass_is_a_recovery() -> None:
     schedule = Schedule([Check(name="x", failures=1)], 0.0)
     schedule.due(0.0)
-    assert schedule.finished(0.0, "x", FAILED) == Result("x", Status.FAILING, "gone")
+    assert schedule.record_result(0.0, "x", FAILED) == CheckReport("x", Status.FAILING, "gone")
     schedule.due(10.0)
-    assert schedule.finished(10.0, "x", PASSED) == Result("x", Status.PASSING)
+    assert schedule.record_result(10.0, "x", PASSED) == CheckReport("x", Status.PASSING)
 
 
 def test_another_reason_for_the_same_failure_is_no_news() -> None:
     """Or two reasons that take turns would be gossiped for ever."""
     schedule = Schedule([Check(name="x", failures=1)], 0.0)
     schedule.due(0.0)
-    schedule.finished(0.0, "x", Outcome(False, "one"))
+    schedule.record_result(0.0, "x", CheckResult(False, "one"))
     schedule.due(10.0)
-    assert schedule.finished(10.0, "x", Outcome(False, "other")) is None
-    assert schedule.results() == [Result("x", Status.FAILING, "one")]
+    assert schedule.record_result(10.0, "x", CheckResult(False, "other")) is None
+    assert schedule.reports() == [CheckReport("x", Status.FAILING, "one")]
 
 
 def test_a_check_that_still_runs_is_not_started_again() -> None:
@@ -139,27 +139,27 @@ def test_a_failure_is_known_within_two_intervals_even_if_it_hangs(
     check = Check(name="x", interval=interval, failures=failures, timeout=0.75 * interval / failures * share)
     schedule = Schedule([check], 0.0)
     schedule.due(0.0)
-    schedule.finished(0.0, "x", PASSED)
+    schedule.record_result(0.0, "x", PASSED)
     broken_at = breaks_at * interval
     now = 0.0
-    while schedule.results()[0].status is Status.PASSING:
+    while schedule.reports()[0].status is Status.PASSING:
         now = schedule.next_deadline()
         schedule.due(now)
         if now < broken_at:
-            schedule.finished(now, "x", PASSED)
+            schedule.record_result(now, "x", PASSED)
             continue
         now += check.timeout if hangs else 0.0
-        schedule.finished(now, "x", FAILED)
+        schedule.record_result(now, "x", FAILED)
     assert now - broken_at <= 2 * interval * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("free", "passes"), [(100, True), (5, True), (4, False), (0, False)])
 def test_a_disk_fails_below_its_share_of_free_space(free: int, passes: bool) -> None:
-    assert judge_disk(free, 100, DiskCheck(name="disk", free_percent=5.0)).passed == passes
+    assert evaluate_disk(free, 100, DiskCheck(name="disk", free_percent=5.0)).passed == passes
 
 
 @pytest.mark.parametrize(
-    ("wall", "monotonic", "disciplined", "wanted", "passes"),
+    ("wall", "monotonic", "disciplined", "synchronised", "passes"),
     [
         (10.0, 10.0, False, False, True),
         (10.9, 10.0, False, False, True),
@@ -170,38 +170,38 @@ def test_a_disk_fails_below_its_share_of_free_space(free: int, passes: bool) -> 
     ],
 )
 def test_a_clock_fails_when_stepped_or_not_kept(
-    wall: float, monotonic: float, disciplined: bool, wanted: bool, passes: bool
+    wall: float, monotonic: float, disciplined: bool, synchronised: bool, passes: bool
 ) -> None:
-    check = ClockCheck(name="clock", synchronised=wanted)
-    assert judge_clock(wall, monotonic, disciplined, check).passed == passes
+    check = ClockCheck(name="clock", synchronised=synchronised)
+    assert evaluate_clock(wall, monotonic, disciplined, check).passed == passes
 
 
-results = st.lists(
+reports = st.lists(
     st.builds(
-        lambda number, status, reason: Result(
-            f"check-{number}", status, plain(reason) if status == Status.FAILING else ""
+        lambda number, status, reason: CheckReport(
+            f"check-{number}", status, printable_reason(reason) if status == Status.FAILING else ""
         ),
         st.integers(0, 10_000),
         st.sampled_from(Status),
         st.text(max_size=80),
     ),
     max_size=64,
-    unique_by=lambda result: result.name,
+    unique_by=lambda report: report.name,
 )
 
 
-@given(results)
+@given(reports)
 @settings(max_examples=200, deadline=None)
-def test_results_fit_their_room_and_the_failing_come_first(given_results: list[Result]) -> None:
-    packed = pack_results(given_results)
+def test_results_fit_their_room_and_the_failing_come_first(given_reports: list[CheckReport]) -> None:
+    packed = pack_reports(given_reports)
     assert len(packed) <= HEALTH_BYTES
-    found, left_out = unpack_results(packed)
-    assert len(found) + left_out == len(given_results)
+    unpacked, left_out = unpack_reports(packed)
+    assert len(unpacked) + left_out == len(given_reports)
     if not left_out:
-        assert {result.name: result.status for result in found} == {
-            result.name: result.status for result in given_results
+        assert {report.name: report.status for report in unpacked} == {
+            report.name: report.status for report in given_reports
         }
-    order = [result.status for result in found]
+    order = [report.status for report in unpacked]
     assert order == sorted(order, reverse=True)
 
 
@@ -209,14 +209,14 @@ def test_results_fit_their_room_and_the_failing_come_first(given_results: list[R
 @settings(max_examples=300, deadline=None)
 def test_foreign_bytes_are_no_results_and_no_crash(noise: bytes) -> None:
     try:
-        found, _ = unpack_results(noise)
+        unpacked, _ = unpack_reports(noise)
     except BadMessage:
         return
-    assert all(result.name for result in found)
+    assert all(report.name for report in unpacked)
 
 
 def test_a_long_reason_travels_cut_and_printable() -> None:
-    reason = plain("é\x1b[31m" + "x" * 100)
+    reason = printable_reason("é\x1b[31m" + "x" * 100)
     assert reason.startswith("??[31mxxx")
     assert len(reason) == 48
 

@@ -14,11 +14,11 @@ from rackwright.mesh.identity import sealing
 from rackwright.mesh.identity.authority import Authority, AuthorityFiles
 from rackwright.mesh.identity.sealing import BadSeal, load_seal_key, make_seal_record, seal, unseal, verify_seal_record
 from rackwright.mesh.identity.server_identity import Identity, new_key
-from rackwright.mesh.runs.run_model import Request, Targets, read_request
+from rackwright.mesh.runs.run_model import RunRequest, Targets, read_request
 
-REQUEST = Request("r1", "SHA256:x", 10, 20, "digest", Targets(("s*",)), ["init"], secrets=["password"])
+REQUEST = RunRequest("r1", "SHA256:x", 10, 20, "digest", Targets(("s*",)), ["init"], secrets=["password"])
 VALUES = {"password": "hunter22", "many": [1, {"a": None}]}
-BOUND = REQUEST.all_but_sealed()
+BOUND = REQUEST.dump_without_sealed()
 KEYS = {name: X25519PrivateKey.generate() for name in ("s1", "s2")}
 
 
@@ -29,7 +29,7 @@ def sealed() -> dict[str, Any]:
 @pytest.mark.parametrize("name", ["s1", "s2"])
 def test_each_server_it_was_sealed_for_can_read_it_also_after_it_has_travelled(name: str) -> None:
     request = read_request(replace(REQUEST, sealed=sealed()).dump())
-    assert unseal(request.sealed, name, KEYS[name], request.all_but_sealed()) == VALUES
+    assert unseal(request.sealed, name, KEYS[name], request.dump_without_sealed()) == VALUES
 
 
 def test_nothing_of_it_can_be_read_from_what_travels() -> None:
@@ -73,9 +73,9 @@ def test_an_altered_value_does_not_open(place: int) -> None:
         replace(REQUEST, secrets=[]),
     ],
 )
-def test_a_value_that_was_sealed_for_another_run_does_not_open(other: Request) -> None:
+def test_a_value_that_was_sealed_for_another_run_does_not_open(other: RunRequest) -> None:
     with pytest.raises(BadSeal, match="another run"):
-        unseal(sealed(), "s1", KEYS["s1"], other.all_but_sealed())
+        unseal(sealed(), "s1", KEYS["s1"], other.dump_without_sealed())
 
 
 @pytest.mark.parametrize("harm", [{"key": "", "boxes": {"s1": ""}}, {"key": "AA", "boxes": {"s1": "x"}}])

@@ -13,8 +13,8 @@ from rackwright.mesh.datastore.etcd_client import Change, Item
 from rackwright.mesh.errors import MeshError
 from rackwright.mesh.identity.server_identity import Identity
 from rackwright.mesh.identity.signed_statements import MARK, BadStatement, Statements
-from rackwright.mesh.runs.believed_records import RunBelief
 from rackwright.mesh.runs.event_batches import pack
+from rackwright.mesh.runs.record_verifier import RecordVerifier
 from rackwright.mesh.runs.run_model import CLUSTER_EVENTS, Task, TaskState, gate_prefix, state_key, task_key
 
 PLACE = state_key("r1", "s1", 1)
@@ -102,11 +102,11 @@ JUNK = [
 def test_junk_is_refused_in_words_wherever_it_lies(reader: Statements, junk: bytes) -> None:
     with pytest.raises(BadStatement):
         reader.read(PLACE, junk)
-    belief = RunBelief(reader)
+    verifier = RecordVerifier(reader)
     for place in (PLACE, task_key("r1", "s1"), f"{gate_prefix('r1', 'g')}done/s1", f"{CLUSTER_EVENTS}1-s1-x"):
-        for event in belief.told(change(place, junk), 0.0):
+        for event in verifier.verify_events(change(place, junk), 0.0):
             assert json.loads(event.line)["state"] == "lost"
-    assert belief.task(task_key("r1", "s1"), junk).state is TaskState.LOST
+    assert verifier.verify_task(task_key("r1", "s1"), junk).state is TaskState.LOST
 
 
 # The records of a run
@@ -122,8 +122,8 @@ def refused() -> list[MeshError]:
 
 
 @pytest.fixture
-def belief(reader: Statements, refused: list[MeshError]) -> RunBelief:
-    return RunBelief(reader, refused.append)
+def verifier(reader: Statements, refused: list[MeshError]) -> RecordVerifier:
+    return RecordVerifier(reader, refused.append)
 
 
 def line(target: str, run: str = "r1", **more: object) -> bytes:
@@ -131,65 +131,67 @@ def line(target: str, run: str = "r1", **more: object) -> bytes:
 
 
 def test_events_of_a_state_are_believed_from_their_own_server_only(
-    belief: RunBelief, members: dict[str, Identity], refused: list[MeshError]
+    verifier: RecordVerifier, members: dict[str, Identity], refused: list[MeshError]
 ) -> None:
     mine, mallory = statements_of(members["s1"]), statements_of(members["mallory"])
-    assert [event.line for event in belief.told(change(PLACE, mine.sign(PLACE, pack([line("s1")]))), 0.0)] == [
-        line("s1")
-    ]
+    assert [
+        event.line for event in verifier.verify_events(change(PLACE, mine.sign(PLACE, pack([line("s1")]))), 0.0)
+    ] == [line("s1")]
     assert not refused
     for value in (pack([line("s1")]), mallory.sign(PLACE, pack([line("s1")]))):
-        assert belief.told(change(PLACE, value), 0.0) == []
+        assert verifier.verify_events(change(PLACE, value), 0.0) == []
     assert len(refused) == 2
 
 
 def test_a_server_cannot_speak_of_another_within_its_own_events(
-    belief: RunBelief, members: dict[str, Identity], refused: list[MeshError]
+    verifier: RecordVerifier, members: dict[str, Identity], refused: list[MeshError]
 ) -> None:
     place = state_key("r1", "mallory", 1)
     deep = line("mallory", deep=0).replace(b"0}", b"[" * MAX_DEPTH + b"]" * MAX_DEPTH + b"}")
     lines = [line("s1"), line("mallory", "r2"), b"[]", b"{", deep, line("mallory")]
     value = statements_of(members["mallory"]).sign(place, pack(lines))
-    assert [event.line for event in belief.told(change(place, value), 0.0)] == [line("mallory")]
+    assert [event.line for event in verifier.verify_events(change(place, value), 0.0)] == [line("mallory")]
     assert len(refused) == 5
 
 
 @pytest.mark.parametrize("state", [TaskState.DONE, TaskState.FAILED, TaskState.REFUSED])
 def test_the_end_of_a_task_is_believed_from_its_target_only(
-    belief: RunBelief, members: dict[str, Identity], refused: list[MeshError], state: TaskState
+    verifier: RecordVerifier, members: dict[str, Identity], refused: list[MeshError], state: TaskState
 ) -> None:
     task = Task("r1", "s1", state, 1, "why", {"changed": 1}, 2.0)
     place = task_key("r1", "s1")
-    own = RunBelief(statements_of(members["s1"])).signed(task)
-    assert belief.task(place, own.dump()) == task
+    own = RecordVerifier(statements_of(members["s1"])).sign_task(task)
+    assert verifier.verify_task(place, own.dump()) == task
     assert not refused
-    forged = RunBelief(statements_of(members["mallory"])).signed(task)
-    elsewhere = RunBelief(statements_of(members["s1"])).signed(replace(task, run="r0"))
+    forged = RecordVerifier(statements_of(members["mallory"])).sign_task(task)
+    elsewhere = RecordVerifier(statements_of(members["s1"])).sign_task(replace(task, run="r0"))
     altered = replace(own, summary={"changed": 9})
     for value in (task, forged, altered, replace(elsewhere, run="r1"), elsewhere):
-        assert belief.task(place, value.dump()).state is TaskState.LOST
-    assert "was not written by s1" in belief.task(place, task.dump()).why
+        assert verifier.verify_task(place, value.dump()).state is TaskState.LOST
+    assert "was not written by s1" in verifier.verify_task(place, task.dump()).why
 
 
 @pytest.mark.parametrize("state", [TaskState.PENDING, TaskState.RUNNING, TaskState.LOST, TaskState.CANCELLED])
-def test_what_others_may_say_of_a_task_needs_no_signature(belief: RunBelief, state: TaskState) -> None:
+def test_what_others_may_say_of_a_task_needs_no_signature(verifier: RecordVerifier, state: TaskState) -> None:
     task = Task("r1", "s1", state)
-    assert belief.task(task_key("r1", "s1"), task.dump()) == task
+    assert verifier.verify_task(task_key("r1", "s1"), task.dump()) == task
 
 
-def test_only_a_server_itself_says_that_it_has_passed_a_gate(belief: RunBelief, members: dict[str, Identity]) -> None:
+def test_only_a_server_itself_says_that_it_has_passed_a_gate(
+    verifier: RecordVerifier, members: dict[str, Identity]
+) -> None:
     place = f"{gate_prefix('r1', 'g')}done/s1"
-    assert belief.told(change(place, statements_of(members["s1"]).sign(place, b"s1")), 0.0)
+    assert verifier.verify_events(change(place, statements_of(members["s1"]).sign(place, b"s1")), 0.0)
     for value in (b"s1", statements_of(members["mallory"]).sign(place, b"s1")):
-        assert belief.told(change(place, value), 0.0) == []
+        assert verifier.verify_events(change(place, value), 0.0) == []
 
 
 def test_an_event_of_the_cluster_is_believed_from_the_server_that_it_names(
-    belief: RunBelief, members: dict[str, Identity]
+    verifier: RecordVerifier, members: dict[str, Identity]
 ) -> None:
     place = f"{CLUSTER_EVENTS}1-s1-run_finished"
     event = json.dumps({"kind": "run_finished", "server": "s1"}).encode()
-    assert belief.told(change(place, statements_of(members["s1"]).sign(place, event)), 0.0)
-    assert belief.told(change(place, statements_of(members["mallory"]).sign(place, event)), 0.0) == []
+    assert verifier.verify_events(change(place, statements_of(members["s1"]).sign(place, event)), 0.0)
+    assert verifier.verify_events(change(place, statements_of(members["mallory"]).sign(place, event)), 0.0) == []
     two_lines = b'{"server": "mallory", "x":\n{"ok": true}\n}'
-    assert belief.told(change(place, statements_of(members["mallory"]).sign(place, two_lines)), 0.0) == []
+    assert verifier.verify_events(change(place, statements_of(members["mallory"]).sign(place, two_lines)), 0.0) == []

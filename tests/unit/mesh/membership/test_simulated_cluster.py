@@ -8,15 +8,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from rackwright.lab.mesh_simulator import Simulator, Weather
+from rackwright.lab.mesh_simulator import NetworkConditions, Simulator
 from rackwright.mesh.membership.member import State
 from rackwright.mesh.membership.protocol_outputs import EventKind
 
 SEEDS = [1, 2, 3]
 
 
-def _cluster(count: int, seed: int, weather: Weather | None = None) -> Simulator:
-    simulator = Simulator(seed, weather=weather)
+def _cluster(count: int, seed: int, conditions: NetworkConditions | None = None) -> Simulator:
+    simulator = Simulator(seed, conditions=conditions)
     simulator.start_joined(count)
     simulator.run_for(5.0)
     return simulator
@@ -24,9 +24,9 @@ def _cluster(count: int, seed: int, weather: Weather | None = None) -> Simulator
 
 def _times(simulator: Simulator, kind: EventKind, name: str, since: float) -> list[float]:
     return [
-        sighting.time - since
-        for sighting in simulator.sightings
-        if sighting.event.kind is kind and sighting.event.member.name == name and sighting.time >= since
+        observation.time - since
+        for observation in simulator.observations
+        if observation.event.kind is kind and observation.event.member.name == name and observation.time >= since
     ]
 
 
@@ -92,8 +92,8 @@ def test_a_partition_that_heals_ends_in_agreement(seed: int, minority: int) -> N
     cut = [f"n{number}" for number in range(minority)]
     simulator.partition(cut)
     simulator.run_for(120.0)
-    assert all(simulator.holds("n4", name) is State.DEAD for name in cut)
-    assert all(simulator.holds(name, "n4") is State.DEAD for name in cut)
+    assert all(simulator.state_at("n4", name) is State.DEAD for name in cut)
+    assert all(simulator.state_at(name, "n4") is State.DEAD for name in cut)
     simulator.heal()
     assert simulator.run_until(simulator.agreed, limit=60.0) < math.inf
     simulator.run_for(60.0)
@@ -112,10 +112,10 @@ def test_a_short_partition_kills_nobody() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_with_a_fifth_of_all_packets_lost_nobody_is_taken_for_dead(seed: int) -> None:
-    simulator = _cluster(10, seed, Weather(loss=0.2))
+    simulator = _cluster(10, seed, NetworkConditions(loss=0.2))
     simulator.run_for(600.0)
     assert simulator.false_deaths == []
-    simulator.weather = Weather()
+    simulator.conditions = NetworkConditions()
     assert simulator.run_until(simulator.agreed, limit=30.0) < math.inf
 
 
@@ -125,18 +125,18 @@ def test_a_stopped_member_that_wakes_is_soon_alive_to_all_and_accuses_nobody(see
     simulator = _cluster(5, seed)
     simulator.pause("n2")
     simulator.run_for(seconds)
-    assert (simulator.holds("n0", "n2") is State.DEAD) == (seconds > 10.0)
+    assert (simulator.state_at("n0", "n2") is State.DEAD) == (seconds > 10.0)
     woken_at = simulator.now
     simulator.wake("n2")
     assert simulator.run_until(simulator.agreed, limit=5.0) < math.inf
     simulator.run_for(30.0)
     assert simulator.agreed()
     accusations = [
-        sighting
-        for sighting in simulator.sightings
-        if sighting.time >= woken_at and sighting.event.kind in (EventKind.SUSPECT, EventKind.DEAD)
+        observation
+        for observation in simulator.observations
+        if observation.time >= woken_at and observation.event.kind in (EventKind.SUSPECT, EventKind.DEAD)
     ]
-    assert [sighting for sighting in accusations if sighting.event.member.name != "n2"] == []
+    assert [observation for observation in accusations if observation.event.member.name != "n2"] == []
     assert simulator.false_deaths == []
 
 
@@ -162,7 +162,7 @@ def test_a_clock_step_harms_nobody(step: float) -> None:
         simulator.run_for(5.0)
     simulator.run_for(30.0)
     assert simulator.agreed()
-    assert [sighting for sighting in simulator.sightings if sighting.event.kind is EventKind.DEAD] == []
+    assert [observation for observation in simulator.observations if observation.event.kind is EventKind.DEAD] == []
 
 
 def test_a_clock_step_during_a_real_death_delays_its_detection_only() -> None:
@@ -182,7 +182,7 @@ def test_a_member_that_died_and_came_back_is_alive_to_all(silent: bool) -> None:
     else:
         simulator.kill("n1")
     simulator.run_for(20.0)
-    assert simulator.holds("n0", "n1") is State.DEAD
+    assert simulator.state_at("n0", "n1") is State.DEAD
     simulator.join("n1", through="n3")
     assert simulator.run_until(simulator.agreed, limit=3.0) < math.inf
     assert simulator.hosts["n0"].swim.member("n1") is not None
@@ -216,7 +216,7 @@ def test_a_member_that_leaves_is_gone_for_all_and_dead_to_none() -> None:
     assert took < 3.0
     simulator.kill("n1")
     simulator.run_for(20.0)
-    assert all(simulator.holds(f"n{number}", "n1") is State.LEFT for number in (0, 2, 3, 4, 5, 6, 7, 8, 9))
+    assert all(simulator.state_at(f"n{number}", "n1") is State.LEFT for number in (0, 2, 3, 4, 5, 6, 7, 8, 9))
     assert _times(simulator, EventKind.DEAD, "n1", 0.0) == []
 
 
@@ -229,7 +229,7 @@ def test_a_member_that_left_and_came_back_is_alive_to_all() -> None:
 
 
 def test_metadata_reaches_everyone_within_a_second() -> None:
-    simulator = _cluster(50, seed=10, weather=Weather(loss=0.01))
+    simulator = _cluster(50, seed=10, conditions=NetworkConditions(loss=0.01))
     simulator.set_metadata("n7", b"etcd down")
 
     def all_know() -> bool:
@@ -241,10 +241,10 @@ def test_metadata_reaches_everyone_within_a_second() -> None:
 
 def test_what_gossip_missed_is_found_by_comparing_tables() -> None:
     simulator = _cluster(5, seed=11)
-    simulator.weather = Weather(loss=1.0)
+    simulator.conditions = NetworkConditions(loss=1.0)
     simulator.set_metadata("n1", b"unheard")
     simulator.run_for(1.0)
-    simulator.weather = Weather()
+    simulator.conditions = NetworkConditions()
 
     def all_know() -> bool:
         entries = (host.swim.member("n1") for host in simulator.hosts.values())
@@ -255,13 +255,13 @@ def test_what_gossip_missed_is_found_by_comparing_tables() -> None:
 
 def test_one_seed_is_one_history() -> None:
     def history() -> list[tuple[float, str, str, str]]:
-        simulator = _cluster(20, seed=12, weather=Weather(loss=0.1))
+        simulator = _cluster(20, seed=12, conditions=NetworkConditions(loss=0.1))
         simulator.power_off("n3")
         simulator.pause("n4")
         simulator.run_for(30.0)
         return [
-            (sighting.time, sighting.observer, sighting.event.kind.value, sighting.event.member.name)
-            for sighting in simulator.sightings
+            (observation.time, observation.observer, observation.event.kind.value, observation.event.member.name)
+            for observation in simulator.observations
         ]
 
     assert history() == history() != []
@@ -342,7 +342,7 @@ class AnyHistory(RuleBasedStateMachine):
     @rule(loss=st.floats(0.0, 0.3))
     def the_weather_changes(self, loss: float) -> None:
         self.faulty = self.faulty or loss > 0.1
-        self.simulator.weather = Weather(loss=loss)
+        self.simulator.conditions = NetworkConditions(loss=loss)
 
     @invariant()
     def nobody_dies_without_a_fault(self) -> None:
@@ -352,7 +352,7 @@ class AnyHistory(RuleBasedStateMachine):
     def teardown(self) -> None:
         simulator = self.simulator
         simulator.heal()
-        simulator.weather = Weather()
+        simulator.conditions = NetworkConditions()
         for name in self._names():
             if simulator.hosts[name].paused:
                 simulator.wake(name)

@@ -1,4 +1,4 @@
-"""What a run is made of: who is meant, what is signed, and a tree that travels unaltered."""
+"""The values of a run: which servers its targets match, what is signed, and a tree that is packed and unpacked."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,22 +7,22 @@ import pytest
 
 from rackwright.mesh.datastore.etcd_client import Change, Item
 from rackwright.mesh.errors import BadRequest
-from rackwright.mesh.runs.event_batches import MAX_BATCH, MAX_UNPACKED, Cursor, batches, pack, read_cursor, told
+from rackwright.mesh.runs.event_batches import MAX_BATCH, MAX_UNPACKED, Cursor, batches, event_lines, pack, read_cursor
 from rackwright.mesh.runs.run_model import (
-    Request,
+    RunRequest,
     Targets,
     Task,
     TaskState,
-    chunks,
-    digest_of,
     gate_name,
     pack_tree,
     read_request,
     read_task,
+    split_tree,
+    tree_digest,
     unpack_tree,
 )
 
-REQUEST = Request("r", "SHA256:x", 10, 20, "digest", Targets(("web*",), {"rack": "a"}, {"os": "Debian"}), ["init"])
+REQUEST = RunRequest("r", "SHA256:x", 10, 20, "digest", Targets(("web*",), {"rack": "a"}, {"os": "Debian"}), ["init"])
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_run_on_nobody_in_particular_is_refused() -> None:
 def test_a_request_is_read_as_it_was_written_and_its_text_changes_with_every_field() -> None:
     assert read_request(REQUEST.dump()) == REQUEST
     changed = [replace(REQUEST, mode="justdoit"), replace(REQUEST, variables={"a": 1}), replace(REQUEST, tree="other")]
-    assert len({REQUEST.dump(), *(one.dump() for one in changed)}) == 4
+    assert len({REQUEST.dump(), *(request.dump() for request in changed)}) == 4
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"id": "x"}', '{"targets": {"names": []}}'])
@@ -75,21 +75,21 @@ def make_tree(folder: Path) -> Path:
 
 
 def test_the_same_tree_has_the_same_digest_and_hidden_files_stay_at_home(tmp_path: Path) -> None:
-    one, two = make_tree(tmp_path / "one"), make_tree(tmp_path / "two")
-    assert pack_tree(one) == pack_tree(two)
-    assert set(unpack_tree(pack_tree(one), digest_of(pack_tree(one)))) == {"init.sls", "web/logo.png"}
+    first, second = make_tree(tmp_path / "one"), make_tree(tmp_path / "two")
+    assert pack_tree(first) == pack_tree(second)
+    assert set(unpack_tree(pack_tree(first), tree_digest(pack_tree(first)))) == {"init.sls", "web/logo.png"}
 
 
 def test_an_altered_tree_is_refused(tmp_path: Path) -> None:
     packed = pack_tree(make_tree(tmp_path / "tree"))
     with pytest.raises(BadRequest, match="not those that were signed"):
-        unpack_tree(packed[:-1] + bytes([packed[-1] ^ 1]), digest_of(packed))
+        unpack_tree(packed[:-1] + bytes([packed[-1] ^ 1]), tree_digest(packed))
 
 
 def test_a_large_tree_travels_in_parts_that_give_it_again() -> None:
     packed = bytes(range(256)) * 5000
-    assert b"".join(chunks(packed)) == packed
-    assert max(map(len, chunks(packed))) <= 512 * 1024
+    assert b"".join(split_tree(packed)) == packed
+    assert max(map(len, split_tree(packed))) <= 512 * 1024
 
 
 def test_states_of_one_id_have_gates_of_their_own() -> None:
@@ -115,15 +115,15 @@ def change(value: bytes) -> Change:
 
 
 def test_events_that_share_a_value_are_told_one_by_one_and_from_a_cursor_on() -> None:
-    whole = told(change(pack([b'{"n": 1}', b'{"n": 2}', b'{"n": 3}'])))
-    assert [one.line for one in whole] == [b'{"n": 1}', b'{"n": 2}', b'{"n": 3}']
-    rest = told(change(pack([b'{"n": 1}', b'{"n": 2}', b'{"n": 3}'])), read_cursor(whole[0].cursor))
-    assert rest == whole[1:]
+    events = event_lines(change(pack([b'{"n": 1}', b'{"n": 2}', b'{"n": 3}'])))
+    assert [event.line for event in events] == [b'{"n": 1}', b'{"n": 2}', b'{"n": 3}']
+    later_events = event_lines(change(pack([b'{"n": 1}', b'{"n": 2}', b'{"n": 3}'])), read_cursor(events[0].cursor))
+    assert later_events == events[1:]
 
 
 @pytest.mark.parametrize("harm", [b"\x01no zlib", pack([b"\x1b[2J"]), pack([b"{" + b" " * MAX_UNPACKED])])
 def test_a_value_that_no_engine_wrote_tells_nothing(harm: bytes) -> None:
-    assert told(change(harm)) == []
+    assert event_lines(change(harm)) == []
 
 
 def test_many_events_are_parted_into_values_that_the_datastore_takes() -> None:

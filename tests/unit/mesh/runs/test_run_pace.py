@@ -1,11 +1,11 @@
-"""How the engine goes by the pace of other servers, and what is found wrong between servers before anything runs."""
+"""Gates at which the engine waits for other servers, and the problems between servers found before anything runs."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rackwright.mesh.runs.run_check import check
+from rackwright.mesh.runs.run_check import check_targets
 from rackwright.states.combine import State
 from rackwright.states.module import StateError
 from rackwright.states.plan import plan
@@ -21,18 +21,18 @@ class SlowGate:
     """Lets a state in at the third time of asking, and on at the second."""
 
     def __init__(self, refuses: str = "") -> None:
-        self.asked: list[str] = []
+        self.calls: list[str] = []
         self.refuses = refuses
 
     def enter(self, state: State) -> bool:
         if state.id == self.refuses:
             raise StateError("nobody is left to wait for")
-        self.asked.append(f"enter {state.id}")
-        return self.asked.count(f"enter {state.id}") >= 3
+        self.calls.append(f"enter {state.id}")
+        return self.calls.count(f"enter {state.id}") >= 3
 
     def leave(self, state: State) -> bool:
-        self.asked.append(f"leave {state.id}")
-        return self.asked.count(f"leave {state.id}") >= 2
+        self.calls.append(f"leave {state.id}")
+        return self.calls.count(f"leave {state.id}") >= 2
 
 
 class SlowServer:
@@ -74,7 +74,7 @@ after:
 def test_a_gated_state_is_asked_for_until_it_may_and_others_are_not_asked_about(tmp_path: Path, mode: str) -> None:
     gate = SlowGate()
     report = run(tmp_path, GATED, mode, gate)
-    assert gate.asked == ["enter gated"] * 3 + ["leave gated"] * 2
+    assert gate.calls == ["enter gated"] * 3 + ["leave gated"] * 2
     order = [record.id for record in report.records]
     assert order.index("after") > order.index("gated")
 
@@ -119,7 +119,7 @@ def checked(tmp_path: Path, text: str, mode: str = "ansible") -> dict[str, Any]:
         "signers": str(tmp_path / "signers"),
         "seen": str(tmp_path / "seen"),
     }
-    return check(tmp_path, job)
+    return check_targets(tmp_path, job)
 
 
 def test_a_good_run_is_counted_for_every_target(tmp_path: Path) -> None:

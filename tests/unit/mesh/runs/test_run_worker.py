@@ -1,4 +1,4 @@
-"""The engine of a target, as the agent starts it: one job in, events out, and questions in between."""
+"""The engine of a target, as the agent starts it: a job on its input, events and questions on its output."""
 
 import functools
 import http.server
@@ -173,10 +173,10 @@ def test_a_module_of_a_web_folder_is_used_if_it_is_signed(tmp_path: Path, web: t
 
 def test_a_module_of_a_web_folder_is_found_however_the_states_name_it(tmp_path: Path, web: tuple[Path, str]) -> None:
     signed_module(web[0], tmp_path / "signers")
-    wanted = {"modules_from": [web[1]], "facts": {"s1": {"id": "s1"}}, "modules": {}}
+    extra = {"modules_from": [web[1]], "facts": {"s1": {"id": "s1"}}, "modules": {}}
     for number, (way, states) in enumerate(WAYS_TO_NAME_IT.items()):
         folder = tmp_path / str(number)
-        assert run_check.checked({**job(tmp_path, states), **wanted}, folder) == {"states": {"s1": 2}}, way
+        assert run_check.check_job({**job(tmp_path, states), **extra}, folder) == {"states": {"s1": 2}}, way
 
 
 def test_a_module_of_a_web_folder_that_was_altered_refuses_the_run(tmp_path: Path, web: tuple[Path, str]) -> None:
@@ -191,16 +191,16 @@ def test_what_the_datastore_has_comes_before_a_web_folder(tmp_path: Path, web: t
     signed_module(web[0], tmp_path / "signers")
     code, manifest = ((web[0] / name).read_bytes() for name in ("greeter.py", "greeter.py.manifest"))
     (web[0] / "greeter.py").write_bytes(b"raise SystemExit('never loaded')")
-    held = {"code": b64encode(code).decode(), "manifest": b64encode(manifest).decode(), "origin": "datastore"}
-    status, events = run({**job(tmp_path, GREET), "modules_from": [web[1]]}, {"greeter": held})
+    module = {"code": b64encode(code).decode(), "manifest": b64encode(manifest).decode(), "origin": "datastore"}
+    status, events = run({**job(tmp_path, GREET), "modules_from": [web[1]]}, {"greeter": module})
     assert status == 0, events
 
 
 def test_what_the_datastore_has_is_found_however_the_states_name_it(tmp_path: Path, web: tuple[Path, str]) -> None:
     signed_module(web[0], tmp_path / "signers")
     code, manifest = ((web[0] / name).read_bytes() for name in ("greeter.py", "greeter.py.manifest"))
-    held = {"code": b64encode(code).decode(), "manifest": b64encode(manifest).decode(), "origin": "datastore"}
-    status, events = run(job(tmp_path, WAYS_TO_NAME_IT["function in the list"]), {"greeter": held})
+    module = {"code": b64encode(code).decode(), "manifest": b64encode(manifest).decode(), "origin": "datastore"}
+    status, events = run(job(tmp_path, WAYS_TO_NAME_IT["function in the list"]), {"greeter": module})
     assert status == 0, events
     files = {"top.sls": {"base64": b64encode(b"greet: {{ who }}.hello").decode()}}
     assert run_start.mentioned_modules(["greeter", "other"], files, {"who": "greeter"}) == ["greeter"]

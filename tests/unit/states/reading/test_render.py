@@ -103,7 +103,7 @@ def test_the_engine_renders_from_its_zipapp(threads: int, write: Write, tmp_path
 import sys, threading
 sys.path.insert(0, {str(bundle)!r})
 from pathlib import Path
-from rackwright.states import render
+from rackwright.states.reading import render
 from rackwright.states.plan import plan
 from rackwright.states.reading.tree import Tree
 end = threading.Event()

@@ -66,4 +66,9 @@ def test_the_reader_travels_alone_and_loads_the_parser_only_to_read() -> None:
         "print(*sorted(name for name in sys.modules if name.split('.')[0] in ('rackwright', 'yaml')))"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == ["rackwright", "rackwright.states", "rackwright.states.reading.yaml_lines"]
+    assert ran.stdout.split() == [
+        "rackwright",
+        "rackwright.states",
+        "rackwright.states.reading",
+        "rackwright.states.reading.yaml_lines",
+    ]

@@ -1,15 +1,22 @@
-"""The pieces of SQL say what the domain's table says."""
+"""The pieces of SQL agree with the domain's table of transitions."""
 
 import pytest
 
 from rackwright.domain.states import ACTIVE, ERROR, TODO, TRANSITION, TRANSITIONS, Trigger
-from rackwright.store.graph.transition_sql import WAITS, event_kind, fixed_target, hash_sql, sources_sql, target_sql
+from rackwright.store.graph.transition_sql import (
+    TODO_OR_BLOCKED,
+    event_kind,
+    fixed_target,
+    hash_sql,
+    sources_sql,
+    target_sql,
+)
 
 
 @pytest.mark.parametrize("trigger", Trigger)
 def test_a_target_is_that_of_the_table(trigger: Trigger) -> None:
     target = TRANSITIONS[trigger].target
-    assert target_sql(trigger) == (WAITS if target is None else str(int(target)))
+    assert target_sql(trigger) == (TODO_OR_BLOCKED if target is None else str(int(target)))
 
 
 @pytest.mark.parametrize("trigger", Trigger)

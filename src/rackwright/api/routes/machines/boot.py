@@ -1,6 +1,6 @@
-"""What machines fetch before they have a system: boot scripts, the secret of an install, and files of images.
+"""Routes for machines that have no system yet: boot scripts, the secret of an install, and files of images.
 
-All of it is for strangers: bounded, rate-limited, and it gives nothing away but what to boot. A MAC or UUID finds a
+Anybody may call them: they are bounded and rate-limited, and give nothing away but what to boot. A MAC or UUID finds a
 node here, and proves nothing.
 """
 
@@ -25,7 +25,7 @@ from rackwright.store.machines.nodes import find_node
 router = APIRouter(tags=["boot"])
 
 SECRET_FILE = "rackwright/secret"  # noqa: S105  # where it is put, not what it is
-FIRST = "#!ipxe\nchain /boot/${netX/mac:hexhyp} || reboot\n"
+FIRST_BOOT_SCRIPT = "#!ipxe\nchain /boot/${netX/mac:hexhyp} || reboot\n"
 """For DHCP servers that can name only one file for all machines."""
 
 
@@ -34,7 +34,8 @@ def _server(request: Request) -> Server:
     return server
 
 
-async def _find(session: Session, machine: str) -> int | None:
+async def _find_machine(session: Session, machine: str) -> int | None:
+    """Return the node with this MAC or UUID, if there is one."""
     if ":" in machine or machine.count("-") == 5:
         return await find_node(session, [check_mac(machine)])
     return await find_node(session, [], check_uuid(machine))
@@ -43,32 +44,33 @@ async def _find(session: Session, machine: str) -> int | None:
 BYTES = "application/octet-stream"
 
 
-def _answers(media_type: str, *more: int) -> dict[str, Any]:
-    """How the documentation describes an answer that is no JSON."""
-    one = {"description": "What was asked for.", "content": {media_type: {"schema": {"type": "string"}}}}
-    return {"response_class": Response, "responses": dict.fromkeys((200, *more), one)}
+def _response_docs(media_type: str, *statuses: int) -> dict[str, Any]:
+    """Return how the OpenAPI document describes a response that is no JSON."""
+    response = {"description": "What was asked for.", "content": {media_type: {"schema": {"type": "string"}}}}
+    return {"response_class": Response, "responses": dict.fromkeys((200, *statuses), response)}
 
 
-@router.get("/boot.ipxe", **_answers("text/plain"))
+@router.get("/boot.ipxe", **_response_docs("text/plain"))
 async def get_first_boot_script(source: Source) -> Response:
     """Ask again, by name."""
-    return Response(FIRST, media_type="text/plain")
+    return Response(FIRST_BOOT_SCRIPT, media_type="text/plain")
 
 
-@router.get("/boot/{machine}", **_answers("text/plain"))
+@router.get("/boot/{machine}", **_response_docs("text/plain"))
 async def get_boot_script(request: Request, source: Source, machine: str, host: Annotated[str, Header()]) -> Response:
     """What a machine that asks now, by MAC or UUID, should boot: an iPXE script from the database as it is."""
     server = _server(request)
     async with server.store.read() as session:
-        bootenv = await boot.boot_answer(session, await _find(session, machine))
+        bootenv = await boot.read_boot_answer(session, await _find_machine(session, machine))
     return Response(boot_script(bootenv, machine, host, server.kernel_arguments), media_type="text/plain")
 
 
 async def _fetch_secret(request: Request, source: str, machine: str) -> str:
+    """Return the secret of the install that is under way on a machine."""
     server = _server(request)
 
     async def work(session: Session) -> str | None:
-        node_id = await _find(session, machine)
+        node_id = await _find_machine(session, machine)
         if node_id is None:
             return None
         return await install_attempts.fetch_secret(session, node_id, source, has_network=not server.simulates)
@@ -79,13 +81,13 @@ async def _fetch_secret(request: Request, source: str, machine: str) -> str:
     return secret
 
 
-@router.get("/boot/{machine}/secret", **_answers(BYTES))
+@router.get("/boot/{machine}/secret", **_response_docs(BYTES))
 async def get_install_secret(request: Request, source: Source, machine: str) -> Response:
     """The secret of an install, for its installer: handed out once."""
     return Response(await _fetch_secret(request, source, machine), media_type="application/octet-stream")
 
 
-@router.get("/boot/{machine}/secret.cpio", **_answers(BYTES))
+@router.get("/boot/{machine}/secret.cpio", **_response_docs(BYTES))
 async def get_install_secret_archive(request: Request, source: Source, machine: str) -> Response:
     """The same as an archive that the kernel unpacks: the extra initrd file of an installer."""
     secret = await _fetch_secret(request, source, machine)
@@ -96,16 +98,17 @@ async def get_install_secret_archive(request: Request, source: Source, machine: 
     return Response(out.getvalue(), media_type="application/octet-stream")
 
 
-@router.get("/files/{image}/{file}", **_answers(BYTES, 206))
+@router.get("/files/{image}/{file}", **_response_docs(BYTES, 206))
 async def get_image_file(request: Request, source: Source, image: str, file: str) -> Response:
     """A file of an image, whole or in parts. Its digest is its entity tag."""
     try:
-        found = _server(request).shelf.file(image, file)
+        entry = _server(request).shelf.file(image, file)
     except NoImage:
-        raise NotFound("file", f"{_shown(image)}/{_shown(file)}") from None
-    headers = {"ETag": f'"sha256-{found.sha256}"', "X-Content-SHA256": found.sha256}
-    return FileResponse(found.path, media_type="application/octet-stream", headers=headers)
+        raise NotFound("file", f"{_printable(image)}/{_printable(file)}") from None
+    headers = {"ETag": f'"sha256-{entry.sha256}"', "X-Content-SHA256": entry.sha256}
+    return FileResponse(entry.path, media_type="application/octet-stream", headers=headers)
 
 
-def _shown(name: str) -> str:
+def _printable(name: str) -> str:
+    """Return a name shortened, with odd characters replaced, to be shown in an error."""
     return re.sub(r"[^A-Za-z0-9._-]", "?", name[:64])

@@ -1,7 +1,7 @@
-"""The machine interface: what machines ask and say, from their first boot to an installed system.
+"""The routes that machines call, from their first boot to an installed system.
 
-Registration is for strangers: bounded and rate-limited. All else takes the machine's own token, which can do nothing
-but this, or the one-time secret of an install. What machines boot is in `boot.py`.
+Anybody may call the registration: it is bounded and rate-limited. All else takes the machine's own token, which is good
+for nothing else, or the one-time secret of an install. What machines boot is in `boot.py`.
 """
 
 import base64
@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
-from rackwright.api.auth.limits import Source, check_machine
+from rackwright.api.auth.limits import Source, check_machine_rate
 from rackwright.api.context import Server, Unauthenticated
 from rackwright.api.http.problems import TooLarge
 from rackwright.domain.catalogue import JsonObject
@@ -28,7 +28,7 @@ from rackwright.reach.attribute_lines import attribute_lines
 from rackwright.store.db.session import GraphSession
 from rackwright.store.machines import install_attempts, registration
 from rackwright.store.machines.challenges import issue_challenge, spend_challenge
-from rackwright.store.machines.keys import server_keys
+from rackwright.store.machines.keys import read_server_keys
 
 router = APIRouter(tags=["machines"])
 
@@ -88,7 +88,7 @@ class ProgressIn(BaseModel):
     round: int = Field(1, ge=1, le=100, description="How often the stage has begun: it may be cut off")
 
     @model_validator(mode="after")
-    def _fits_the_whole(self) -> Self:
+    def _check_bytes(self) -> Self:
         if self.bytes_total is not None and (self.bytes or 0) > self.bytes_total:
             raise ValueError("bytes must be at most bytes_total")
         return self
@@ -103,20 +103,23 @@ class ResultIn(BaseModel):
 
     @field_validator("key")
     @classmethod
-    def _is_a_key(cls, key: str | None) -> str | None:
+    def _check_key(cls, key: str | None) -> str | None:
         if key is not None:
             Ed25519PublicKey.from_public_bytes(base64.b64decode(key, validate=True))
         return key
 
 
 def registration_message(body: bytes) -> bytes:
-    """What a machine signs to register: all that it sends, marked so that it can be no signature for anything else."""
+    """Return what a machine signs to register: all that it sends.
+
+    It is marked so that it can be no signature for anything else.
+    """
     return b"rackwright-register-2\n" + body
 
 
-def _check_signature(given: str, signature: str, body: bytes) -> None:
+def _check_signature(public_key: str, signature: str, body: bytes) -> None:
     try:
-        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(given, validate=True))
+        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(public_key, validate=True))
         key.verify(base64.b64decode(signature, validate=True), registration_message(body))
     except (InvalidSignature, ValueError):
         raise Invalid(
@@ -133,26 +136,32 @@ _bearer = HTTPBearer(auto_error=False)
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
-async def _machine(request: Request, credentials: Credentials) -> int:
-    """The node whose own token this is. Asked before the body is looked at: a stranger is told nothing about that."""
+async def _authenticate_machine(request: Request, credentials: Credentials) -> int:
+    """Return the node whose own token this is.
+
+    The token is checked before the body is looked at: a stranger is told nothing about the body.
+    """
     if credentials is not None:
         async with _server(request).store.read() as session:
-            node_id = await registration.find_machine(session, credentials.credentials)
+            node_id = await registration.find_node_by_token(session, credentials.credentials)
         if node_id is not None:
             return node_id
     raise Unauthenticated("This takes the machine's own token.")
 
 
-async def _secret(request: Request, source: Source, credentials: Credentials) -> str:
-    """The secret of an install. Its holder is a machine as others are, and is heard as often as they are."""
+async def _install_secret(request: Request, source: Source, credentials: Credentials) -> str:
+    """Return the secret of an install, as the caller sent it.
+
+    Its holder is a machine like others, and may call as often as they may.
+    """
     if credentials is None:
         raise Unauthenticated("This takes the one-time secret of an install.")
-    check_machine(request, f"install {hashlib.sha256(credentials.credentials.encode()).hexdigest()}")
+    check_machine_rate(request, f"install {hashlib.sha256(credentials.credentials.encode()).hexdigest()}")
     return credentials.credentials
 
 
-Machine = Annotated[int, Depends(_machine)]
-Secret = Annotated[str, Depends(_secret)]
+Machine = Annotated[int, Depends(_authenticate_machine)]
+Secret = Annotated[str, Depends(_install_secret)]
 
 
 @router.get("/machine/challenge")
@@ -170,13 +179,13 @@ async def register_machine(
     signature: Annotated[str, Header(alias=SIGNATURE, max_length=128, description="Of the body, base64")],
 ) -> RegisterOut:
     """A machine that booted sledgehammer makes itself known. New ones wait in quarantine to be accepted."""
-    sent = await request.body()
-    if len(sent) > INVENTORY_LIMIT:
-        raise TooLarge(f"A registration may have {INVENTORY_LIMIT} bytes; this one has {len(sent)}.")
-    _check_signature(body.key, signature, sent)
-    check_machine(request, body.key)
+    raw_body = await request.body()
+    if len(raw_body) > INVENTORY_LIMIT:
+        raise TooLarge(f"A registration may have {INVENTORY_LIMIT} bytes; this one has {len(raw_body)}.")
+    _check_signature(body.key, signature, raw_body)
+    check_machine_rate(request, body.key)
     server, actor = _server(request), f"machine {source}"
-    # For itself: what was refused is used up, too.
+    # In a transaction of its own: the challenge of a registration that is refused is used up, too.
     await server.store.change(lambda session: spend_challenge(session, body.challenge), actor=actor)
     machine = registration.Registration(
         body.key,
@@ -184,23 +193,27 @@ async def register_machine(
         body.uuid,
         body.boot_id,
         body.bootenv,
-        _inventory(body, source),
+        _trusted_inventory(body, source),
         pattern=server.discovered_names,
         source=source,
         has_network=not server.simulates,
     )
 
-    async def work(session: GraphSession) -> tuple[registration.Registered | registration.Held, list[str]]:
-        return await registration.register(session, machine), await server_keys(session)
+    async def work(
+        session: GraphSession,
+    ) -> tuple[registration.RegisteredMachine | registration.RefusedMachine, list[str]]:
+        return await registration.register_machine(session, machine), await read_server_keys(session)
 
-    done, keys = await server.store.change_graph(work, actor=actor)
-    if isinstance(done, registration.Held):
-        raise _kept_out(done, source)
-    return RegisterOut(node_id=done.node_id, token=done.token, new=done.new, heartbeat=server.heartbeat, ssh_keys=keys)
+    result, keys = await server.store.change_graph(work, actor=actor)
+    if isinstance(result, registration.RefusedMachine):
+        raise _registration_refused(result, source)
+    return RegisterOut(
+        node_id=result.node_id, token=result.token, new=result.new, heartbeat=server.heartbeat, ssh_keys=keys
+    )
 
 
-def _kept_out(held: registration.Held, source: str) -> Conflict:
-    """Why a machine is kept out, and what somebody who may accept machines can do about it."""
+def _registration_refused(held: registration.RefusedMachine, source: str) -> Conflict:
+    """Return why a machine is kept out, and what somebody who may accept machines can do about it."""
     if held.fits:
         way_out = f"It is let in once somebody accepts it: rackwright node accept {held.node} --key {held.key}"
     else:
@@ -208,11 +221,11 @@ def _kept_out(held: registration.Held, source: str) -> Conflict:
     return Conflict(Rule.KEY_OFFERED, f"{held.node} is not known by your key {held.key}. {way_out}")
 
 
-def _inventory(body: RegisterIn, source: str) -> JsonObject:
-    """What the machine says it is, less what is not for it to say."""
+def _trusted_inventory(body: RegisterIn, source: str) -> JsonObject:
+    """Return what the machine says it is, without what is not for the machine to say."""
     inventory: JsonObject = {**body.inventory, "address": source}
-    for kept in (MARK, SSH):  # the mesh says the first, and people the second
-        inventory.pop(kept, None)
+    for reserved in (MARK, SSH):  # the mesh sets the first, and people the second
+        inventory.pop(reserved, None)
     if "lldp" in inventory:
         inventory["lldp"] = read_neighbours(inventory["lldp"])
     return inventory
@@ -221,11 +234,13 @@ def _inventory(body: RegisterIn, source: str) -> JsonObject:
 @router.post("/machine/heartbeat", status_code=204)
 async def machine_heartbeat(request: Request, node_id: Machine, body: HeartbeatIn) -> None:
     """The machine is there, and this is what it booted."""
-    check_machine(request, f"node {node_id}")
+    check_machine_rate(request, f"node {node_id}")
     store = _server(request).store
-    if not await store.change(lambda session: registration.still_there(session, node_id, body.boot_id, body.bootenv)):
+    if not await store.change(
+        lambda session: registration.record_plain_heartbeat(session, node_id, body.boot_id, body.bootenv)
+    ):
         await store.change(
-            lambda session: registration.heartbeat(session, node_id, body.boot_id, body.bootenv),
+            lambda session: registration.record_heartbeat(session, node_id, body.boot_id, body.bootenv),
             actor=f"machine {node_id}",
         )
 
@@ -235,12 +250,12 @@ async def get_install_config(
     request: Request, source: Source, secret: Secret, accept: Annotated[str, Header()] = ""
 ) -> Response:
     """What to install, for whoever holds the secret of the attempt. As plain text it is lines that a shell can read."""
-    found = await _server(request).store.change(
-        lambda session: install_attempts.install_config(session, secret, source), actor="installer"
+    config = await _server(request).store.change(
+        lambda session: install_attempts.read_install_config(session, secret, source), actor="installer"
     )
     if accept == "text/plain":
-        return Response("".join(f"{line}\n" for line in attribute_lines(found)), media_type="text/plain")
-    return JSONResponse(found)
+        return Response("".join(f"{line}\n" for line in attribute_lines(config)), media_type="text/plain")
+    return JSONResponse(config)
 
 
 @router.post("/install/progress", status_code=204)
@@ -248,7 +263,7 @@ async def report_install_progress(request: Request, source: Source, secret: Secr
     """How far the installer is. It is shown, and told in the log of the run; what was told already changes nothing."""
     report = Report(**body.model_dump())
     await _server(request).store.change(
-        lambda session: install_attempts.install_progress(session, secret, source, report), actor="installer"
+        lambda session: install_attempts.record_install_progress(session, secret, source, report), actor="installer"
     )
 
 
@@ -256,7 +271,7 @@ async def report_install_progress(request: Request, source: Source, secret: Secr
 async def report_install_result(request: Request, source: Source, secret: Secret, body: ResultIn) -> None:
     """The installer is done, or gave up."""
     await _server(request).store.change(
-        lambda session: install_attempts.install_result(
+        lambda session: install_attempts.record_install_result(
             session, secret, source, ok=body.ok, error=body.error, key=body.key
         ),
         actor="installer",

@@ -1,4 +1,4 @@
-"""/api/v2/me: who you are here, what you may, and your own password."""
+"""/api/v2/me: who the caller is, what the caller may do, and the caller's own password."""
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -60,15 +60,15 @@ async def get_me(request: Request, caller: Person) -> MeOut:
 @router.put("/password", status_code=204)
 async def change_password(request: Request, caller: Person, body: NewPasswordIn) -> None:
     """Ends all your sessions. Log in again with the new one."""
-    caller.own()
+    caller.require_unlimited_credentials()
     server, name, source = caller.server, caller.principal.name, source_of(request)
     check_password(body.password, name)
-    server.passwords.attempt(name, source)
+    server.passwords.count_attempt(name, source)
     async with server.store.read() as session:
         credential = await find_credential(session, name)
     if not await server.passwords.verify(credential.password_hash if credential else None, body.current):
         raise WrongLogin("The current password is wrong.")
-    server.passwords.succeeded(name, source)
+    server.passwords.count_success(name, source)
     hashed = await server.passwords.hash(body.password)
     user_id = caller.principal.user_id
     await server.store.change(lambda session: set_password(session, user_id, name, hashed), actor=name)

@@ -1,4 +1,4 @@
-"""/api/v2/sessions: log in and out. The cookie is for browsers; everybody else uses a token."""
+"""/api/v2/sessions: logging in and out. The cookie is for browsers; all other programs use a token."""
 
 import asyncio
 from datetime import datetime
@@ -14,7 +14,7 @@ from rackwright.api.context import Caller, Person, Server, Unauthenticated
 from rackwright.store.db.session import Session
 from rackwright.store.events.outbox import emit
 from rackwright.store.people.sessions import end_session, list_sessions, open_session
-from rackwright.store.people.users import Credential, find_credential, is_current
+from rackwright.store.people.users import Credential, find_credential, is_credential_current
 
 router = APIRouter(prefix="/sessions", tags=["people"])
 
@@ -60,22 +60,22 @@ async def login(request: Request, response: Response, source: Source, body: Logi
     """Log in: the answer sets the session's cookie."""
     check_origin(request)
     server: Server = request.app.state.server
-    server.passwords.attempt(body.name, source)
-    credential = await _check(server, body, source)
-    server.passwords.succeeded(body.name, source)
+    server.passwords.count_attempt(body.name, source)
+    credential = await _check_login(server, body, source)
+    server.passwords.count_success(body.name, source)
     agent = request.headers.get("user-agent", "")
-    life = server.policy.sessions
+    lifetime = server.policy.sessions
 
     async def work(session: Session) -> tuple[int, str]:
-        if not await is_current(session, credential):
+        if not await is_credential_current(session, credential):
             raise WrongLogin
-        return await open_session(session, credential.user_id, life, source, agent)
+        return await open_session(session, credential.user_id, lifetime, source, agent)
 
     id, secret = await server.store.change(work, actor=body.name)
     response.set_cookie(
         COOKIE,
         secret,
-        max_age=int(life.absolute),
+        max_age=int(lifetime.absolute),
         httponly=True,
         samesite="strict",
         secure=request.url.scheme == "https",
@@ -83,7 +83,8 @@ async def login(request: Request, response: Response, source: Source, body: Logi
     return LoginOut(id=id, name=body.name, csrf=csrf_token(secret))
 
 
-async def _check(server: Server, body: LoginIn, source: str) -> Credential:
+async def _check_login(server: Server, body: LoginIn, source: str) -> Credential:
+    """Return the user's credential, if the password is right; else record the failure and refuse, after a delay."""
     async with server.store.read() as session:
         credential = await find_credential(session, body.name)
     if await server.passwords.verify(credential.password_hash if credential else None, body.password) and credential:
@@ -93,7 +94,7 @@ async def _check(server: Server, body: LoginIn, source: str) -> Credential:
     await server.store.change(
         lambda session: emit(session, "login.failed", data={"name": name, "address": source}), actor=f"login {source}"
     )
-    await asyncio.sleep(server.passwords.slow_down(name))
+    await asyncio.sleep(server.passwords.delay_after_failure(name))
     raise WrongLogin
 
 
@@ -101,8 +102,10 @@ async def _check(server: Server, body: LoginIn, source: str) -> Credential:
 async def list_logins(caller: Person) -> SessionsOut:
     """Where you are logged in."""
     async with caller.server.store.read() as session:
-        found = await list_sessions(session, caller.principal.user_id)
-    return SessionsOut(items=[SessionOut(**vars(one), current=one.id == caller.principal.session_id) for one in found])
+        sessions = await list_sessions(session, caller.principal.user_id)
+    return SessionsOut(
+        items=[SessionOut(**vars(login), current=login.id == caller.principal.session_id) for login in sessions]
+    )
 
 
 @router.delete("/current", status_code=204)
@@ -110,17 +113,17 @@ async def logout(caller: Person, response: Response) -> None:
     """Log out."""
     if caller.principal.session_id is None:
         raise Unauthenticated("You came with a token; there is no session to end.")
-    await _end(caller, caller.principal.session_id)
+    await _end_session(caller, caller.principal.session_id)
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
 
 
 @router.delete("/{id}", status_code=204)
 async def end_login(caller: Person, id: Annotated[int, Field(ge=1, lt=2**63)]) -> None:
     """Log out elsewhere."""
-    caller.own()
-    await _end(caller, id)
+    caller.require_unlimited_credentials()
+    await _end_session(caller, id)
 
 
-async def _end(caller: Caller, id: int) -> None:
+async def _end_session(caller: Caller, id: int) -> None:
     principal = caller.principal
     await caller.server.store.change(lambda session: end_session(session, principal.user_id, id), actor=principal.name)

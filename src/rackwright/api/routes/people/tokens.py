@@ -1,4 +1,4 @@
-"""/api/v2/tokens: one's own; administrators see and revoke everybody's, and make them for users without a password."""
+"""/api/v2/tokens: a caller's own tokens; for administrators everybody's, also of users without a password."""
 
 from datetime import datetime
 from typing import Annotated
@@ -8,8 +8,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from rackwright.api.context import Forbidden, Person
 from rackwright.api.http.answers import Page, Resource
-from rackwright.api.http.etags import tag
-from rackwright.api.http.paging import Asked, page, parameters
+from rackwright.api.http.etags import make_etag
+from rackwright.api.http.paging import ListQuery, list_parameters, read_page
 from rackwright.api.http.types import Id
 from rackwright.api.http.writing import Terms, write
 from rackwright.domain.errors import NotFound
@@ -48,47 +48,51 @@ class TokenOut(Resource):
 
     @classmethod
     def of(cls, token: TokenRecord) -> "TokenOut":
-        return cls(etag=tag(token.id, token.name, token.scope, token.deployment, token.expires_at), **vars(token))
+        return cls(etag=make_etag(token.id, token.name, token.scope, token.deployment, token.expires_at), **vars(token))
 
 
 class NewTokenOut(TokenOut):
     token: str = Field(description="Shown this once.")
 
 
-Asking = Annotated[Asked, Depends(parameters(TOKENS, "user"))]
-Whose = Annotated[str | None, Query(max_length=63, description="Another user's, for administrators.")]
+TokenListQuery = Annotated[ListQuery, Depends(list_parameters(TOKENS, "user"))]
+OwnerName = Annotated[str | None, Query(max_length=63, description="Another user's, for administrators.")]
 
 
 @router.get("", response_model=Page[TokenOut])
-async def list_tokens(caller: Person, asked: Asking, user: Whose = None) -> Response:
+async def list_tokens(caller: Person, query: TokenListQuery, user: OwnerName = None) -> Response:
     """Your tokens; another user's, for administrators."""
     async with caller.server.store.read() as session:
         user_id = caller.principal.user_id
         if user is not None and user != caller.principal.name:
             caller.require(Permission.ADMINISTER)
             user_id = (await get_user(session, user)).id
-        mine = "t.user_id = :user_id"
-        return await page(session, EVERYTHING, asked, select_tokens, TokenOut, TokenOut.of, mine, user_id=user_id)
+        of_user = "t.user_id = :user_id"
+        return await read_page(
+            session, EVERYTHING, query, select_tokens, TokenOut, TokenOut.of, of_user, user_id=user_id
+        )
 
 
 @router.post("", status_code=201, response_model=NewTokenOut)
 async def issue_token(caller: Person, body: TokenIn) -> Response:
     """Make a token. It is shown in this answer and never again."""
-    caller.own()
+    caller.require_unlimited_credentials()
     if not caller.principal.covers(body.scope):
         raise Forbidden(f"Your token is of scope {caller.principal.scope}; it cannot make one of scope {body.scope}.")
 
     async def work(session: Session) -> NewTokenOut:
-        caller.concerns_caller(session)
-        owner = caller.principal.user_id
+        caller.mark_own_change(session)
+        owner_id = caller.principal.user_id
         if body.user is not None and body.user != caller.principal.name:
             caller.require(Permission.ADMINISTER)
-            owner = (await get_user(session, body.user)).id
+            owner_id = (await get_user(session, body.user)).id
         if caller.principal.token_id is not None:
-            await tokens.check_outlived_by(session, caller.principal.token_id, body.expires_at)
+            await tokens.check_token_lifetime(session, caller.principal.token_id, body.expires_at)
         visible = await caller.visibility(session)  # the answer names the deployment
-        place = None if body.deployment is None else (await get_deployment(session, body.deployment, visible)).id
-        new = NewToken(owner, body.name, body.scope, place, body.expires_at)
+        deployment_id = (
+            None if body.deployment is None else (await get_deployment(session, body.deployment, visible)).id
+        )
+        new = NewToken(owner_id, body.name, body.scope, deployment_id, body.expires_at)
         id, token = await tokens.create_token(session, new)
         return NewTokenOut(**TokenOut.of(await tokens.get_token(session, id)).model_dump(), token=token)
 
@@ -100,10 +104,10 @@ async def issue_token(caller: Person, body: TokenIn) -> Response:
 async def revoke_token(caller: Person, id: Id) -> Response:
     """It is of no use from now on."""
     if id != caller.principal.token_id:  # a token may always give itself up
-        caller.own()
+        caller.require_unlimited_credentials()
 
     async def work(session: Session) -> None:
-        caller.concerns_caller(session)
+        caller.mark_own_change(session)
         token = await tokens.get_token(session, id)
         if token.user != caller.principal.name and not caller.principal.may(Permission.ADMINISTER):
             raise NotFound("token", id)

@@ -1,4 +1,4 @@
-"""/api/v2/users: for administrators; and the roles of users in deployments, which a subtree's own admin may give."""
+"""/api/v2/users: users, for administrators; and users' roles in deployments, which a subtree's admin may give."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from rackwright.api.auth.passwords import check_password
 from rackwright.api.context import Administrator, Caller, Writer
 from rackwright.api.http.answers import Fields, Page, Resource, answer
-from rackwright.api.http.etags import tag
-from rackwright.api.http.paging import Asked, page, parameters
+from rackwright.api.http.etags import make_etag
+from rackwright.api.http.paging import ListQuery, list_parameters, read_page
 from rackwright.api.http.patching import patch_body, read_patch
 from rackwright.api.http.types import Key, Name
-from rackwright.api.http.writing import Editing, Terms, write
+from rackwright.api.http.writing import EditTerms, Terms, write
 from rackwright.domain.people import Permission, UserRole
 from rackwright.store.db.session import Session
 from rackwright.store.db.visibility import EVERYTHING
@@ -73,15 +73,15 @@ class UserOut(Resource):
     @classmethod
     def of(cls, user: UserRecord) -> "UserOut":
         grants = dict(user.grants)
-        etag = tag(user.id, user.name, user.full_name, user.role, user.disabled, grants)
+        etag = make_etag(user.id, user.name, user.full_name, user.role, user.disabled, grants)
         return cls(etag=etag, **{**vars(user), "grants": grants})
 
 
 @router.get("", response_model=Page[UserOut])
-async def list_users(caller: Administrator, asked: Annotated[Asked, Depends(parameters(USERS))]) -> Response:
+async def list_users(caller: Administrator, query: Annotated[ListQuery, Depends(list_parameters(USERS))]) -> Response:
     """All users, or those that fit."""
     async with caller.server.store.read() as session:
-        return await page(session, EVERYTHING, asked, select_users, UserOut, UserOut.of)
+        return await read_page(session, EVERYTHING, query, select_users, UserOut, UserOut.of)
 
 
 @router.post("", status_code=201, response_model=UserOut)
@@ -108,28 +108,28 @@ async def show_user(caller: Administrator, user: Key, fields: Fields) -> Respons
 
 
 @router.patch("/{user}", response_model=UserOut, openapi_extra=patch_body(UserEdit, {"role": "operator"}))
-async def update_user(caller: Administrator, terms: Editing, user: Key, request: Request) -> Response:
+async def update_user(caller: Administrator, terms: EditTerms, user: Key, request: Request) -> Response:
     """Change name, role, or whether the user is let in at all. It counts for the next request."""
     patch = await read_patch(request)
 
     async def work(session: Session) -> UserOut:
-        found = await lock_user(session, user)
-        terms.check(UserOut.of(found), f"user {found.name}")
-        wanted = patch.apply(UserEdit(full_name=found.full_name, role=found.role, disabled=found.disabled))
-        await users.update_user(session, found, wanted.role, wanted.disabled, wanted.full_name)
-        return UserOut.of(await users.get_user(session, found.id))
+        record = await lock_user(session, user)
+        terms.check(UserOut.of(record), f"user {record.name}")
+        edit = patch.apply(UserEdit(full_name=record.full_name, role=record.role, disabled=record.disabled))
+        await users.update_user(session, record, edit.role, edit.disabled, edit.full_name)
+        return UserOut.of(await users.get_user(session, record.id))
 
     return await write(caller, terms, work)
 
 
 @router.delete("/{user}", status_code=204)
-async def delete_user(caller: Administrator, terms: Editing, user: Key) -> Response:
+async def delete_user(caller: Administrator, terms: EditTerms, user: Key) -> Response:
     """With all the user's tokens and sessions."""
 
     async def work(session: Session) -> None:
-        found = await lock_user(session, user)
-        terms.check(UserOut.of(found), f"user {found.name}")
-        await users.delete_user(session, found)
+        record = await lock_user(session, user)
+        terms.check(UserOut.of(record), f"user {record.name}")
+        await users.delete_user(session, record)
 
     return await write(caller, terms, work)
 
@@ -138,52 +138,54 @@ async def delete_user(caller: Administrator, terms: Editing, user: Key) -> Respo
 async def set_user_password(caller: Administrator, user: Key, body: PasswordIn) -> Response:
     """Give a user a new password; all their sessions end."""
     async with caller.server.store.read() as session:
-        found = await users.get_user(session, user)
-    check_password(body.password, found.name)
+        record = await users.get_user(session, user)
+    check_password(body.password, record.name)
     hashed = await caller.server.passwords.hash(body.password)
 
     async def work(session: Session) -> None:
-        await users.set_password(session, found.id, found.name, hashed)
+        await users.set_password(session, record.id, record.name, hashed)
 
     return await write(caller, Terms(), work)
 
 
-async def _shown(session: Session, caller: Caller, user: UserRecord) -> UserOut:
-    """The user with the grants that the caller may see: who administers one deployment learns of no others."""
-    shown, visible = UserOut.of(user), (await caller.visibility(session)).deployments()
+async def _user_out(session: Session, caller: Caller, user: UserRecord) -> UserOut:
+    """Return the user with the grants that the caller may see: a deployment's administrator learns of no others."""
+    user_out, visible = UserOut.of(user), (await caller.visibility(session)).deployments()
     if visible is None:
-        return shown
+        return user_out
     names = {
         deployment.name for deployment in await select_deployments(session, "WHERE d.id = ANY (:ids)", ids=visible)
     }
-    return shown.model_copy(update={"grants": {name: role for name, role in shown.grants.items() if name in names}})
+    return user_out.model_copy(
+        update={"grants": {name: role for name, role in user_out.grants.items() if name in names}}
+    )
 
 
 @router.put("/{user}/grants/{deployment}", response_model=UserOut)
-async def grant_role(caller: Writer, terms: Editing, user: Key, deployment: Key, body: GrantIn) -> Response:
+async def grant_role(caller: Writer, terms: EditTerms, user: Key, deployment: Key, body: GrantIn) -> Response:
     """Give a user a role in a deployment and all below it."""
 
     async def work(session: Session) -> UserOut:
-        place = await get_deployment(session, deployment, EVERYTHING)
-        await caller.authorize(session, place.id, Permission.ADMINISTER)
-        found = await lock_user(session, user)
-        terms.check(UserOut.of(found), f"user {found.name}")
-        await users.grant(session, found, place.id, body.role)
-        return await _shown(session, caller, await users.get_user(session, found.id))
+        target = await get_deployment(session, deployment, EVERYTHING)
+        await caller.authorize(session, target.id, Permission.ADMINISTER)
+        record = await lock_user(session, user)
+        terms.check(UserOut.of(record), f"user {record.name}")
+        await users.grant_role(session, record, target.id, body.role)
+        return await _user_out(session, caller, await users.get_user(session, record.id))
 
     return await write(caller, terms, work)
 
 
 @router.delete("/{user}/grants/{deployment}", response_model=UserOut)
-async def revoke_role(caller: Writer, terms: Editing, user: Key, deployment: Key) -> Response:
+async def revoke_role(caller: Writer, terms: EditTerms, user: Key, deployment: Key) -> Response:
     """Take back a role in a deployment."""
 
     async def work(session: Session) -> UserOut:
-        place = await get_deployment(session, deployment, EVERYTHING)
-        await caller.authorize(session, place.id, Permission.ADMINISTER)
-        found = await lock_user(session, user)
-        terms.check(UserOut.of(found), f"user {found.name}")
-        await users.take_back(session, found, place.id, place.name)
-        return await _shown(session, caller, await users.get_user(session, found.id))
+        target = await get_deployment(session, deployment, EVERYTHING)
+        await caller.authorize(session, target.id, Permission.ADMINISTER)
+        record = await lock_user(session, user)
+        terms.check(UserOut.of(record), f"user {record.name}")
+        await users.revoke_grant(session, record, target.id, target.name)
+        return await _user_out(session, caller, await users.get_user(session, record.id))
 
     return await write(caller, terms, work)

@@ -1,4 +1,4 @@
-"""/api/v2/openapi.json and /api/v2/docs: the description for programs and for people.
+"""/api/v2/openapi.json and /api/v2/docs: the API's description for programs and for people.
 
 The page is plain HTML made here, with nothing from elsewhere: data centres are often without the Internet.
 """
@@ -38,84 +38,91 @@ async def get_openapi_document(caller: ScopedReader, request: Request) -> JSONRe
 async def get_docs(caller: ScopedReader, request: Request) -> HTMLResponse:
     """The same for people."""
     app: FastAPI = request.app
-    return HTMLResponse(page(app.openapi()), headers={"Content-Security-Policy": _POLICY})
+    return HTMLResponse(render_page(app.openapi()), headers={"Content-Security-Policy": _POLICY})
 
 
-def page(document: dict[str, Any]) -> str:
-    """The whole description as HTML."""
+def render_page(document: dict[str, Any]) -> str:
+    """Return the whole OpenAPI document as HTML."""
     tags: dict[str, list[str]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            shown = _operation(document, path, method, operation)
-            tags.setdefault(operation.get("tags", ["other"])[0], []).append(shown)
-    listed = "".join(f"<h2>{html.escape(name)}</h2>{''.join(parts)}" for name, parts in sorted(tags.items()))
+            rendered = _render_operation(document, path, method, operation)
+            tags.setdefault(operation.get("tags", ["other"])[0], []).append(rendered)
+    sections = "".join(f"<h2>{html.escape(name)}</h2>{''.join(parts)}" for name, parts in sorted(tags.items()))
     title = f"{html.escape(document['info']['title'])} {html.escape(document['info']['version'])}"
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{_STYLE}</style>"
-        f"<h1>{title}</h1>{_prose(document['info']['description'])}{listed}</html>"
+        f"<h1>{title}</h1>{_render_prose(document['info']['description'])}{sections}</html>"
     )
 
 
-def _prose(text: str) -> str:
-    shown = html.escape(text)
-    shown = re.sub(r"`([^`]+)`", r"<code>\1</code>", shown)
-    shown = re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", shown)
-    return "".join(f"<p>{part}</p>" for part in shown.split("\n\n"))
+def _render_prose(text: str) -> str:
+    """Return text as HTML paragraphs; of Markdown it knows `code` and **bold**."""
+    escaped = html.escape(text)
+    escaped = re.sub(r"`([^`]+)`", r"<code>\1</code>", escaped)
+    escaped = re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", escaped)
+    return "".join(f"<p>{paragraph}</p>" for paragraph in escaped.split("\n\n"))
 
 
-def _operation(document: dict[str, Any], path: str, method: str, operation: dict[str, Any]) -> str:
+def _render_operation(document: dict[str, Any], path: str, method: str, operation: dict[str, Any]) -> str:
     rows = "".join(
-        f"<tr><td><code>{html.escape(one['name'])}</code><td>{one['in']}<td>{html.escape(one.get('description', ''))}"
-        for one in operation.get("parameters", ())
+        f"<tr><td><code>{html.escape(parameter['name'])}</code><td>{parameter['in']}"
+        f"<td>{html.escape(parameter.get('description', ''))}"
+        for parameter in operation.get("parameters", ())
     )
-    parts = [_prose(operation.get("description", "")), f"<table>{rows}</table>" if rows else ""]
-    for kind, content in operation.get("requestBody", {}).get("content", {}).items():
-        parts.append(f"<p>Body, <code>{html.escape(kind)}</code>:</p><pre>{_example(document, content)}</pre>")
+    parts = [_render_prose(operation.get("description", "")), f"<table>{rows}</table>" if rows else ""]
+    for media_type, content in operation.get("requestBody", {}).get("content", {}).items():
+        parts.append(f"<p>Body, <code>{html.escape(media_type)}</code>:</p><pre>{_example(document, content)}</pre>")
     for status, response in operation["responses"].items():
-        response = _resolved(document, response)
+        response = _resolve(document, response)
         parts.append(f"<p><code>{status}</code> {html.escape(response['description'])}</p>")
         if status.startswith("2"):
             for content in response.get("content", {}).values():
                 parts.append(f"<pre>{_example(document, content)}</pre>")
     head = f"<b class={method}>{method.upper()}</b> <code>{html.escape(path)}</code>"
-    says = html.escape(operation.get("description", "").split("\n")[0])
-    return f"<details><summary>{head} {says}</summary>{''.join(parts)}</details>"
+    summary = html.escape(operation.get("description", "").split("\n")[0])
+    return f"<details><summary>{head} {summary}</summary>{''.join(parts)}</details>"
 
 
-def _resolved(document: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
-    while "$ref" in one:
-        found: Any = document
-        for step in one["$ref"].removeprefix("#/").split("/"):
-            found = found[step]
-        one = found
-    return one
+def _resolve(document: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+    """Return the value that a $ref leads to; any other value as it is."""
+    while "$ref" in value:
+        target: Any = document
+        for step in value["$ref"].removeprefix("#/").split("/"):
+            target = target[step]
+        value = target
+    return value
 
 
 def _example(document: dict[str, Any], content: dict[str, Any]) -> str:
-    given = next(iter(content.get("examples", {}).values()), None)
-    value = given["value"] if given else _sample(document, content.get("schema", {}), 4)
+    example = next(iter(content.get("examples", {}).values()), None)
+    value = example["value"] if example else _sample(document, content.get("schema", {}), 4)
     return html.escape(json.dumps(value, indent=1, ensure_ascii=False))
 
 
 def _sample(document: dict[str, Any], schema: dict[str, Any], depth: int) -> Any:
-    """A value that fits a schema, the given examples first."""
-    schema = _resolved(document, schema)
-    for given in _given(schema):
-        return given
-    for part in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
-        return _sample(document, part, depth)
+    """Return a value that fits a schema, the schema's own examples first."""
+    schema = _resolve(document, schema)
+    for example in _examples(schema):
+        return example
+    for alternative in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        return _sample(document, alternative, depth)
     match schema.get("type"):
         case "object" if depth:
-            return {name: _sample(document, one, depth - 1) for name, one in schema.get("properties", {}).items()}
+            return {
+                name: _sample(document, property_schema, depth - 1)
+                for name, property_schema in schema.get("properties", {}).items()
+            }
         case "array" if depth and "items" in schema:
             return [_sample(document, schema["items"], depth - 1)]
-        case kind:
+        case type_name:
             return {"string": "", "integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}.get(
-                str(kind)
+                str(type_name)
             )
 
 
-def _given(schema: dict[str, Any]) -> Iterator[Any]:
+def _examples(schema: dict[str, Any]) -> Iterator[Any]:
+    """Yield the values that a schema itself names."""
     yield from schema.get("examples", ())
     for key in ("example", "const"):
         if key in schema:

@@ -1,4 +1,4 @@
-"""/healthz: the process answers. /readyz: it can do its work. Both say no more than that to a stranger."""
+"""/healthz: the process answers. /readyz: it can do its work. Neither tells a stranger more than that."""
 
 import asyncio
 import shutil
@@ -17,28 +17,28 @@ from rackwright.store.db.session import DATABASE_TROUBLE
 
 router = APIRouter(tags=["health"], include_in_schema=False)
 
-PATIENCE = 2.0
+DATABASE_SECONDS = 2.0
 LEAST_FREE = 64 * 1024 * 1024
 """Bytes: four segments of the database's log."""
-STILL = 60.0
-"""Seconds without a pass of the annealer after which something is wrong: it passes at every tick."""
+STALL_SECONDS = 60.0
+"""Seconds without a pass of the annealer after which something is wrong: it makes one at every tick."""
 
 
 class Readiness:
-    """Remembers when the annealer was last seen to move."""
+    """Whether the annealer gets on: remembers when its count of passes last changed."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._passes = -1
         self._since = clock()
 
-    def annealing(self, server: Server) -> bool:
+    def is_annealing(self, server: Server) -> bool:
         if server.annealer is None:
-            return True  # by hand: there is none to wait for
+            return True  # work is done by hand: there is no annealer to wait for
         now, passes = self._clock(), server.annealer.counters.passes
         if passes != self._passes:
             self._passes, self._since = passes, now
-        return now - self._since < STILL
+        return now - self._since < STALL_SECONDS
 
 
 class ReadyOut(BaseModel):
@@ -51,12 +51,12 @@ class ReadyOut(BaseModel):
 
 
 def has_room(folder: Path) -> bool:
-    """Whether the file system of a folder has room for what is to be written next."""
+    """Return whether the file system of a folder has room for what is to be written next."""
     return shutil.disk_usage(folder).free >= LEAST_FREE
 
 
 async def can_commit(server: Server) -> bool:
-    """Whether the database takes writes: a full disk still lets it answer questions. Leaves nothing behind."""
+    """Return whether the database takes writes: with a full disk it still answers queries. Leaves nothing behind."""
     async with server.store.engine.begin() as connection:
         await connection.execute(text("SELECT pg_logical_emit_message(true, 'rackwright', 'ready')"))
     return True
@@ -75,16 +75,16 @@ async def readyz(request: Request, response: Response, source: Source) -> ReadyO
     readiness: Readiness = request.app.state.readiness
     database = migrations = False
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(DATABASE_SECONDS):
             migrations = await current_revision(server.store.engine) == revisions()[-1]
             database = await can_commit(server)
     except (*DATABASE_TROUBLE, TimeoutError):
         pass  # that is the answer
-    annealer = readiness.annealing(server)
+    annealer = readiness.is_annealing(server)
     disk = has_room(server.shelf.folder.parent)
     # What is broken is told, and does not make the server unready: the others have the same work and the same code, so
     # a load balancer would take them all away, and with them the API that people mend it by.
-    found = ReadyOut(
+    result = ReadyOut(
         ready=database and migrations and annealer and disk,
         database=database,
         migrations=migrations,
@@ -92,5 +92,5 @@ async def readyz(request: Request, response: Response, source: Source) -> ReadyO
         disk=disk,
         broken=[part.name for part in server.supervisor.broken],
     )
-    response.status_code = 200 if found.ready else 503
-    return found
+    response.status_code = 200 if result.ready else 503
+    return result

@@ -1,4 +1,4 @@
-"""/metrics for Prometheus: what this process did, and how the whole system stands as the database has it.
+"""/metrics for Prometheus: what this process did, and the state of the whole system as the database has it.
 
 Not public: it takes a token that may read, or an address that the settings list.
 """
@@ -16,15 +16,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rackwright.annealer.supervision import Supervisor
 from rackwright.api.auth.limits import source_of
-from rackwright.api.context import Server, allowed, authenticated
+from rackwright.api.context import Server, authenticate, require_permission
 from rackwright.domain.people import Permission
-from rackwright.store.db.counts import Standing, standing
+from rackwright.store.db.counts import SystemCounts, read_system_counts
 
 router = APIRouter(tags=["metrics"], include_in_schema=False)
 
 
 class Meters:
-    """What is counted while requests are served. One an application, so that tests and servers do not mix."""
+    """The metrics of served requests. Each application has its own, so that tests and servers do not mix."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
@@ -43,8 +43,8 @@ class Meters:
         )
 
 
-class Measured:
-    """Around the application: counts every request under the pattern of its route, of which there are not many."""
+class MetricsMiddleware:
+    """ASGI middleware that counts every request under the pattern of its route, of which there are not many."""
 
     def __init__(self, app: ASGIApp, meters: Meters, prefix: str) -> None:
         self._app = app
@@ -56,19 +56,19 @@ class Measured:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        told = False
+        is_counted = False
 
-        async def counted(message: Message) -> None:
-            nonlocal told
-            if message["type"] == "http.response.start" and not told:
-                told = True
+        async def send_and_count(message: Message) -> None:
+            nonlocal is_counted
+            if message["type"] == "http.response.start" and not is_counted:
+                is_counted = True
                 self._count(scope, message["status"], time.perf_counter() - began)
             await send(message)
 
-        await self._app(scope, receive, counted)
+        await self._app(scope, receive, send_and_count)
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        # Methods and paths that nobody serves are strangers' words: they all count as one.
+        # Methods and paths that no route serves are made up by clients: they all count as one.
         route = getattr(scope.get("route"), "path", None) or "unknown"
         method = scope["method"] if route != "unknown" else "any"
         # A route knows its router's prefix, but not always the one that the router was included under.
@@ -78,21 +78,21 @@ class Measured:
         self._meters.seconds.labels(method, route).observe(seconds)
 
 
-class _Standing:
-    """How the system stood at one moment, for one answer."""
+class _SystemCollector:
+    """Prometheus collector of the system's state at one moment, for one answer."""
 
-    def __init__(self, server: Server, found: Standing) -> None:
+    def __init__(self, server: Server, counts: SystemCounts) -> None:
         self._server = server
-        self._found = found
+        self._counts = counts
 
     def collect(self) -> Iterable[Metric]:
-        found = self._found
-        yield _gauge("rackwright_noderoles", "Noderoles by state.", "state", found.noderoles)
-        yield _gauge("rackwright_runs", "Runs that are not over, by state.", "state", found.runs)
-        yield _gauge("rackwright_nodes", "Nodes that are alive, and those that are not.", "alive", found.nodes)
-        yield _gauge("rackwright_hook_calls", "Calls of hooks that wait or were given up.", "state", found.hook_calls)
-        yield _gauge("rackwright_webhooks", "Webhooks by state.", "state", found.webhooks)
-        yield from _background(self._server.supervisor)
+        counts = self._counts
+        yield _gauge("rackwright_noderoles", "Noderoles by state.", "state", counts.noderoles)
+        yield _gauge("rackwright_runs", "Runs that are not over, by state.", "state", counts.runs)
+        yield _gauge("rackwright_nodes", "Nodes that are alive, and those that are not.", "alive", counts.nodes)
+        yield _gauge("rackwright_hook_calls", "Calls of hooks that wait or were given up.", "state", counts.hook_calls)
+        yield _gauge("rackwright_webhooks", "Webhooks by state.", "state", counts.webhooks)
+        yield from _background_metrics(self._server.supervisor)
         annealer = self._server.annealer
         if annealer is not None:
             for name, value in vars(annealer.counters).items():
@@ -101,7 +101,7 @@ class _Standing:
                 yield family
 
 
-def _background(supervisor: Supervisor) -> Iterable[Metric]:
+def _background_metrics(supervisor: Supervisor) -> Iterable[Metric]:
     broken = GaugeMetricFamily(
         "rackwright_background_broken", "1 for background work that broke and is started again.", labels=["part"]
     )
@@ -114,32 +114,33 @@ def _background(supervisor: Supervisor) -> Iterable[Metric]:
     return [broken, restarts]
 
 
-def _gauge(name: str, says: str, label: str, values: dict[str, int]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, says, labels=[label])
-    for word, count in sorted(values.items()):
-        family.add_metric([word], count)
+def _gauge(name: str, description: str, label: str, values: dict[str, int]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, description, labels=[label])
+    for label_value, count in sorted(values.items()):
+        family.add_metric([label_value], count)
     return family
 
 
 _bearer = HTTPBearer(auto_error=False)
 
 
-async def _reader(
+async def _check_reader(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> None:
+    """Refuse a caller who may not read metrics: the dependency of the route."""
     server: Server = request.app.state.server
     source = source_of(request)
     if source and any(ip_address(source) in network for network in server.policy.metrics_allow):
         return
-    await allowed(Permission.READ)(await authenticated(request, credentials))
+    await require_permission(Permission.READ)(await authenticate(request, credentials))
 
 
-@router.get("/metrics", dependencies=[Depends(_reader)])
+@router.get("/metrics", dependencies=[Depends(_check_reader)])
 async def metrics(request: Request) -> Response:
     server: Server = request.app.state.server
     meters: Meters = request.app.state.meters
     async with server.store.read() as session:
-        found = await standing(session)
-    now = CollectorRegistry()
-    now.register(_Standing(server, found))
-    return Response(generate_latest(meters.registry) + generate_latest(now), media_type=CONTENT_TYPE_LATEST)
+        counts = await read_system_counts(session)
+    system = CollectorRegistry()
+    system.register(_SystemCollector(server, counts))
+    return Response(generate_latest(meters.registry) + generate_latest(system), media_type=CONTENT_TYPE_LATEST)

@@ -1,4 +1,4 @@
-"""What Alembic runs for each of its commands. There is always a connection: `rackwright.store.db.migrate` makes it."""
+"""The script that Alembic runs for each of its commands. `rackwright.store.db.migrate` always gives it a connection."""
 
 from collections.abc import Iterable
 from typing import TypeGuard
@@ -14,15 +14,18 @@ from rackwright.store.db.tables import metadata
 def add_late_foreign_keys(
     _: MigrationContext, __: str | Iterable[str | None] | Iterable[str], scripts: list[MigrationScript]
 ) -> None:
-    """For tables that refer to each other: Alembic writes such a key into CREATE TABLE, where it is then left out."""
+    """Add the foreign keys of tables that refer to each other at the end of a new revision.
+
+    Alembic writes such a key into CREATE TABLE, where it is then left out.
+    """
     for script in scripts:
         assert script.upgrade_ops is not None
-        late = []
+        late_keys = []
         for step in script.upgrade_ops.ops:
             if isinstance(step, CreateTableOp):
-                late += [CreateForeignKeyOp.from_constraint(part) for part in step.columns if is_late_key(part)]
+                late_keys += [CreateForeignKeyOp.from_constraint(part) for part in step.columns if is_late_key(part)]
                 step.columns = [part for part in step.columns if not is_late_key(part)]
-        script.upgrade_ops.ops.extend(late)
+        script.upgrade_ops.ops.extend(late_keys)
 
 
 def is_late_key(part: object) -> TypeGuard[ForeignKeyConstraint]:
@@ -30,8 +33,11 @@ def is_late_key(part: object) -> TypeGuard[ForeignKeyConstraint]:
 
 
 def settle_constraints(ctx: MigrationContext, *_: object, **__: object) -> None:
-    """After each revision: what one changed is checked before the next alters the table, which PostgreSQL refuses
-    while something is still to be checked. All of them are one transaction."""
+    """Check the deferred constraints after each revision.
+
+    PostgreSQL refuses to alter a table while constraints of it are still to be checked, and all revisions run in one
+    transaction: so what a revision changed is checked before the next one alters the table.
+    """
     assert ctx.connection is not None
     ctx.connection.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
     ctx.connection.execute(text("SET CONSTRAINTS ALL DEFERRED"))
@@ -43,7 +49,7 @@ context.configure(
     compare_type=True,
     # Alembic takes two defaults whose value is NULL for different; the tests compare them by their text.
     compare_server_default=False,
-    user_module_prefix="tables.",  # what the template of a revision imports
+    user_module_prefix="tables.",  # the name that the template of a revision imports
     process_revision_directives=add_late_foreign_keys,
     on_version_apply=settle_constraints,
 )

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from alembic import op
 
-from rackwright.store import tables
 ${imports if imports else ""}
 
-from rackwright.store import tables
+from rackwright.store.db import tables
 
 revision: str = ${repr(up_revision)}
 down_revision: str | None = ${repr(down_revision)}

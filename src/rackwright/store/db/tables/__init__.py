@@ -1,4 +1,4 @@
-"""Every table, with the constraints that make wrong states impossible. Queries live beside their aggregate.
+"""All tables, with the constraints that make wrong states impossible. Queries live beside their aggregate.
 
 There is one module an aggregate. Importing this package registers all of them in `metadata`, which is what the
 migrations and the tests use. Tables refer to each other by name, so no module needs another but `base.py`.

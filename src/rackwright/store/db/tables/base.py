@@ -1,4 +1,4 @@
-"""What every table is made with: the metadata that holds them all, and the kinds of columns that recur."""
+"""The metadata that holds all tables, and functions for the kinds of columns and constraints that they share."""
 
 from collections.abc import Iterable
 from typing import Any

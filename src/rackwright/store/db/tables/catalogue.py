@@ -1,4 +1,4 @@
-"""The tables of the catalogue: barclamps and what they bring along."""
+"""The tables of the catalogue: barclamps, their files, and the jigs, hammers, roles and attribs that they declare."""
 
 from sqlalchemy import Boolean, CheckConstraint, Column, Computed, Double, LargeBinary, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -84,8 +84,8 @@ roles = Table(
     Column("cluster", Boolean, Computed("'cluster' = ANY (flags)", persisted=True), nullable=False),
     CheckConstraint(f"flags <@ ARRAY[{quoted(Flag)}]", name="known_flags"),
     *(
-        CheckConstraint(f"NOT flags @> ARRAY['{one}', '{other}']", name=f"{one}_excludes_{other}")
-        for one, other in EXCLUDES
+        CheckConstraint(f"NOT flags @> ARRAY['{flag}', '{other}']", name=f"{flag}_excludes_{other}")
+        for flag, other in EXCLUDES
     ),
 )
 

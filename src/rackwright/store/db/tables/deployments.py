@@ -1,4 +1,4 @@
-"""The tables of intent: deployments, and their snapshots with what was or is to be committed."""
+"""The tables of deployments: their roles, and their snapshots with what was committed or is proposed."""
 
 from sqlalchemy import (
     BigInteger,
@@ -73,7 +73,7 @@ snapshot_roles = Table(
     PrimaryKeyConstraint("snapshot_id", "role_id"),
 )
 
-# No foreign key to nodes and roles: an archived snapshot outlives them, and says what cannot be restored.
+# No foreign key to nodes and roles: an archived snapshot outlives them, and their names tell what cannot be restored.
 snapshot_bindings = Table(
     "snapshot_bindings",
     metadata,

@@ -1,4 +1,4 @@
-"""The tables of what happened and whom it is told: the outbox, webhooks, answers kept for requests sent twice.
+"""The tables of events: the outbox, webhooks and their deliveries, and responses kept for requests sent twice.
 
 A webhook's secret is sealed.
 """

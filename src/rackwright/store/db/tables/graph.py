@@ -1,4 +1,4 @@
-"""The tables of the graph: noderoles, what they stand on, and where they take their attribs from."""
+"""The tables of the graph: noderoles, the edges to their parents, and the links to where their attribs come from."""
 
 from sqlalchemy import (
     BigInteger,
@@ -60,7 +60,7 @@ node_roles = Table(
         Computed("wall <> '{}' OR sysdata <> '{}' OR user_data <> '{}'", persisted=True),
         nullable=False,
     ),
-    # Of the request that last moved it or changed its inputs: a trigger keeps it, its runs and their events take it on.
+    # The trace of the request that last changed its state or inputs: a trigger sets it, its runs and events inherit it.
     Column("trace", Text, server_default=text("current_setting('rackwright.trace', true)")),
     UniqueConstraint("node_id", "role_id"),
     Index("node_roles_place_idx", "deployment_id", "role_id", "cohort", "id"),

@@ -1,4 +1,4 @@
-"""The tables of hooks: calls that are still to be made, and what they are told."""
+"""The tables of hooks: calls that are still to be made, and the last state of nodes that are gone."""
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Table, Text, text
 from sqlalchemy.dialects.postgresql import JSONB
@@ -14,10 +14,10 @@ from rackwright.store.db.tables.base import (
     time_column,
 )
 
-# The last state of what is gone, once for all who are told of it.
+# The last state of a node that is gone, stored once for all calls that tell of it.
 hook_views = Table("hook_views", metadata, id_column(), Column("view", JSONB, nullable=False))
 
-# Calls of hooks and of jigs' node methods that are still to be made, and those that were given up. What is done goes.
+# Calls of hooks and of jigs' node methods that are still to be made, or were given up. A call that was made is deleted.
 # A call that `blocks` keeps work from starting on its node and among the children of its noderole.
 hook_calls = Table(
     "hook_calls",

@@ -1,4 +1,4 @@
-"""The tables of machines: nodes and their groups, what they boot, their installs, how they registered."""
+"""The tables of machines: nodes with how they registered, their groups, what they boot, and their installs."""
 
 from sqlalchemy import (
     BigInteger,
@@ -69,12 +69,12 @@ nodes = Table(
     Column("offered_host_key", Text),
     time_column("shutdown_at"),
     time_column("seen_at"),
-    # Set while a machine that came by itself was never accepted; only such a node is ever deleted by a clock.
+    # Set while a machine that registered by itself was never accepted; only such a node is ever deleted for its age.
     time_column("waiting_since"),
     Column("registered_from", Text),
-    # Which system said it, by key of `discovery`: it replaces just that the next time.
+    # By key of `discovery`, the system that reported it: the next report of that system replaces just those keys.
     json_column("reported_by"),
-    # Whether somebody who may accept machines agreed that the machine with these MACs and this UUID is this node.
+    # Whether a person who may accept machines agreed that the machine with these MACs and this UUID is this node.
     flag_column("identity_confirmed", default=True),
     Column("offered_key", Text),
     Column("offered_from", Text),
@@ -118,8 +118,9 @@ node_groups = Table(
     PrimaryKeyConstraint("node_id", "group_id"),
 )
 
-# One row: what boot providers should serve, counted. Whoever changes what a node boots takes the next number under the
-# row's lock, so that numbers appear in the order of commits and "served up to N" leaves nothing below N out.
+# One row, which counts the changes of what boot providers should serve. Each transaction that changes what a node boots
+# takes the next number under the row's lock, so that numbers appear in the order of commits, and a provider that serves
+# everything up to N has left out nothing below N.
 boot_state = Table(
     "boot_state",
     metadata,
@@ -128,7 +129,7 @@ boot_state = Table(
     CheckConstraint("single", name="single"),
 )
 
-# What each provider serves now. Not in its noderole's wall: that is an input of whatever stands on it.
+# Up to which change each provider serves now. Not in its noderole's wall, which is an input of its child noderoles.
 boot_providers = Table(
     "boot_providers",
     metadata,
@@ -164,7 +165,7 @@ install_attempts = Table(
     Index("install_attempts_one_a_node", "node_id", unique=True, postgresql_where=text("ended_at IS NULL")),
 )
 
-# What machines used up; each is forgotten when it would not hold any more.
+# Registration challenges that machines have used; each is deleted when it would have expired anyway.
 spent_challenges = Table(
     "spent_challenges",
     metadata,

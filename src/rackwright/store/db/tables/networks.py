@@ -1,8 +1,8 @@
 """The tables of networks, their addresses, and the names under which nodes are served by DNS.
 
-Subnets of two networks never overlap, by an exclusion constraint; so one unique address column is enough to say that
-no address is given twice. `range_gaps` holds what is free of each range as intervals: the lowest free address is the
-first row of an index, however large the range is and however much of it is taken.
+Subnets of two networks never overlap, by an exclusion constraint; so one unique address column is enough to ensure that
+no address is given twice. `range_gaps` holds the free addresses of each range as intervals: the lowest free address is
+the first row of an index, however large the range is and however much of it is taken.
 """
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, Integer, PrimaryKeyConstraint, Table, Text, UniqueConstraint
@@ -64,16 +64,16 @@ routers = Table(
     UniqueConstraint("network_id", "address"),
 )
 
-# No cascade from nodes and noderoles: whoever takes them away frees the address, which also tells the hooks.
+# No cascade from nodes and noderoles: the code that deletes them frees the address, and so calls the hooks.
 allocations = Table(
     "allocations",
     metadata,
     id_column(),
     refers_to("network_id", "networks.id"),
     refers_to("node_id", "nodes.id", index=True),
-    # The noderole it goes with; null if a person made it.
+    # The noderole that the address belongs to; null if a person made the allocation.
     Column("node_role_id", BigInteger, index=True),
-    # Null for an address outside of all ranges that somebody asked for.
+    # Null for an address outside of all ranges that a person asked for.
     refers_to("range_id", "ranges.id", nullable=True, index=True),
     Column("address", INET, nullable=False, unique=True),
     Column("family", Integer, nullable=False),
@@ -82,7 +82,7 @@ allocations = Table(
     CheckConstraint("family = family(address)", name="family"),
 )
 
-# Under which names nodes are served by DNS, and whose nodes.
+# The DNS domains under which the nodes of a deployment have their names.
 domains = Table(
     "domains",
     metadata,

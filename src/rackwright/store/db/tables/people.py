@@ -49,7 +49,7 @@ tokens = Table(
     line_column("name"),
     Column("hash", LargeBinary, nullable=False, unique=True),
     Column("scope", Text, nullable=False, server_default=text("'admin'")),
-    # A token for a subtree goes with it: without its limit it could do more than it was made for.
+    # A token for a subtree of deployments is deleted with it: without that limit it could do more than it was made for.
     refers_to("deployment_id", "deployments.id", nullable=True, index=True, ondelete="CASCADE"),
     now_column("created_at"),
     time_column("expires_at"),

@@ -1,4 +1,4 @@
-"""The tables of work: slots, the runs in them, and what the runs wrote."""
+"""The tables of runs: slots, the runs in them, and the logs of runs."""
 
 from sqlalchemy import (
     BigInteger,
@@ -27,15 +27,16 @@ from rackwright.store.db.tables.base import (
     time_column,
 )
 
-# One row a place where one run at a time may be: a machine, or a noderole on a phantom node. `candidate_id` is what
-# would run there next, null while nothing may: so the claim reads one short index, however much waits on busy nodes.
+# One row for each slot, where one run at a time may be: a machine, or a noderole on a phantom node. `candidate_id` is
+# the noderole that would run there next, null while none may: so the claim reads one short index, however many
+# noderoles wait on busy nodes.
 slots = Table(
     "slots",
     metadata,
     Column("slot", BigInteger, primary_key=True, autoincrement=False),
     refers_to("node_id", "nodes.id", index=True, ondelete="CASCADE"),
     refers_to("node_role_id", "node_roles.id", nullable=True, ondelete="CASCADE"),
-    # No foreign key: it changes with every run, and the claim looks the noderole up anyway.
+    # No foreign key: it changes with every run, and the claim reads the noderole anyway.
     Column("candidate_id", BigInteger),
     Column("cohort", Integer),
     Index("slots_node_role_id_idx", "node_role_id", postgresql_where=text("node_role_id IS NOT NULL")),

@@ -1,4 +1,4 @@
-"""The table of settings."""
+"""The table of settings that change at run time."""
 
 from sqlalchemy import Column, Table, Text
 from sqlalchemy.dialects.postgresql import JSONB
