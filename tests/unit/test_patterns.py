@@ -48,7 +48,7 @@ MEETS_OUTSIDE = {
         "_STEP",
     ),
     "domain/machines/lldp.py": ("_LINK",),
-    "domain/barclamps/yaml_lines.py": (
+    "domain/barclamps/marked_values.py": (
         "_FLOAT",
         "_FORBIDDEN",
         "_INTEGER",
@@ -148,21 +148,21 @@ MEETS_OUTSIDE = {
     ),
     "states/outputs.py": (
         "_REFERENCE",
-        "_SHELL",
+        "_SHELL_EXPANSION",
     ),
     "states/reading/quick_yaml.py": (
         "_DOUBLE",
-        "_FLOW",
+        "_FLOW_TOKEN",
         "_KEY",
-        "_ODD",
         "_SINGLE",
+        "_UNSUPPORTED",
     ),
-    "states/reading/render.py": ("_MARK",),
+    "states/reading/render.py": ("_LINE_MARK",),
     "states/shelltext.py": (
         r"['\"\\]",
         "_BASH_TEST",
         "_COMPARES_NUMBERS",
-        "_HERE",
+        "_HERE_DOCUMENT",
         "_INTEGER",
     ),
     "states/reading/sls.py": (
@@ -202,7 +202,7 @@ INTERNAL = {
 
 WRITTEN_BY_OPERATORS = {
     "states/reading/declarations.py: target": "the names a state watches, by whoever wrote the state",
-    "states/reading/environment.py: pattern": "a filter of templates, by whoever wrote the template",
+    "states/reading/template_environment.py: pattern": "a filter of templates, by whoever wrote the template",
     "states/modules/file/edit.py: str(arguments['pattern'])": "what a state replaces",
     "states/modules/file/edit.py: pattern": "what a state replaces",
     "states/modules/file/tree.py: pattern[2:]": "the files that a state wants",

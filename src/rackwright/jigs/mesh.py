@@ -1,7 +1,7 @@
-"""The jig of the mesh's roles: makes sure that the node is what its role says, and does nothing to it.
+"""The jig of the mesh's roles: checks that the node is a member of the mesh, and does nothing to it.
 
-Who is a member and who holds the datastore is decided by the mesh. The server only follows it, so a role that a person
-bound to a node the mesh does not know fails here, and says what to do.
+The mesh decides who is a member and who holds the datastore. The server only follows the mesh, so a role that a person
+bound to a node the mesh does not know fails here, and the error says what to do.
 """
 
 from typing import Self

@@ -1,6 +1,7 @@
-"""The jig of `network-<name>` roles: the node gets its addresses on that network, and keeps them.
+"""The jig of `network-<name>` roles: assigns a node its addresses on that network, which it keeps.
 
-Nothing is done to the node: DHCP hands the addresses out, and whatever configures interfaces takes them from here.
+Nothing is done to the node: DHCP hands the addresses out, and other roles that configure interfaces take them from the
+wall.
 """
 
 from typing import Self
@@ -9,28 +10,28 @@ from rackwright.domain.catalogue import JsonObject
 from rackwright.domain.errors import RackwrightError
 from rackwright.domain.runs import Outcome, Run
 from rackwright.jigs.base import Jig
-from rackwright.jigs.ports import Assign, JigPorts
+from rackwright.jigs.ports import AssignAddresses, JigPorts
 from rackwright.reach.run_log import Log
 
 PREFIX = "network-"
 
 
 class NetworkJig(Jig):
-    """Keeps nothing of nodes: addresses go with the noderole."""
+    """Assigns addresses. It keeps nothing of nodes: addresses are released with the noderole."""
 
     kind = "network"
 
-    def __init__(self, assign: Assign) -> None:
-        self._assign = assign
+    def __init__(self, assign_addresses: AssignAddresses) -> None:
+        self._assign_addresses = assign_addresses
 
     @classmethod
     def make(cls, ports: JigPorts) -> Self:
-        return cls(ports.assign)
+        return cls(ports.assign_addresses)
 
     async def run(self, run: Run, log: Log) -> Outcome:
         network = run.role.removeprefix(PREFIX)
         try:
-            addresses = await self._assign(run, network)
+            addresses = await self._assign_addresses(run, network)
         except RackwrightError as error:
             return Outcome.failure(error.message)
         log(f"{run.node} on network {network}: {', '.join(addresses) or 'no addresses'}\n")

@@ -1,4 +1,4 @@
-"""The jig whose work is the role's own: `do_transition` of its class in `roles.py`, in a worker process.
+"""The jig that calls the role's own code: `do_transition` of its class in `roles.py`, in a worker process.
 
 What the method prints is the run's log. It may take as long as the run may; a run that is cancelled, or lost its lease,
 ends with its process.
@@ -20,7 +20,7 @@ class TransitionFailed(RackwrightError):
 
 
 class RoleProvidedJig(Jig):
-    """Keeps nothing of nodes: its roles have hooks for that."""
+    """Calls `do_transition`. It keeps nothing of nodes: its roles have hooks for that."""
 
     kind = "role-provided"
     runs_files = True

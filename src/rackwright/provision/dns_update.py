@@ -20,7 +20,7 @@ import dns.tsig
 import dns.update
 import dns.zone
 
-from rackwright.domain.networks.dns import TTL, Record, Type
+from rackwright.domain.networks.dns import TTL, Record, RecordType
 from rackwright.provision.daemon import DaemonFailed
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class DnsClient:
             raise DaemonFailed(
                 f"Zone {zone} cannot be read from {self._server_description}: {_error_text(error)}"
             ) from None
-        types = {dns.rdatatype.from_text(type.value): type for type in Type}
+        types = {dns.rdatatype.from_text(type.value): type for type in RecordType}
         return frozenset(
             Record(
                 name.derelativize(dns.name.from_text(zone)).to_text(omit_final_dot=True).lower(),
@@ -77,7 +77,7 @@ class DnsClient:
         for chunk in _chunks(changes, CHANGES):
             message = dns.update.UpdateMessage(zone, keyring=self._ring, keyname=self._key.name)
             for adding, record in chunk:
-                value = f"{record.value}." if record.type is Type.PTR else record.value
+                value = f"{record.value}." if record.type is RecordType.PTR else record.value
                 if adding:
                     message.add(f"{record.name}.", TTL, record.type.value, value)
                 else:

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
-from rackwright.domain.networks.dhcp import DhcpState, KeaPlace, check_interface, parse, render
+from rackwright.domain.networks.dhcp import DhcpState, KeaHost, check_interface, parse_kea_config, render_kea_config
 from rackwright.private_files import make_private_folder, write_private_file
 from rackwright.provision.daemon import Daemon, DaemonFailed, socket_path
 from rackwright.provision.host_addresses import own_addresses
@@ -41,7 +41,7 @@ class Kea:
         self._launcher = tuple(launcher)
         self._socket = socket_path(self.folder, "control")
         self._config = self.folder / "kea-dhcp4.json"
-        self._place = KeaPlace(
+        self._place = KeaHost(
             str(self._socket), str(self.folder / "leases4.csv"), self._interfaces, http_port=http_port, dns=dns
         )
         self._published = DhcpState()
@@ -82,7 +82,7 @@ class Kea:
         served = tuple(
             address for name, address in host if name in self._interfaces and isinstance(address, IPv4Address)
         )
-        config = render(state, replace(self._place, addresses=served))
+        config = render_kea_config(state, replace(self._place, addresses=served))
         await self._send_checked("config-test", config)
         await self._send_checked("config-set", config)
         self._write(config)
@@ -92,7 +92,7 @@ class Kea:
         if not self.serves:
             return self._published
         response = await self._send_checked("config-get")
-        return parse(response["arguments"])
+        return parse_kea_config(response["arguments"])
 
     async def stop(self) -> None:
         await self.daemon.stop()
@@ -110,7 +110,7 @@ class Kea:
 
     def _write_empty_config(self) -> None:
         """Let Kea start without anything to serve: its last configuration may no longer fit this host."""
-        self._write(render(DhcpState(), replace(self._place, interfaces=())))
+        self._write(render_kea_config(DhcpState(), replace(self._place, interfaces=())))
 
     def _write(self, config: dict[str, Any]) -> None:
         write_private_file(self._config, json.dumps(config).encode())

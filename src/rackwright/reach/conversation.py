@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rackwright.domain.masking import Mask, MaskedStream
-from rackwright.reach.run_log import Log, is_full, room_or
+from rackwright.reach.run_log import Log, is_full, wait_for_room_or
 
 WRITTEN_LIMIT = 2 * 2**20
 """Bytes of attributes that scripts write. A wall has half as much at most; the other half is for escapes, and for
@@ -128,7 +128,7 @@ class Conversation:
 
     async def room(self) -> None:
         """Wait until the node can be read from again."""
-        await room_or(self._log, self._unpaced)
+        await wait_for_room_or(self._log, self._unpaced)
 
     def stop_pacing(self) -> None:
         """Read all that still comes, whether or not the log has room."""

@@ -24,15 +24,15 @@ def is_full(log: Log) -> bool:
     return isinstance(log, PacedLog) and log.full
 
 
-async def room_in(log: Log) -> None:
+async def wait_for_room(log: Log) -> None:
     """Wait until the log is not full."""
     if isinstance(log, PacedLog):
         await log.room()
 
 
-async def room_or(log: Log, event: asyncio.Event) -> None:
+async def wait_for_room_or(log: Log, event: asyncio.Event) -> None:
     """Wait until the log is not full, or until `event` makes that unimportant."""
-    waiting = [asyncio.create_task(room_in(log)), asyncio.create_task(event.wait())]
+    waiting = [asyncio.create_task(wait_for_room(log)), asyncio.create_task(event.wait())]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from rackwright.domain.catalogue import Json, JsonObject
 from rackwright.domain.runs import Answer, Outcome
-from rackwright.reach.run_log import Log, is_full, room_in
+from rackwright.reach.run_log import Log, is_full, wait_for_room
 
 _STATE_FIELDS = ("id", "outcome", "function", "comment")
 """The fields that are read of a state that ended. They come from the node: a missing one is shown as a question
@@ -55,7 +55,7 @@ class StateEventReader:
         return is_full(self._log)
 
     async def room(self) -> None:
-        await room_in(self._log)
+        await wait_for_room(self._log)
 
     def read_line(self, text: str) -> None:
         try:

@@ -24,9 +24,9 @@ from rackwright.domain.networks.dhcp import DhcpState
 from rackwright.domain.networks.dns import DnsState
 from rackwright.domain.runs import Run
 from rackwright.home import short_folder
-from rackwright.jigs.boot_server import nothing_served
+from rackwright.jigs.boot_server import inspect_no_network
 from rackwright.jigs.os_install import BadInstall
-from rackwright.jigs.ports import BootLook, JigPorts, NodeLook, Transitions
+from rackwright.jigs.ports import InspectBoot, InspectNode, JigPorts, Transitions
 from rackwright.mesh.client import MeshClient
 from rackwright.private_files import create_private_file
 from rackwright.provision.host_addresses import own_addresses
@@ -141,21 +141,21 @@ class ServerPorts:
         key = load_server_key(home)
         self.public_key = key.export_public_key().decode().strip()
         self.connections = Connections(key, watch)
-        self.check_boot: BootLook = nothing_served
+        self.check_boot: InspectBoot = inspect_no_network
         """Checks that this server lets machines boot over the network."""
 
-    def jig_ports(self, transitions: Transitions, lab_client: httpx.AsyncClient | None, look: NodeLook) -> JigPorts:
+    def jig_ports(self, transitions: Transitions, lab_client: httpx.AsyncClient | None, look: InspectNode) -> JigPorts:
         return JigPorts(
             transitions=transitions,
             open_attempt=self.open_attempt,
-            look_at_boot=self.check_boot,
-            entries=self.dhcp_state,
+            inspect_boot=self.check_boot,
+            read_dhcp_state=self.dhcp_state,
             boot_provider=self.kea,
             record_served=self.record_served,
-            names=self.dns_state,
+            read_dns_state=self.dns_state,
             name_server=self.knot,
-            assign=self.assign_addresses,
-            look_at_node=look,
+            assign_addresses=self.assign_addresses,
+            inspect_node=look,
             targets=self.target,
             connections=self.connections,
             scripts=self.scripts,

@@ -1,7 +1,7 @@
-"""The modules there are: found when first named, their arguments validated, their documentation written out.
+"""The catalogue of state modules: loads them by name, validates their arguments and formats their documentation.
 
-Built-in modules are files of `modules/`. Extension modules, already verified by whoever brings them, are handed in and
-may not take a built-in's name.
+A module is loaded when a state first names it. Built-in modules are files of `modules/`. Extension modules are handed
+in by the caller, who has verified them; they may not have the name of a built-in module.
 """
 
 from __future__ import annotations
@@ -11,68 +11,71 @@ from importlib import import_module
 from typing import Any, Dict, List, Optional, Tuple
 
 from .module import Argument, StateFunction
-from .reading.words import ENGINE
+from .reading.keywords import ENGINE_KEYWORDS
 from .refusal import did_you_mean
 from .shelltext import SHELL
 
 MASK = "********"
 SHELL_OPTIONS = frozenset(("unless", "onlyif", "check_cmd"))
-"""Options of every state that a shell reads."""
+"""The options of every state that are shell commands."""
 
 
 class Catalogue:
-    """Finds state functions by module and name."""
+    """The state functions of the built-in and extension modules, by module and name."""
 
     def __init__(
         self,
         extensions: Optional[Mapping[str, Sequence[StateFunction]]] = None,
         fetch: Optional[Callable[[str], Optional[Sequence[StateFunction]]]] = None,
     ) -> None:
-        """`fetch` is asked for each module that a state names and that is neither built in nor among `extensions`."""
+        """`fetch` is called for each module that a state names and that is neither built in nor among `extensions`."""
         self._extensions = dict(extensions or {})
         self._fetch = fetch
         self._loaded: Dict[str, Optional[Dict[str, StateFunction]]] = {}
 
-    def modules(self) -> List[str]:
+    def module_names(self) -> List[str]:
+        """Return the names of all built-in modules and of the extensions that were handed in."""
         from pkgutil import iter_modules
 
         from . import modules
 
-        built_in = [found.name for found in iter_modules(modules.__path__) if not found.name.startswith("_")]
+        built_in = [module.name for module in iter_modules(modules.__path__) if not module.name.startswith("_")]
         return sorted({*built_in, *self._extensions})
 
     def functions(self, module: str) -> Optional[Dict[str, StateFunction]]:
-        """The functions of a module, or None if there is no such module."""
+        """Return the functions of a module by name; None if there is no such module."""
         if module not in self._loaded:
-            found: Optional[Sequence[StateFunction]] = None
+            module_functions: Optional[Sequence[StateFunction]] = None
             if module.isidentifier() and not module.startswith("_"):
                 name = f"{__package__}.modules.{module}"
                 try:
-                    found = import_module(name).FUNCTIONS
+                    module_functions = import_module(name).FUNCTIONS
                 except ModuleNotFoundError as error:
                     if error.name != name:
                         raise
-            if found is None:
-                found = self._extensions.get(module)
-            if found is None and self._fetch is not None:
-                found = self._fetch(module)
-            self._loaded[module] = None if found is None else {function.name: function for function in found}
+            if module_functions is None:
+                module_functions = self._extensions.get(module)
+            if module_functions is None and self._fetch is not None:
+                module_functions = self._fetch(module)
+            self._loaded[module] = (
+                None if module_functions is None else {function.name: function for function in module_functions}
+            )
         return self._loaded[module]
 
     def find(self, module: str, function: str) -> Tuple[Optional[StateFunction], str]:
-        """The function, or None and what to tell the person."""
+        """Return a state function, or None and the error text for the person."""
         functions = self.functions(module)
         if functions is None:
-            return None, f"there is no module {module!r}{did_you_mean(module, self.modules())}"
-        found = functions.get(function)
-        if found is None:
-            near = did_you_mean(function, functions) or f"; it has {', '.join(sorted(functions))}"
-            return None, f"the module {module!r} has no function {function!r}{near}"
-        return found, ""
+            return None, f"there is no module {module!r}{did_you_mean(module, self.module_names())}"
+        state_function = functions.get(function)
+        if state_function is None:
+            suggestion = did_you_mean(function, functions) or f"; it has {', '.join(sorted(functions))}"
+            return None, f"the module {module!r} has no function {function!r}{suggestion}"
+        return state_function, ""
 
 
 class Schema:
-    """The arguments of one function, ready to validate many states with."""
+    """The arguments of one state function, prepared for validating many states."""
 
     def __init__(self, function: StateFunction) -> None:
         self.function = function
@@ -81,73 +84,75 @@ class Schema:
         self.secrets = [argument.name for argument in function.arguments if argument.secret]
 
     def read_by(self, key: str) -> str:
-        """Who reads an argument, or an option of the state, as more than a value; empty for nobody."""
+        """Return what reads an argument or option as more than a value (a shell, a template); empty if nothing does."""
         argument = self.arguments.get(key)
         return argument.read_by if argument is not None else SHELL if key in SHELL_OPTIONS else ""
 
     def validate(
-        self, given: Dict[str, Any], waiting: Sequence[str] = ()
+        self, values: Dict[str, Any], deferred: Sequence[str] = ()
     ) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
-        """The arguments with defaults, and the problems, each with the argument it is about.
+        """Return the arguments with defaults, and the problems, each with the name of its argument.
 
-        `waiting` names arguments whose value is known only when the state runs.
+        `deferred` names arguments whose value is known only when the state runs.
         """
         problems: List[Tuple[str, str]] = []
-        filled: Dict[str, Any] = {}
-        for key in given:
+        arguments: Dict[str, Any] = {}
+        for key in values:
             if key not in self.arguments and key != "name":
-                problems.append((key, f"has no argument {key!r}{did_you_mean(key, [*self.arguments, *ENGINE])}"))
+                problems.append(
+                    (key, f"has no argument {key!r}{did_you_mean(key, [*self.arguments, *ENGINE_KEYWORDS])}")
+                )
         for name, argument in self.arguments.items():
-            value = given.get(name)
-            if name in waiting:
-                filled[name] = value
+            value = values.get(name)
+            if name in deferred:
+                arguments[name] = value
             elif value is None:
                 if argument.required:
                     problems.append((name, f"needs the argument {name!r}"))
-                filled[name] = argument.default
+                arguments[name] = argument.default
             else:
-                filled[name], told = convert(value, argument)
-                if told:
+                arguments[name], expected = convert_value(value, argument)
+                if expected:
                     shown = "" if argument.secret else f", not {value!r}"
-                    problems.append((name, f"argument {name!r} must be {told}{shown}"))
-        filled.setdefault("name", given["name"])
-        if not problems and not waiting and self.function.validate is not None:
-            problems.extend(("name", told) for told in self.function.validate(filled))
-        return filled, problems
+                    problems.append((name, f"argument {name!r} must be {expected}{shown}"))
+        arguments.setdefault("name", values["name"])
+        if not problems and not deferred and self.function.validate is not None:
+            problems.extend(("name", problem) for problem in self.function.validate(arguments))
+        return arguments, problems
 
 
-def convert(value: Any, argument: Argument) -> Tuple[Any, str]:
-    """The value in the argument's type, and what it must be if it is not."""
-    kind = argument.type
-    converted, told = value, ""
-    if kind == "str":
+def convert_value(value: Any, argument: Argument) -> Tuple[Any, str]:
+    """Return the value in the argument's type, and what the value must be if it cannot be converted."""
+    type_name = argument.type
+    converted, expected = value, ""
+    if type_name == "str":
         if isinstance(value, int) and not isinstance(value, bool):
             converted = str(value)
         elif not isinstance(value, str):
-            told = "text (put it in quotes)"
-    elif kind == "int":
+            expected = "text (put it in quotes)"
+    elif type_name == "int":
         if isinstance(value, bool) or not isinstance(value, int):
-            told = "a whole number"
-    elif kind == "float":
+            expected = "a whole number"
+    elif type_name == "float":
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            told = "a number"
-    elif kind == "bool":
+            expected = "a number"
+    elif type_name == "bool":
         if not isinstance(value, bool):
-            told = "true or false"
-    elif kind == "list":
+            expected = "true or false"
+    elif type_name == "list":
         if not isinstance(value, list):
-            converted, told = [value], "a list" if isinstance(value, dict) else ""
-    elif kind == "dict":
-        converted, told = _mapping(value)
-    elif kind == "mode":
-        converted, told = _mode(value)
-    if not told and argument.choices and converted not in argument.choices:
-        told = "one of " + ", ".join(repr(choice) for choice in argument.choices)
-    return converted, told
+            converted, expected = [value], "a list" if isinstance(value, dict) else ""
+    elif type_name == "dict":
+        converted, expected = _convert_mapping(value)
+    elif type_name == "mode":
+        converted, expected = _convert_mode(value)
+    if not expected and argument.choices and converted not in argument.choices:
+        expected = "one of " + ", ".join(repr(choice) for choice in argument.choices)
+    return converted, expected
 
 
-def _mapping(value: Any) -> Tuple[Any, str]:
-    """A mapping, also in the form of a list of single ones that Salt's users write for `env`."""
+def _convert_mapping(value: Any) -> Tuple[Any, str]:
+    """Convert a mapping, also in the form of a list of one-key mappings that users of Salt write for `env`."""
     if isinstance(value, dict):
         return value, ""
     if isinstance(value, list) and all(isinstance(part, dict) for part in value):
@@ -155,7 +160,7 @@ def _mapping(value: Any) -> Tuple[Any, str]:
     return value, "a mapping"
 
 
-def _mode(value: Any) -> Tuple[Any, str]:
+def _convert_mode(value: Any) -> Tuple[Any, str]:
     if value == "keep":
         return value, ""
     text = str(value)
@@ -168,20 +173,23 @@ def _mode(value: Any) -> Tuple[Any, str]:
 # Documentation
 
 
-def document(catalogue: Catalogue, wanted: str = "") -> Optional[str]:
-    """The documentation of everything, of one module or of one function, from docstring and schema; None if unknown."""
-    module, _, function = wanted.partition(".")
-    if not wanted:
-        return "\n".join(line for name in catalogue.modules() for line in _summary(catalogue, name))
+def format_documentation(catalogue: Catalogue, topic: str = "") -> Optional[str]:
+    """Return the documentation of all modules, one module or one function; None if the topic is unknown.
+
+    The text comes from the functions' docstrings and argument tables.
+    """
+    module, _, function = topic.partition(".")
+    if not topic:
+        return "\n".join(line for name in catalogue.module_names() for line in _format_summary(catalogue, name))
     functions = catalogue.functions(module)
     if functions is None:
         return None
     if not function:
-        return "\n\n".join(_page(module, found) for found in functions.values())
-    return _page(module, functions[function]) if function in functions else None
+        return "\n\n".join(_format_function(module, state_function) for state_function in functions.values())
+    return _format_function(module, functions[function]) if function in functions else None
 
 
-def _summary(catalogue: Catalogue, module: str) -> List[str]:
+def _format_summary(catalogue: Catalogue, module: str) -> List[str]:
     functions = catalogue.functions(module) or {}
     return [f"{module}.{name}: {_first_line(function.doc)}" for name, function in functions.items()]
 
@@ -190,23 +198,23 @@ def _first_line(doc: str) -> str:
     return doc.strip().split("\n", 1)[0]
 
 
-def _page(module: str, function: StateFunction) -> str:
+def _format_function(module: str, function: StateFunction) -> str:
     from textwrap import dedent, indent
 
-    first, _, rest = function.doc.strip().partition("\n")
-    text = (first + "\n" + dedent(rest)).strip()
+    first_line, _, body = function.doc.strip().partition("\n")
+    text = (first_line + "\n" + dedent(body)).strip()
     lines = [f"{module}.{function.name}", indent(text, "  "), ""]
     for argument in function.arguments:
-        facts = [argument.type]
+        details = [argument.type]
         if argument.required:
-            facts.append("required")
+            details.append("required")
         elif argument.default is not None:
-            facts.append(f"default {argument.default!r}")
+            details.append(f"default {argument.default!r}")
         if argument.choices:
-            facts.append("one of " + ", ".join(repr(choice) for choice in argument.choices))
+            details.append("one of " + ", ".join(repr(choice) for choice in argument.choices))
         if argument.secret:
-            facts.append("secret")
-        lines.append(f"  {argument.name} ({', '.join(facts)})")
+            details.append("secret")
+        lines.append(f"  {argument.name} ({', '.join(details)})")
         if argument.help:
             lines.append(f"      {argument.help}")
     if function.watch is not None:

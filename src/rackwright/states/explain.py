@@ -1,4 +1,4 @@
-"""Says why: the order of a run with its reasons, the graph for Graphviz, and what a mode does with the states."""
+"""Explains a plan: the order of the states with reasons, the graph for Graphviz, and what a mode does with it."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from .reading.declarations import FIRST_ORDER
 from .running.record import Mask
 
 
-def steps(plan: Plan) -> List[Dict[str, Any]]:
-    """The states in the order of `ansible` mode, each with what it waits for."""
+def list_steps(plan: Plan) -> List[Dict[str, Any]]:
+    """Return the states in the order of `ansible` mode, each with what it waits for, as JSON values."""
     graph = plan.graph
     mask = Mask(plan.secrets)
-    told = []
-    for node in plan.sequence:
-        state = plan.states[graph.owner[node]]
+    steps = []
+    for vertex in plan.sequence:
+        state = plan.states[graph.owner[vertex]]
         waits = []
-        for source, kinds in graph.into(node).items():
+        for source, kinds in graph.incoming(vertex).items():
             target = plan.states[graph.owner[source]]
             for kind in kinds:
                 entry = {
                     "kind": kind,
                     "id": mask.text(target.id),
-                    "function": target.full,
+                    "function": target.qualified_function,
                     "look": graph.is_look(source),
                 }
                 if kind == "order":
-                    entry["why"] = mask.text(graph.reasons.get((source, node), ""))
+                    entry["why"] = mask.text(graph.reasons.get((source, vertex), ""))
                 waits.append(entry)
-        told.append(
+        steps.append(
             {
                 "id": mask.text(state.id),
                 "name": mask.text(state.name),
-                "function": state.full,
-                "look": graph.is_look(node),
+                "function": state.qualified_function,
+                "look": graph.is_look(vertex),
                 "order": state.order,
                 "sls": state.sls,
                 "file": state.file,
@@ -42,13 +42,13 @@ def steps(plan: Plan) -> List[Dict[str, Any]]:
                 "after": waits,
             }
         )
-    return told
+    return steps
 
 
-def lines(plan: Plan) -> List[str]:
-    """The same for people."""
-    said = []
-    for number, step in enumerate(steps(plan), 1):
+def list_step_lines(plan: Plan) -> List[str]:
+    """Return the same as lines of text for people."""
+    lines = []
+    for number, step in enumerate(list_steps(plan), 1):
         reasons = []
         for wait in step["after"]:
             kind = "after (" + wait["why"] + ")" if wait["kind"] == "order" else wait["kind"]
@@ -56,34 +56,34 @@ def lines(plan: Plan) -> List[str]:
         order = step["order"]
         if isinstance(order, str) or (isinstance(order, (int, float)) and order < FIRST_ORDER):
             reasons.append(f"order {order}")
-        what = "look at " if step["look"] else ""
-        named = f" ({step['name']})" if step["name"] != step["id"] else ""
+        prefix = "look at " if step["look"] else ""
+        name = f" ({step['name']})" if step["name"] != step["id"] else ""
         why = f"   <- {', '.join(reasons)}" if reasons else ""
-        said.append(f"{number:>4}. {what}{step['function']} {step['id']}{named}   {step['file']}:{step['line']}{why}")
+        lines.append(f"{number:>4}. {prefix}{step['function']} {step['id']}{name}   {step['file']}:{step['line']}{why}")
     for listener in plan.listeners:
-        said.append(
+        lines.append(
             f"      at the end: {plan.states[listener.watcher].id} listens to {plan.states[listener.target].id}"
         )
-    return said
+    return lines
 
 
-def dot(plan: Plan) -> str:
-    """The graph for Graphviz."""
+def format_graphviz(plan: Plan) -> str:
+    """Return the graph in the language of Graphviz."""
     graph = plan.graph
     mask = Mask(plan.secrets)
-    said = ["digraph states {", "  rankdir=LR;", "  node [shape=box];"]
-    for node in plan.sequence:
-        state = plan.states[graph.owner[node]]
-        label = ("look at\n" if graph.is_look(node) else "") + state.full + "\n" + state.id
-        style = ", style=dashed" if graph.is_look(node) else ""
-        said.append(f"  n{node} [label={_quoted(mask.text(label))}{style}];")
-    for node in plan.sequence:
-        for target, kinds in graph.out(node).items():
+    lines = ["digraph states {", "  rankdir=LR;", "  node [shape=box];"]
+    for vertex in plan.sequence:
+        state = plan.states[graph.owner[vertex]]
+        label = ("look at\n" if graph.is_look(vertex) else "") + state.qualified_function + "\n" + state.id
+        style = ", style=dashed" if graph.is_look(vertex) else ""
+        lines.append(f"  n{vertex} [label={_quoted(mask.text(label))}{style}];")
+    for vertex in plan.sequence:
+        for target, kinds in graph.outgoing(vertex).items():
             style = ", style=dotted" if kinds == ["order"] else ""
-            said.append(f"  n{node} -> n{target} [label={_quoted(', '.join(kinds))}{style}];")
+            lines.append(f"  n{vertex} -> n{target} [label={_quoted(', '.join(kinds))}{style}];")
     for listener in plan.listeners:
-        said.append(f'  n{listener.target} -> n{listener.watcher} [label="listen", style=dashed, constraint=false];')
-    return "\n".join([*said, "}"])
+        lines.append(f'  n{listener.target} -> n{listener.watcher} [label="listen", style=dashed, constraint=false];')
+    return "\n".join([*lines, "}"])
 
 
 def _quoted(text: str) -> str:
@@ -91,39 +91,41 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def explain(plan: Plan, mode: str) -> List[str]:
-    """What the mode makes of these states, and why."""
+def explain_mode(plan: Plan, mode: str) -> List[str]:
+    """Return, as lines of text, how a mode runs these states, and why."""
     mask = Mask(plan.secrets)
     count = len(plan.states)
-    said = [f"{count} states in {mode} mode."]
-    said += [mask.text(text) for text in writers(plan)]
+    lines = [f"{count} states in {mode} mode."]
+    lines += [mask.text(text) for text in explain_write_order(plan)]
     if mode == "ansible":
-        said.append("They run one after another in file order, as `order` and the requisites allow (see: state show).")
-        return said
+        lines.append("They run one after another in file order, as `order` and the requisites allow (see: state show).")
+        return lines
     from .running.schedule import Schedule
 
     schedule = Schedule(plan, mode)
-    free = sum(1 for waiting in schedule.waiting() if not waiting)
+    ready_count = sum(1 for waiting in schedule.waiting_counts() if not waiting)
     ordered = [state.id for state in plan.states if isinstance(state.order, str) or (state.order or 0) < FIRST_ORDER]
     if ordered:
-        said.append(f"`order` is not heeded in this mode: {', '.join(repr(mask.text(one)) for one in ordered)}.")
-    said += [mask.text(text[0].upper() + text[1:]) + "." for text in schedule.explanation]
+        lines.append(
+            f"`order` is not heeded in this mode: {', '.join(repr(mask.text(state_id)) for state_id in ordered)}."
+        )
+    lines += [mask.text(text[0].upper() + text[1:]) + "." for text in schedule.explanation]
     if mode == "genius" and not schedule.explanation:
-        said.append("Nothing to merge.")
-    said.append(f"{len(schedule.units)} units of work; {free} of them start at once.")
-    return said
+        lines.append("Nothing to merge.")
+    lines.append(f"{len(schedule.units)} units of work; {ready_count} of them start at once.")
+    return lines
 
 
-def writers(plan: Plan) -> List[str]:
-    """The edges between states that write the same thing, where nothing else keeps them apart."""
+def explain_write_order(plan: Plan) -> List[str]:
+    """Return a line for each pair of states that are ordered only because they write the same resource."""
     graph = plan.graph
-    said = []
+    lines = []
     for (source, target), why in graph.reasons.items():
-        if graph.out(source).get(target) != ["order"] or not why.startswith("both write"):
+        if graph.outgoing(source).get(target) != ["order"] or not why.startswith("both write"):
             continue
-        if any(graph.reachable(other, target) for other in graph.out(source) if other != target):
+        if any(graph.has_path(other, target) for other in graph.outgoing(source) if other != target):
             continue
         first, second = plan.states[graph.owner[source]], plan.states[graph.owner[target]]
         if first is not second:
-            said.append(f"{second.id!r} waits for {first.id!r}: {why}, and no requisite puts one before the other.")
-    return said
+            lines.append(f"{second.id!r} waits for {first.id!r}: {why}, and no requisite puts one before the other.")
+    return lines

@@ -1,8 +1,9 @@
-"""Extension modules: Python files of the modules' own shape, taken only with a good signature and never backwards.
+"""Extension modules: fetches, verifies and loads state modules that are not built in.
 
-Beside `NAME.py` stands `NAME.py.manifest`: name, version, sha256 and an OpenSSH signature over those three. The bytes
-that were verified are the bytes that run; nothing is read twice. Where the bytes come from is a `Source`; which keys
-are good is an OpenSSH allowed-signers file; which versions were seen is the `Memory`.
+They are Python files of the same shape as the built-in modules. One is loaded only with a good signature, and never in
+an older version than before. Beside `NAME.py` lies `NAME.py.manifest`: name, version, sha256 and an OpenSSH signature
+over those three. The bytes that were verified are the bytes that run; nothing is read twice. The bytes come from a
+`Source`; an OpenSSH allowed-signers file says which keys are good; `VersionHistory` knows which versions were used.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from .ssh_signatures import CannotSign, KeygenMissing, UnknownSigner, WrongSigna
 NAMESPACE = "rackwright-module"
 MANIFEST = ".manifest"
 SIGNERS = Path("/etc/rackwright/module-signers")
-SEEN = Path("/var/lib/rackwright/module-versions.json")
+VERSION_HISTORY = Path("/var/lib/rackwright/module-versions.json")
 FOLDER = "_modules"
-"""Where a state tree keeps its own."""
+"""The folder of a state tree with its own modules."""
 SIZE_LIMIT = 4 * 1024 * 1024
 NO_KEYGEN = "ssh-keygen is not on this machine; signatures of modules need OpenSSH 8.2 or newer"
 
@@ -42,7 +43,7 @@ class ExtensionRefused(Exception):
 
 @dataclass(frozen=True)
 class Manifest:
-    """What is said of a module, and the signature that makes it believable."""
+    """Name, version and digest of a module, and the signature over them."""
 
     name: str
     version: str
@@ -50,7 +51,7 @@ class Manifest:
     signature: str
 
     def signed_text(self) -> bytes:
-        """Exactly what the signature is over: three lines, so that neither name nor version can be exchanged."""
+        """Return exactly the text that is signed: three lines, so that neither name nor version can be exchanged."""
         return f"name: {self.name}\nversion: {self.version}\nsha256: {self.sha256}\n".encode()
 
     def dump(self) -> str:
@@ -59,6 +60,7 @@ class Manifest:
 
 
 def parse_manifest(text: bytes, name: str) -> Manifest:
+    """Return the manifest of the module `name`. Raises ExtensionRefused if it is damaged or of another module."""
     try:
         fields = json.loads(text)
         manifest = Manifest(*(str(fields[key]) for key in ("name", "version", "sha256", "signature")))
@@ -66,13 +68,13 @@ def parse_manifest(text: bytes, name: str) -> Manifest:
         raise ExtensionRefused(f"module {name}: its manifest cannot be read ({error}); sign it again") from error
     if manifest.name != name:
         raise ExtensionRefused(f"module {name}: its manifest is that of {manifest.name!r}")
-    check_words(manifest.name, manifest.version)
+    check_name_and_version(manifest.name, manifest.version)
     if not DIGEST.fullmatch(manifest.sha256):
         raise ExtensionRefused(f"module {name}: its manifest has no sha256")
     return manifest
 
 
-def check_words(name: str, version: str) -> None:
+def check_name_and_version(name: str, version: str) -> None:
     if not NAME.fullmatch(name):
         raise ExtensionRefused(
             f"{name!r} is no name for a module: small letters, digits and _, beginning with a letter"
@@ -82,7 +84,7 @@ def check_words(name: str, version: str) -> None:
 
 
 def version_key(version: str) -> Tuple[int, ...]:
-    """1.2 and 1.2.0 are the same version."""
+    """Return a version as numbers that can be compared: 1.2 and 1.2.0 are the same version."""
     numbers = [int(part) for part in version.split(".")]
     while numbers and numbers[-1] == 0:
         numbers.pop()
@@ -93,8 +95,8 @@ def version_key(version: str) -> Tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Bundle:
-    """A module as it was found: not believed yet."""
+class FetchedModule:
+    """A module as a source delivered it: code and manifest are not verified yet."""
 
     code: bytes
     manifest: Optional[bytes]
@@ -102,17 +104,17 @@ class Bundle:
 
 
 class Source(Protocol):
-    """Where modules may come from."""
+    """A place that modules are fetched from."""
 
     def names(self) -> Sequence[str]:
-        """The modules it is known to have."""
+        """Return the names of the modules that the source can list."""
 
-    def fetch(self, name: str) -> Optional[Bundle]:
-        """The module, or None if it is not here."""
+    def fetch(self, name: str) -> Optional[FetchedModule]:
+        """Return a module; None if the source does not have it."""
 
 
 class Datastore(Protocol):
-    """A store of keys and values, as the mesh has one."""
+    """A store of keys and values, such as that of the mesh."""
 
     def get(self, key: str) -> Optional[bytes]: ...
 
@@ -121,27 +123,27 @@ class Datastore(Protocol):
 
 @dataclass(frozen=True)
 class FolderSource:
-    """A folder, for example `_modules` of a state repository."""
+    """A folder with modules, for example `_modules` of a state repository."""
 
     folder: Path
 
     def names(self) -> Sequence[str]:
         return sorted(path.stem for path in self.folder.glob("*.py")) if self.folder.is_dir() else []
 
-    def fetch(self, name: str) -> Optional[Bundle]:
+    def fetch(self, name: str) -> Optional[FetchedModule]:
         path = self.folder / f"{name}.py"
         if not path.is_file():
             return None
         manifest = Path(f"{path}{MANIFEST}")
-        return Bundle(_read(path), _read(manifest) if manifest.is_file() else None, str(path))
+        return FetchedModule(_read_bounded(path), _read_bounded(manifest) if manifest.is_file() else None, str(path))
 
 
-def _read(path: Path) -> bytes:
+def _read_bounded(path: Path) -> bytes:
     with path.open("rb") as file:
-        return _bounded(file.read(SIZE_LIMIT + 1), str(path))
+        return _check_size(file.read(SIZE_LIMIT + 1), str(path))
 
 
-def _bounded(content: bytes, origin: str) -> bytes:
+def _check_size(content: bytes, origin: str) -> bytes:
     if len(content) > SIZE_LIMIT:
         raise ExtensionRefused(f"{origin} is larger than {SIZE_LIMIT} bytes, which no module is")
     return content
@@ -149,7 +151,7 @@ def _bounded(content: bytes, origin: str) -> bytes:
 
 @dataclass(frozen=True)
 class DatastoreSource:
-    """The cluster's datastore: `PREFIX/NAME.py` and `PREFIX/NAME.py.manifest`."""
+    """The datastore of the cluster, with the keys `PREFIX/NAME.py` and `PREFIX/NAME.py.manifest`."""
 
     store: Datastore
     prefix: str = "modules"
@@ -158,27 +160,31 @@ class DatastoreSource:
         start = f"{self.prefix}/"
         return sorted(key[len(start) : -len(".py")] for key in self.store.keys(start) if key.endswith(".py"))
 
-    def fetch(self, name: str) -> Optional[Bundle]:
+    def fetch(self, name: str) -> Optional[FetchedModule]:
         key = f"{self.prefix}/{name}.py"
         code = self.store.get(key)
-        return None if code is None else Bundle(_bounded(code, key), self.store.get(key + MANIFEST), f"datastore:{key}")
+        return (
+            None
+            if code is None
+            else FetchedModule(_check_size(code, key), self.store.get(key + MANIFEST), f"datastore:{key}")
+        )
 
 
 @dataclass(frozen=True)
 class UrlSource:
-    """A web folder. It is not trusted: only the signature is, so http would do as well."""
+    """A web folder with modules. It is not trusted, only the signature is, so http is as good as https."""
 
     base: str
     timeout: float = 30.0
 
     def names(self) -> Sequence[str]:
-        """A web folder cannot be listed; its modules are asked for by name."""
+        """Return nothing: a web folder cannot be listed; its modules are fetched by name."""
         return []
 
-    def fetch(self, name: str) -> Optional[Bundle]:
+    def fetch(self, name: str) -> Optional[FetchedModule]:
         url = f"{self.base.rstrip('/')}/{name}.py"
         code = self._get(url)
-        return None if code is None else Bundle(code, self._get(url + MANIFEST), url)
+        return None if code is None else FetchedModule(code, self._get(url + MANIFEST), url)
 
     def _get(self, url: str) -> Optional[bytes]:
         import urllib.error
@@ -187,8 +193,8 @@ class UrlSource:
         if not url.startswith(("http://", "https://")):
             raise ExtensionRefused(f"{url} is no http or https address")
         try:
-            with urllib.request.urlopen(url, timeout=self.timeout) as answer:  # noqa: S310 - checked above
-                return _bounded(answer.read(SIZE_LIMIT + 1), url)
+            with urllib.request.urlopen(url, timeout=self.timeout) as response:  # noqa: S310 - checked above
+                return _check_size(response.read(SIZE_LIMIT + 1), url)
         except urllib.error.HTTPError as error:
             if error.code == 404:
                 return None
@@ -201,8 +207,11 @@ class UrlSource:
 
 
 def sign(code: bytes, name: str, version: str, key: Path) -> Manifest:
-    """The manifest for a module, signed with an OpenSSH key (a private one, or the public half of one in the agent)."""
-    check_words(name, version)
+    """Return the manifest for a module, signed with an OpenSSH key.
+
+    `key` is a private key, or the public half of one that an SSH agent holds.
+    """
+    check_name_and_version(name, version)
     unsigned = Manifest(name, version, hashlib.sha256(code).hexdigest(), "")
     try:
         signature = make_signature(unsigned.signed_text(), key, NAMESPACE)
@@ -213,93 +222,98 @@ def sign(code: bytes, name: str, version: str, key: Path) -> Manifest:
     return Manifest(unsigned.name, unsigned.version, unsigned.sha256, signature)
 
 
-def verify(bundle: Bundle, name: str, signers: Path) -> Tuple[Manifest, str]:
-    """The manifest and who signed it, or ExtensionRefused."""
-    if bundle.manifest is None:
+def verify(fetched: FetchedModule, name: str, signers: Path) -> Tuple[Manifest, str]:
+    """Return the manifest of a fetched module and the name of its signer. Raises ExtensionRefused if it is not good."""
+    if fetched.manifest is None:
         raise ExtensionRefused(
-            f"module {name} ({bundle.origin}) is not signed: there is no {name}.py{MANIFEST} beside it; "
+            f"module {name} ({fetched.origin}) is not signed: there is no {name}.py{MANIFEST} beside it; "
             f"sign it with: rackwright module sign {name}.py --version VERSION --key KEY"
         )
-    manifest = parse_manifest(bundle.manifest, name)
-    digest = hashlib.sha256(bundle.code).hexdigest()
+    manifest = parse_manifest(fetched.manifest, name)
+    digest = hashlib.sha256(fetched.code).hexdigest()
     if digest != manifest.sha256:
         raise ExtensionRefused(
-            f"module {name} ({bundle.origin}) was altered after it was signed: its sha256 is {digest}, "
+            f"module {name} ({fetched.origin}) was altered after it was signed: its sha256 is {digest}, "
             f"the manifest says {manifest.sha256}"
         )
     if not signers.is_file():
         raise ExtensionRefused(
-            f"module {name} ({bundle.origin}): no key is trusted here, there is no {signers}; "
+            f"module {name} ({fetched.origin}): no key is trusted here, there is no {signers}; "
             "put the signers in it, a line each: NAME KEYTYPE KEY"
         )
-    return manifest, _signer(manifest, bundle, signers)
+    return manifest, _verify_signature(manifest, fetched, signers)
 
 
-def _signer(manifest: Manifest, bundle: Bundle, signers: Path) -> str:
-    where = f"module {manifest.name} ({bundle.origin})"
+def _verify_signature(manifest: Manifest, fetched: FetchedModule, signers: Path) -> str:
+    subject = f"module {manifest.name} ({fetched.origin})"
     try:
         return find_signer(manifest.signed_text(), manifest.signature, signers, NAMESPACE)
     except KeygenMissing as error:
         raise ExtensionRefused(NO_KEYGEN) from error
     except UnknownSigner as error:
-        raise ExtensionRefused(f"{where} is not signed by a key that {signers} trusts: {error}") from error
+        raise ExtensionRefused(f"{subject} is not signed by a key that {signers} trusts: {error}") from error
     except WrongSignature as error:
-        raise ExtensionRefused(f"{where}: its signature is not good: {error}") from error
+        raise ExtensionRefused(f"{subject}: its signature is not good: {error}") from error
 
 
-# What was seen before
+# The versions used before
 
 
 @dataclass(frozen=True)
-class Memory:
-    """The highest version of each module this machine ever took, so that an old signed one cannot be played back."""
+class VersionHistory:
+    """The highest version of each module that this machine ever used.
 
-    path: Path = SEEN
+    With it, an old version that was signed once cannot be brought back.
+    """
+
+    path: Path = VERSION_HISTORY
 
     def check(self, manifest: Manifest) -> None:
         self._check(manifest, self._read())
 
-    def take(self, manifest: Manifest) -> None:
-        """Check and remember in one step; two runs at a time cannot undo each other."""
+    def check_and_remember(self, manifest: Manifest) -> None:
+        """Check a version and remember it in one step, so that two runs at a time cannot undo each other."""
         with self._locked():
-            seen = self._read()
-            self._check(manifest, seen)
-            kept = {"version": manifest.version, "sha256": manifest.sha256}
-            if seen.get(manifest.name) != kept:
-                self._write({**seen, manifest.name: kept})
+            versions = self._read()
+            self._check(manifest, versions)
+            entry = {"version": manifest.version, "sha256": manifest.sha256}
+            if versions.get(manifest.name) != entry:
+                self._write({**versions, manifest.name: entry})
 
-    def _check(self, manifest: Manifest, seen: Mapping[str, Mapping[str, str]]) -> None:
-        before = seen.get(manifest.name)
-        if before is None:
+    def _check(self, manifest: Manifest, versions: Mapping[str, Mapping[str, str]]) -> None:
+        earlier = versions.get(manifest.name)
+        if earlier is None:
             return
-        old, new = version_key(before["version"]), version_key(manifest.version)
-        if new < old:
+        earlier_key, new_key = version_key(earlier["version"]), version_key(manifest.version)
+        if new_key < earlier_key:
             raise ExtensionRefused(
-                f"module {manifest.name} {manifest.version} is a downgrade: {before['version']} was used here before; "
+                f"module {manifest.name} {manifest.version} is a downgrade: {earlier['version']} was used here before; "
                 f"sign it with a higher version, or take it out of {self.path} if this is wanted"
             )
-        if new == old and manifest.sha256 != before["sha256"]:
+        if new_key == earlier_key and manifest.sha256 != earlier["sha256"]:
             raise ExtensionRefused(
-                f"module {manifest.name} {manifest.version} is not the {before['version']} that was used here before; "
+                f"module {manifest.name} {manifest.version} is not the {earlier['version']} that was used here before; "
                 "a changed module needs a higher version"
             )
 
     def _read(self) -> Dict[str, Dict[str, str]]:
         try:
-            found: Dict[str, Dict[str, str]] = json.loads(self.path.read_bytes())
+            versions: Dict[str, Dict[str, str]] = json.loads(self.path.read_bytes())
         except FileNotFoundError:
             return {}
         except ValueError as error:
             raise ExtensionRefused(
                 f"{self.path} cannot be read ({error}); put it right, or remove it to forget"
             ) from error
-        return found
+        return versions
 
-    def _write(self, seen: Mapping[str, Mapping[str, str]]) -> None:
+    def _write(self, versions: Mapping[str, Mapping[str, str]]) -> None:
         from .support.files import Owner, write_whole
 
         try:
-            write_whole(str(self.path), (json.dumps(seen, indent=2, sort_keys=True) + "\n").encode(), Owner(mode=0o600))
+            write_whole(
+                str(self.path), (json.dumps(versions, indent=2, sort_keys=True) + "\n").encode(), Owner(mode=0o600)
+            )
         except StateError as error:
             raise ExtensionRefused(f"cannot remember the versions of modules: {error}") from error
 
@@ -327,23 +341,23 @@ class Extension:
 
 @dataclass(frozen=True)
 class Loader:
-    """Takes modules from sources, in their order, if they are signed by a trusted key and no downgrade."""
+    """Loads modules from sources, in their order, if a trusted key has signed them and they are no downgrade."""
 
     sources: Tuple[Source, ...]
     signers: Path = SIGNERS
-    memory: Memory = Memory()
+    memory: VersionHistory = VersionHistory()
 
     def load(self, name: str) -> Optional[Extension]:
-        """The module, or None if no source has it. The first source that has it decides."""
-        bundle = self.find(name)
-        if bundle is None:
+        """Return a verified, loaded module; None if no source has it. The first source that has it decides."""
+        fetched = self.find(name)
+        if fetched is None:
             return None
-        manifest, signer = verify(bundle, name, self.signers)
-        self.memory.take(manifest)
-        return Extension(name, manifest.version, signer, bundle.origin, _functions(bundle, name))
+        manifest, signer = verify(fetched, name, self.signers)
+        self.memory.check_and_remember(manifest)
+        return Extension(name, manifest.version, signer, fetched.origin, _execute_module(fetched, name))
 
     def fetch(self, name: str) -> Optional[Tuple[StateFunction, ...]]:
-        """The functions of a module that a state names, for a catalogue; None if no source has it."""
+        """Return the functions of a module that a state names, for a catalogue; None if no source has it."""
         if not NAME.fullmatch(name):
             return None
         try:
@@ -352,42 +366,47 @@ class Loader:
             raise refuse(str(refused)) from refused
         return None if extension is None else extension.functions
 
-    def find(self, name: str) -> Optional[Bundle]:
+    def find(self, name: str) -> Optional[FetchedModule]:
         if not NAME.fullmatch(name):
             raise ExtensionRefused(f"{name!r} is no name for a module")
-        found = (source.fetch(name) for source in self.sources)
-        return next((bundle for bundle in found if bundle is not None), None)
+        candidates = (source.fetch(name) for source in self.sources)
+        return next((fetched for fetched in candidates if fetched is not None), None)
 
     def names(self) -> List[str]:
         return sorted({name for source in self.sources for name in source.names()})
 
     def functions(self) -> Dict[str, Tuple[StateFunction, ...]]:
-        """The functions of every module the sources can list, for the engine's catalogue."""
+        """Return the functions of every module that the sources can list, for the engine's catalogue."""
         loaded = (self.load(name) for name in self.names())
         return {extension.name: extension.functions for extension in loaded if extension is not None}
 
 
-def _functions(bundle: Bundle, name: str) -> Tuple[StateFunction, ...]:
+def _execute_module(fetched: FetchedModule, name: str) -> Tuple[StateFunction, ...]:
     module = ModuleType(f"rackwright_extension_{name}")
-    module.__file__ = bundle.origin
+    module.__file__ = fetched.origin
     try:
-        exec(compile(bundle.code, bundle.origin, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - it is signed
+        exec(compile(fetched.code, fetched.origin, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - it is signed
     except Exception as error:
         raise ExtensionRefused(
-            f"module {name} ({bundle.origin}) fails to load: {type(error).__name__}: {error}"
+            f"module {name} ({fetched.origin}) fails to load: {type(error).__name__}: {error}"
         ) from error
     functions = getattr(module, "FUNCTIONS", None)
-    if not isinstance(functions, (tuple, list)) or not all(isinstance(one, StateFunction) for one in functions):
-        raise ExtensionRefused(f"module {name} ({bundle.origin}) has no FUNCTIONS = (StateFunction(...), ...)")
+    if not isinstance(functions, (tuple, list)) or not all(
+        isinstance(function, StateFunction) for function in functions
+    ):
+        raise ExtensionRefused(f"module {name} ({fetched.origin}) has no FUNCTIONS = (StateFunction(...), ...)")
     return tuple(functions)
 
 
-def tree_catalogue(root: Path, signers: Path = SIGNERS, memory: Optional[Memory] = None) -> Catalogue:
-    """The built-in modules and the tree's own. One that is refused refuses the run, before anything is touched."""
+def load_tree_catalogue(root: Path, signers: Path = SIGNERS, memory: Optional[VersionHistory] = None) -> Catalogue:
+    """Return a catalogue of the built-in modules and the tree's own.
+
+    A module that is refused refuses the run, before anything is touched.
+    """
     folder = root / FOLDER
     if not folder.is_dir():
         return Catalogue()
     try:
-        return Catalogue(Loader((FolderSource(folder),), signers, memory or Memory()).functions())
+        return Catalogue(Loader((FolderSource(folder),), signers, memory or VersionHistory()).functions())
     except ExtensionRefused as refused:
         raise refuse(str(refused)) from refused

@@ -1,4 +1,4 @@
-"""What a node knows of itself without asking anybody: the `grains` of templates and top files."""
+"""Facts of the machine the engine runs on, read locally: the `grains` of templates and top files."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ _FAMILIES = {
 }
 
 
-def facts(name: str = "") -> Dict[str, Any]:
-    """The facts of this machine. `name` is the node's own, where it differs from the host's."""
+def collect_facts(name: str = "") -> Dict[str, Any]:
+    """Return the facts of this machine. `name` is the node's name, where it differs from the host name."""
     uname = os.uname()
     release = _os_release()
-    likes = [release.get("ID", ""), *release.get("ID_LIKE", "").split()]
-    family = next((_FAMILIES[like] for like in likes if like in _FAMILIES), release.get("NAME", ""))
+    distributions = [release.get("ID", ""), *release.get("ID_LIKE", "").split()]
+    family = next(
+        (_FAMILIES[distribution] for distribution in distributions if distribution in _FAMILIES),
+        release.get("NAME", ""),
+    )
     host = uname.nodename
     return {
         "id": name or host,

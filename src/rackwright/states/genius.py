@@ -1,8 +1,9 @@
-"""What `genius` mode rewrites before the run: package sources first, packages of one kind in one transaction, the
-restarts of one service joined, the files of one directory together.
+"""Groups the states of a run into units for `genius` mode.
 
-Each pass only ever adds edges or joins nodes between which there is no path, and after each of them the whole is
-checked to be free of cycles; a pass that fails the check is dropped. So no requisite is ever broken.
+Package sources go first, packages of one kind are installed in one transaction, the restarts of one service are joined,
+and the files of one directory are written as one unit. Each pass only adds edges or joins vertices between which there
+is no path, and after each of them the graph is checked to be free of cycles; a pass that fails the check is dropped. So
+no requisite is ever broken.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ Key = Optional[Hashable]
 
 
 class Units:
-    """Nodes joined into units, and the graph between those."""
+    """Vertices joined into units, and the graph between the units."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.members: Dict[int, List[int]] = {node: [node] for node in range(len(plan.graph))}
-        self.unit: List[int] = list(range(len(plan.graph)))
-        self._place = {node: place for place, node in enumerate(plan.sequence)}
+        self.members: Dict[int, List[int]] = {vertex: [vertex] for vertex in range(len(plan.graph))}
+        self.unit_of: List[int] = list(range(len(plan.graph)))
+        self._position = {vertex: position for position, vertex in enumerate(plan.sequence)}
 
-    def order(self) -> Optional[List[int]]:
-        """The units with each behind what it waits for, or None if there is a cycle."""
-        after = self.after()
+    def sort(self) -> Optional[List[int]]:
+        """Return the units, each after those that it waits for; None if there is a cycle."""
+        successors = self.successors()
         waiting = dict.fromkeys(self.members, 0)
-        for following in after.values():
+        for following in successors.values():
             for unit in following:
                 waiting[unit] += 1
         ready: Deque[int] = deque(unit for unit, count in waiting.items() if not count)
@@ -40,102 +41,113 @@ class Units:
         while ready:
             unit = ready.popleft()
             ordered.append(unit)
-            for behind in after[unit]:
-                waiting[behind] -= 1
-                if not waiting[behind]:
-                    ready.append(behind)
+            for following_unit in successors[unit]:
+                waiting[following_unit] -= 1
+                if not waiting[following_unit]:
+                    ready.append(following_unit)
         return ordered if len(ordered) == len(self.members) else None
 
-    def after(self) -> Dict[int, Dict[int, None]]:
-        graph, unit = self.plan.graph, self.unit
-        after: Dict[int, Dict[int, None]] = {}
-        for one, nodes in self.members.items():
-            following = {unit[target]: None for node in nodes for target in graph.out(node)}
-            following.pop(one, None)
-            after[one] = following
-        return after
+    def successors(self) -> Dict[int, Dict[int, None]]:
+        graph, unit_of = self.plan.graph, self.unit_of
+        successors: Dict[int, Dict[int, None]] = {}
+        for unit_id, vertices in self.members.items():
+            following = {unit_of[target]: None for vertex in vertices for target in graph.outgoing(vertex)}
+            following.pop(unit_id, None)
+            successors[unit_id] = following
+        return successors
 
-    def only_kept_apart(self, unit: int, following: int) -> bool:
-        """Is there nothing between two units but the edge for writing the same thing?"""
+    def has_only_order_edges(self, unit: int, following: int) -> bool:
+        """Return whether the only edges between two units are there because both write the same resource."""
         graph = self.plan.graph
-        kinds = [graph.out(node).get(target) for node in self.members[unit] for target in self.members[following]]
+        kinds = [
+            graph.outgoing(vertex).get(target) for vertex in self.members[unit] for target in self.members[following]
+        ]
         return all(kind in (None, ["order"]) for kind in kinds)
 
     def join(self, groups: List[List[int]]) -> bool:
-        """Join the units of each group into one. False, and nothing done, if that would close a cycle."""
-        kept_members, kept_unit = dict(self.members), list(self.unit)
+        """Join the units of each group into one. If that would close a cycle, do nothing and return False."""
+        previous_members, previous_units = dict(self.members), list(self.unit_of)
         for first, *others in groups:
-            nodes = list(self.members[first])
+            vertices = list(self.members[first])
             for other in others:
-                nodes.extend(self.members.pop(other))
-            self.members[first] = sorted(nodes, key=self._place.__getitem__)
-            for node in nodes:
-                self.unit[node] = first
-        if self.order() is not None:
+                vertices.extend(self.members.pop(other))
+            self.members[first] = sorted(vertices, key=self._position.__getitem__)
+            for vertex in vertices:
+                self.unit_of[vertex] = first
+        if self.sort() is not None:
             return True
-        self.members, self.unit = kept_members, kept_unit
+        self.members, self.unit_of = previous_members, previous_units
         return False
 
 
-def rewrite(plan: Plan) -> Tuple[List[List[int]], Explanation]:
-    """The units of a run in `genius` mode, and what was done to get them."""
+def build_units(plan: Plan) -> Tuple[List[List[int]], Explanation]:
+    """Return the units of a run in `genius` mode, and the explanation of what was joined and moved."""
     units = Units(plan)
-    said: Explanation = []
-    _sources_first(units, said)
-    functions = sorted({state.full for state in plan.states if _joins_packages(plan, state)})
+    explanation: Explanation = []
+    _put_sources_first(units, explanation)
+    functions = sorted({state.qualified_function for state in plan.states if _has_package_batch(plan, state)})
     for function in functions:
-        _join(units, _same(plan, partial(_package_key, plan, function)), said, _told_packages)
-    _join(units, _same(plan, lambda state: _service_key(plan, state)), said, _told_services, same_resource=True)
-    _join(units, _same(plan, lambda state: _directory_key(plan, state)), said, _told_files)
+        _join_groups(units, _group_states(plan, partial(_package_key, plan, function)), explanation, _explain_packages)
+    _join_groups(
+        units,
+        _group_states(plan, lambda state: _service_key(plan, state)),
+        explanation,
+        _explain_services,
+        same_resource=True,
+    )
+    _join_groups(units, _group_states(plan, lambda state: _directory_key(plan, state)), explanation, _explain_files)
     # Units in the order of the sequence, so that what is ready starts in the order people wrote it.
-    place = {node: index for index, node in enumerate(plan.sequence)}
-    ordered = sorted(units.members.values(), key=lambda nodes: min(place[node] for node in nodes))
-    return ordered, said
+    position = {vertex: index for index, vertex in enumerate(plan.sequence)}
+    ordered = sorted(units.members.values(), key=lambda vertices: min(position[vertex] for vertex in vertices))
+    return ordered, explanation
 
 
 # Package sources first
 
 
-def _sources_first(units: Units, said: Explanation) -> None:
-    """Every package source before every package, wherever no requisite says the opposite."""
+def _put_sources_first(units: Units, explanation: Explanation) -> None:
+    """Add edges that put every package source before every package, unless a requisite says the opposite."""
     plan, graph = units.plan, units.plan.graph
     sources = [state for state in plan.states if state.module == "pkgrepo"]
     packages = [state for state in plan.states if state.module == "pkg"]
     if not sources or not packages:
         return
-    moved: List[Tuple[int, int]] = []
+    added_edges: List[Tuple[int, int]] = []
     for source in sources:
-        needed = _before(plan, source.index)
+        ancestors = _find_ancestors(plan, source.index)
         for package in packages:
-            nodes = [package.index] + ([graph.look[package.index]] if package.index in graph.look else [])
-            for node in nodes:
-                if node not in needed and node not in graph.out(source.index):
-                    graph.add(source.index, node, "order", "package sources go before packages")
-                    moved.append((source.index, node))
-    if units.order() is None:
-        for edge in moved:
-            graph.remove(*edge)
-    elif moved:
+            vertices = [package.index] + ([graph.look[package.index]] if package.index in graph.look else [])
+            for vertex in vertices:
+                if vertex not in ancestors and vertex not in graph.outgoing(source.index):
+                    graph.add_edge(source.index, vertex, "order", "package sources go before packages")
+                    added_edges.append((source.index, vertex))
+    if units.sort() is None:
+        for edge in added_edges:
+            graph.remove_edge(*edge)
+    elif added_edges:
         count = f"{len(sources)} package source{'s' if len(sources) > 1 else ''}"
-        said.append(f"{count} before all packages, so that the lists are fetched once (no requisite says otherwise)")
+        explanation.append(
+            f"{count} before all packages, so that the lists are fetched once (no requisite says otherwise)"
+        )
 
 
-def refreshing(plan: Plan) -> FrozenSet[int]:
-    """The package sources whose batch fetches the lists for the packages behind them, also where there is only one:
-    brought about alone it would fetch its own lists, and the packages all lists once more.
+def find_batched_sources(plan: Plan) -> FrozenSet[int]:
+    """Return the package sources that are applied as a batch, which fetches the lists for the packages after them.
+
+    A single source is batched too: applied alone it would fetch its own lists, and the packages all lists once more.
     """
     if not any(state.module == "pkg" for state in plan.states):
         return frozenset()
-    sources = (state for state in plan.states if state.module == "pkgrepo" and _joins_packages(plan, state))
-    return frozenset(state.index for state in sources if _may_be_joined(plan, state))
+    sources = (state for state in plan.states if state.module == "pkgrepo" and _has_package_batch(plan, state))
+    return frozenset(state.index for state in sources if _is_joinable(plan, state))
 
 
-def _before(plan: Plan, node: int) -> Dict[int, None]:
-    """Everything that a node waits for, however far away."""
+def _find_ancestors(plan: Plan, vertex: int) -> Dict[int, None]:
+    """Return every vertex that a vertex waits for, directly or through others."""
     seen: Dict[int, None] = {}
-    stack = [node]
+    stack = [vertex]
     while stack:
-        for source in plan.graph.into(stack.pop()):
+        for source in plan.graph.incoming(stack.pop()):
             if source not in seen:
                 seen[source] = None
                 stack.append(source)
@@ -145,104 +157,109 @@ def _before(plan: Plan, node: int) -> Dict[int, None]:
 # Joining
 
 
-def keeps_apart(state: State) -> bool:
-    """Whether what comes of the state must be known before anything else is done."""
+def must_run_alone(state: State) -> bool:
+    """Return whether the result of the state must be known before anything else is done."""
     return any(state.options.get(option) for option in ("failhard", "sync", "serialize"))
 
 
-def _may_be_joined(plan: Plan, state: State) -> bool:
-    """A state that is looked at, or that looks, keeps to itself."""
-    return not (state.index in plan.graph.look or "prereq" in state.requisites or keeps_apart(state))
+def _is_joinable(plan: Plan, state: State) -> bool:
+    """Return whether a state may share a unit: not if it has a look or a `prereq`, or must run alone."""
+    return not (state.index in plan.graph.look or "prereq" in state.requisites or must_run_alone(state))
 
 
-def _same(plan: Plan, key: Callable[[State], Key]) -> Dict[Hashable, List[int]]:
-    """States by key, those without one left out."""
+def _group_states(plan: Plan, key_of_state: Callable[[State], Key]) -> Dict[Hashable, List[int]]:
+    """Return the joinable states by key; states without a key are left out."""
     groups: Dict[Hashable, List[int]] = {}
     for state in plan.states:
-        if not _may_be_joined(plan, state):
+        if not _is_joinable(plan, state):
             continue
-        found = key(state)
-        if found is not None:
-            groups.setdefault(found, []).append(state.index)
+        group_key = key_of_state(state)
+        if group_key is not None:
+            groups.setdefault(group_key, []).append(state.index)
     return groups
 
 
-def _join(
+def _join_groups(
     units: Units,
     groups: Dict[Hashable, List[int]],
-    said: Explanation,
-    told: Callable[[Plan, List[int]], str],
+    explanation: Explanation,
+    explain_group: Callable[[Plan, List[int]], str],
     same_resource: bool = False,
 ) -> None:
-    for nodes in groups.values():
-        if len(nodes) < 2:
+    for vertices in groups.values():
+        if len(vertices) < 2:
             continue
-        joined = [level for level in _levels(units, nodes, same_resource) if len(level) > 1]
-        if joined and units.join(joined):
-            for level in joined:
-                said.append(told(units.plan, units.members[level[0]]))
+        joinable_levels = [level for level in _group_by_depth(units, vertices, same_resource) if len(level) > 1]
+        if joinable_levels and units.join(joinable_levels):
+            for level in joinable_levels:
+                explanation.append(explain_group(units.plan, units.members[level[0]]))
 
 
-def _levels(units: Units, nodes: List[int], same_resource: bool) -> List[List[int]]:
-    """The fewest groups: by how many of the nodes lie on the longest path to each.
+def _group_by_depth(units: Units, vertices: List[int], same_resource: bool) -> List[List[int]]:
+    """Split vertices into the fewest groups that can be joined: by how many of them lie on the longest path to each.
 
     Two of one level have no path between them, and every path from one level leads to a later one, so joining a level
     closes no cycle; and there are as many levels as the longest chain has members, so fewer would break a requisite.
-    Where all of them are the same resource, the edge that keeps its writers apart is no obstacle to joining them.
+    Where all of them are the same resource, the edge that orders its writers does not keep them from being joined.
     """
-    wanted = {units.unit[node] for node in nodes}
+    grouped_units = {units.unit_of[vertex] for vertex in vertices}
     depth: Dict[int, int] = {}
     levels: Dict[int, List[int]] = {}
-    after = units.after()
-    for unit in units.order() or []:
-        mine = depth.get(unit, 0)
-        if unit in wanted:
-            levels.setdefault(mine, []).append(unit)
-            mine += 1
-        for following in after[unit]:
-            if same_resource and unit in wanted and following in wanted and units.only_kept_apart(unit, following):
-                depth[following] = max(depth.get(following, 0), mine - 1)
-            elif depth.get(following, 0) < mine:
-                depth[following] = mine
+    successors = units.successors()
+    for unit in units.sort() or []:
+        own_depth = depth.get(unit, 0)
+        if unit in grouped_units:
+            levels.setdefault(own_depth, []).append(unit)
+            own_depth += 1
+        for following in successors[unit]:
+            if (
+                same_resource
+                and unit in grouped_units
+                and following in grouped_units
+                and units.has_only_order_edges(unit, following)
+            ):
+                depth[following] = max(depth.get(following, 0), own_depth - 1)
+            elif depth.get(following, 0) < own_depth:
+                depth[following] = own_depth
     return [levels[level] for level in sorted(levels)]
 
 
-def _joins_packages(plan: Plan, state: State) -> bool:
+def _has_package_batch(plan: Plan, state: State) -> bool:
     return state.module in ("pkg", "pkgrepo") and plan.schemas[state.index].function.batch is not None
 
 
-def _package_key(plan: Plan, wanted: str, state: State) -> Key:
-    return wanted if state.full == wanted and _joins_packages(plan, state) else None
+def _package_key(plan: Plan, function_name: str, state: State) -> Key:
+    return function_name if state.qualified_function == function_name and _has_package_batch(plan, state) else None
 
 
 def _service_key(plan: Plan, state: State) -> Key:
-    """States that would restart the same service."""
+    """Return the same key for all states that would restart the same service; None for other states."""
     if plan.schemas[state.index].function.watch is None or state.module != "service":
         return None
     resources = plan.resources.get(state.index)
-    return (state.full, tuple(resources)) if resources else None
+    return (state.qualified_function, tuple(resources)) if resources else None
 
 
 def _directory_key(plan: Plan, state: State) -> Key:
     if state.module != "file" or "retry" in state.options or state.options.get("parallel"):
         return None
     paths = [resource.key for resource in plan.resources.get(state.index, ()) if resource.kind == "file"]
-    return (state.full, posixpath.dirname(paths[0])) if len(paths) == 1 else None
+    return (state.qualified_function, posixpath.dirname(paths[0])) if len(paths) == 1 else None
 
 
-def _named(plan: Plan, nodes: List[int]) -> str:
-    return ", ".join(repr(plan.states[node].id) for node in nodes)
+def _quote_ids(plan: Plan, vertices: List[int]) -> str:
+    return ", ".join(repr(plan.states[vertex].id) for vertex in vertices)
 
 
-def _told_packages(plan: Plan, nodes: List[int]) -> str:
-    function = plan.states[nodes[0]].full
-    return f"one {function} transaction for {_named(plan, nodes)}: there is no path between them"
+def _explain_packages(plan: Plan, vertices: List[int]) -> str:
+    function = plan.states[vertices[0]].qualified_function
+    return f"one {function} transaction for {_quote_ids(plan, vertices)}: there is no path between them"
 
 
-def _told_services(plan: Plan, nodes: List[int]) -> str:
-    return f"one restart for {_named(plan, nodes)}: they are the same service and nothing waits in between"
+def _explain_services(plan: Plan, vertices: List[int]) -> str:
+    return f"one restart for {_quote_ids(plan, vertices)}: they are the same service and nothing waits in between"
 
 
-def _told_files(plan: Plan, nodes: List[int]) -> str:
-    folder = posixpath.dirname(plan.resources[nodes[0]][0].key)
-    return f"the files of {folder or '.'} together: {_named(plan, nodes)}"
+def _explain_files(plan: Plan, vertices: List[int]) -> str:
+    folder = posixpath.dirname(plan.resources[vertices[0]][0].key)
+    return f"the files of {folder or '.'} together: {_quote_ids(plan, vertices)}"

@@ -1,8 +1,8 @@
-"""The one shape of every state function: check reads the world and says what would change, apply does it.
+"""The interface of state modules: `StateFunction` and the values that go in and out of its check and apply.
 
-A module is one file in `modules/` (or a verified extension) with `FUNCTIONS = (StateFunction(...), ...)`;
-`modules/test.py` has the smallest ones, to copy. Nothing here knows of requisites, ordering or files of states: that
-is the engine's.
+Check reads the machine and says what would change, apply changes it. A module is one file in `modules/` (or a verified
+extension) with `FUNCTIONS = (StateFunction(...), ...)`; `modules/test.py` has the smallest functions, to copy. Nothing
+here knows of requisites, ordering or state files: the engine does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Arguments = Dict[str, Any]
 
 
 class StateError(Exception):
-    """The state cannot be brought about; the text says why and what to do. It fails this state and no other."""
+    """The state cannot be applied; the text says why and what to do. It fails this state and no other."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Argument:
     choices: Tuple[Any, ...] = ()
     secret: bool = False
     read_by: str = ""
-    """Who reads it as more than a value (`shelltext.py`); outputs of other states stay values there"""
+    """What reads it as more than a value (see `shelltext.py`); outputs of other states stay values there"""
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,18 @@ class Resource:
 
 @dataclass(frozen=True)
 class Check:
-    """What would change. No changes means that the world is already as wanted."""
+    """What would change. No changes means that the machine is already as the state wants it."""
 
     changes: Dict[str, Any]
     comment: str
     outputs: Dict[str, Any] = field(default_factory=dict)
     found: Any = None
-    """What check read of the world and apply should not have to read again."""
+    """What check has read of the machine, so that apply does not have to read it again."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What was done."""
+    """What apply or watch has done."""
 
     ok: bool
     changes: Dict[str, Any]
@@ -68,8 +68,11 @@ class Result:
 
 @dataclass(frozen=True)
 class Command:
-    """A program that `apply` or `watch` wants run. Returned in place of a result, it costs no thread: the engine starts
-    it, waits for it among all the others, and hands what came of it to the function's `settle`."""
+    """A program for the engine to run, returned by `apply` or `watch` in place of a result.
+
+    It costs no thread: the engine starts the program, waits for it among all the others, and hands its end to the
+    function's `settle`.
+    """
 
     argv: Tuple[str, ...]
     env: Optional[Dict[str, str]] = None
@@ -98,7 +101,7 @@ class Context:
     """What a state function may use of the run around it."""
 
     test: bool
-    """A dry run: the engine calls check only; functions read it where a check would need a costlier look."""
+    """True in a dry run: the engine calls check only; functions read it where a check would have to read more."""
     root: Path
     """The state tree, for `source:` arguments."""
     variables: Dict[str, Any]
@@ -134,7 +137,7 @@ class StateFunction:
     """Rules across arguments; each string is an error for the person. Runs before anything is touched."""
     resources: Callable[[Arguments], List[Resource]] = nothing_written
     batch: Optional[Callable[[Sequence[Arguments], Context], List[Result]]] = None
-    """Brings about several states of this function at once, one result each (`genius` mode)."""
+    """Applies several states of this function at once and returns one result for each (`genius` mode)."""
     settle: Optional[Callable[[Arguments, Finished], Result]] = None
     """Reads the end of the command that `apply` or `watch` returned. Functions that return none need none."""
     inline: bool = False

@@ -1,6 +1,6 @@
-"""The engine on a node: reads one job from standard input, runs it, and streams what happens as lines of JSON.
+"""Entry point of the engine on a node: reads a job from standard input, runs it, and streams events as lines of JSON.
 
-The job is an object: `files` (path -> text, or {"base64": ...} for what is no text), `sls` (a list, or null for what
+The job is an object: `files` (path -> text, or {"base64": ...} for binary content), `sls` (a list, or null for what
 top.sls says), `variables`, `secrets` (names of variables that must not be shown), `node` (facts to add to the node's
 own), `mode`, `test` and `parallel`. Each line has an `event`: planned, start, log, end, and last report or refused.
 """
@@ -15,37 +15,37 @@ from typing import Any, Dict, Optional, TextIO
 
 from .catalogue import Catalogue
 from .combine import State
-from .facts import facts
-from .plan import plan, secret_texts
+from .facts import collect_facts
+from .plan import build_plan, collect_secret_texts
 from .reading.tree import Tree
-from .refusal import Refused, refuse
+from .refusal import RunRefused, refuse
+from .running.execution import MODES, PlanExecution, change_to_home_directory
 from .running.record import Mask, Record
-from .running.run import MODES, Run, go_home
 
 OK, FAILED, REFUSED = 0, 1, 2
 
 
 def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
-    """Run the job that `source` holds; 0 all well, 1 something failed, 2 refused before anything was touched."""
+    """Run the job that `source` holds; return 0 if all is well, 1 if a state failed, 2 if the run was refused."""
 
-    def say(event: str, **more: Any) -> None:
-        sink.write(json.dumps({"event": event, **more}, default=str) + "\n")
+    def send_event(event: str, **fields: Any) -> None:
+        sink.write(json.dumps({"event": event, **fields}, default=str) + "\n")
         sink.flush()
 
     with tempfile.TemporaryDirectory(prefix="rackwright-states-") as folder:
         mask = Mask()
         try:
-            job = _job(source.read())
+            job = _parse_job(source.read())
             variables = job.get("variables") or {}
-            mask.add(text for name in job.get("secrets") or () for text in secret_texts(variables.get(name)))
+            mask.add(text for name in job.get("secrets") or () for text in collect_secret_texts(variables.get(name)))
             unpack_files(Path(folder), job.get("files", {}))
-            return _run(Path(folder), job, mask, say)
-        except Refused as refused:
-            say("refused", errors=[mask.text(str(problem)) for problem in refused.problems])
+            return _run_job(Path(folder), job, mask, send_event)
+        except RunRefused as refused:
+            send_event("refused", errors=[mask.text(str(problem)) for problem in refused.problems])
             return REFUSED
 
 
-def _job(text: str) -> Dict[str, Any]:
+def _parse_job(text: str) -> Dict[str, Any]:
     try:
         job = json.loads(text)
     except ValueError as error:
@@ -58,6 +58,7 @@ def _job(text: str) -> Dict[str, Any]:
 
 
 def unpack_files(folder: Path, files: Dict[str, Any]) -> None:
+    """Write the files of a job into a folder. Raises RunRefused for a path that leads out of it."""
     for name, content in files.items():
         parts = PurePosixPath(name).parts
         if not parts or parts[0] == "/" or ".." in parts:
@@ -73,32 +74,36 @@ def unpack_files(folder: Path, files: Dict[str, Any]) -> None:
             path.chmod(int(content.get("mode", 0o600)))
 
 
-def _catalogue(folder: Path) -> Optional[Catalogue]:
-    """With the tree's own modules, if it has any; verifying them is nothing to load for every run."""
+def _load_catalogue(folder: Path) -> Optional[Catalogue]:
+    """Return a catalogue with the tree's own modules; None if it has none, to save loading the code that verifies."""
     if not (folder / "_modules").is_dir():
         return None
-    from .extensions import tree_catalogue
+    from .extensions import load_tree_catalogue
 
-    return tree_catalogue(folder)
+    return load_tree_catalogue(folder)
 
 
-def _run(folder: Path, job: Dict[str, Any], mask: Mask, say: Any) -> int:
-    given = job.get("node") or {}
-    node = {**facts(str(given.get("id", ""))), **given}
-    made = plan(Tree(folder), job.get("sls"), job.get("variables") or {}, node, _catalogue(folder))
-    mask.add(made.secrets)
+def _run_job(folder: Path, job: Dict[str, Any], mask: Mask, send_event: Any) -> int:
+    job_facts = job.get("node") or {}
+    node = {**collect_facts(str(job_facts.get("id", ""))), **job_facts}
+    plan = build_plan(Tree(folder), job.get("sls"), job.get("variables") or {}, node, _load_catalogue(folder))
+    mask.add(plan.secrets)
 
-    def hear(kind: str, state: State, detail: Any) -> None:
+    def on_event(kind: str, state: State, detail: Any) -> None:
         if kind == "end":
             record: Record = detail
-            say("end", state=record.as_json(mask), outputs=mask.value(record.outputs))
+            send_event("end", state=record.as_json(mask), outputs=mask.value(record.outputs))
         else:
             line = {} if detail is None else {"line": mask.text(str(detail))}
-            say(kind, id=mask.text(state.id), name=mask.text(state.name), function=state.full, **line)
+            send_event(
+                kind, id=mask.text(state.id), name=mask.text(state.name), function=state.qualified_function, **line
+            )
 
-    go_home()
-    run = Run(made, job.get("mode", "ansible"), bool(job.get("test")), int(job.get("parallel") or 0), hear, mask)
-    say("planned", states=len(made.states))
-    report = run.go()
-    say("report", **report.as_json())
+    change_to_home_directory()
+    execution = PlanExecution(
+        plan, job.get("mode", "ansible"), bool(job.get("test")), int(job.get("parallel") or 0), on_event, mask
+    )
+    send_event("planned", states=len(plan.states))
+    report = execution.execute()
+    send_event("report", **report.as_json())
     return FAILED if report.failed else OK

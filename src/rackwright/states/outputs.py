@@ -1,8 +1,9 @@
-"""Outputs as variables: `${ID.stdout}` in an argument is what that state put out; referring to a state requires it.
+"""References to outputs of other states: `${ID.stdout}` in an argument stands for the output of that state.
 
-Found and resolved before the run, filled in when the state that uses it runs. `${module:ID.key}` tells apart states
-that share an ID, `$${` is a literal `${`, and the shell's own `${HOME}` or `${file%.txt}` stays what it is. How an
-output gets into a command without becoming part of it is `shelltext.py`.
+A reference to a state also requires that state. References are found and resolved before the run, and filled in when
+the state that uses them runs. `${module:ID.key}` tells apart states that share an ID, `$${` is a literal `${`, and the
+shell's own `${HOME}` or `${file%.txt}` stays unchanged. `shelltext.py` puts an output into a command without making it
+a part of the command.
 """
 
 from __future__ import annotations
@@ -12,59 +13,64 @@ import re
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Protocol, Tuple
 
 from . import shelltext
-from .graph import Index
+from .graph import StateIndex
 from .module import StateError
 from .refusal import did_you_mean
 
 _REFERENCE = re.compile(r"(\$?)\$\{([^{}\n]*)\}")
-_SHELL = re.compile(r"[#!]|(?:[A-Za-z_]\w*|[0-9@*?$!#-])(?:[-=?+%#/^,@\[]|:[^a-zA-Z/])")
-_USUAL = frozenset(("stdout", "stderr", "retcode", "pid", "result", "changes", "comment", "outcome", "name", "diff"))
+_SHELL_EXPANSION = re.compile(r"[#!]|(?:[A-Za-z_]\w*|[0-9@*?$!#-])(?:[-=?+%#/^,@\[]|:[^a-zA-Z/])")
+_COMMON_KEYS = frozenset(
+    ("stdout", "stderr", "retcode", "pid", "result", "changes", "comment", "outcome", "name", "diff")
+)
 
 
-class Remote(Protocol):
-    """Where the outputs of other nodes come from in a mesh run."""
+class RemoteOutputs(Protocol):
+    """The outputs of other nodes in a mesh run."""
 
     def problem(self, node: str, reference: str) -> Optional[str]:
-        """What is wrong with `${node:NODE/REFERENCE}`, before anything runs; None if nothing is."""
+        """Return what is wrong with `${node:NODE/REFERENCE}`, before anything runs; None if nothing is."""
 
     def ready(self, node: str, reference: str) -> bool:
-        """Whether there is something to fetch now: the value, or the certainty that it will never be there."""
+        """Return whether `fetch` has an answer now: the value, or the certainty that it will never be there."""
 
     def fetch(self, node: str, reference: str) -> Any:
-        """The value, once it is ready. Raises StateError if it never will be."""
+        """Return the value, once it is ready. Raises StateError if it never will be."""
 
 
 class Reference(NamedTuple):
+    """One output of a state of this run, or of a state on another node."""
+
     state: int
-    """The state referred to; -1 for one of another node."""
+    """The index of the state referred to; -1 for a state of another node."""
     path: Tuple[str, ...]
     node: str = ""
-    rest: str = ""
+    remote_path: str = ""
+    """For a state of another node: its ID and the keys, as written."""
 
 
 class References:
     """All references of a run, each text resolved once."""
 
-    def __init__(self, index: Index, identities: List[str], remote: Optional[Remote] = None) -> None:
+    def __init__(self, index: StateIndex, identities: List[str], remote: Optional[RemoteOutputs] = None) -> None:
         self._index = index
         self._identities = identities
         self._remote = remote
-        self._known: Dict[str, Tuple[Optional[Reference], str]] = {}
+        self._resolved: Dict[str, Tuple[Optional[Reference], str]] = {}
 
     def find(self, value: Any) -> Iterator[Tuple[Optional[Reference], str]]:
-        """Each reference in a value, or what is wrong with it."""
-        for text in _texts(value):
+        """Return each reference in a value, or None and what is wrong with it."""
+        for text in _find_texts(value):
             for match in _REFERENCE.finditer(text):
                 if not match.group(1):
-                    reference, told = self.resolve(match.group(2))
-                    if reference is not None or told:
-                        yield reference, told
+                    reference, problem = self.resolve(match.group(2))
+                    if reference is not None or problem:
+                        yield reference, problem
 
     def resolve(self, text: str) -> Tuple[Optional[Reference], str]:
-        """The reference; or None and what is wrong; or None and nothing, if this is not a reference at all."""
-        if text not in self._known:
-            self._known[text] = self._resolve(text)
-        return self._known[text]
+        """Return the reference; or None and what is wrong; or None and an empty text, if this is no reference."""
+        if text not in self._resolved:
+            self._resolved[text] = self._resolve(text)
+        return self._resolved[text]
 
     def _resolve(self, text: str) -> Tuple[Optional[Reference], str]:
         if text.startswith("node:"):
@@ -73,59 +79,64 @@ class References:
             return None, ""
         from .combine import Requisite
 
-        cut = text.rfind(".")
-        while cut > 0:
-            key, identity = "id", text[:cut]
-            found = self._index.find(Requisite(key, identity, "", 0)) if not set(identity) & set("*?[]") else None
-            if found is None and ":" in identity:
+        dot = text.rfind(".")
+        while dot > 0:
+            key, identity = "id", text[:dot]
+            states = self._index.find(Requisite(key, identity, "", 0)) if not set(identity) & set("*?[]") else None
+            if states is None and ":" in identity:
                 key, _, identity = identity.partition(":")
-                found = self._index.find(Requisite(key, identity, "", 0)) if key != "sls" else None
-            if found is not None:
-                if len(found) > 1:
-                    return None, f"${{{text}}} could mean {len(found)} states; say which: ${{module:NAME.key}}"
-                return Reference(found[0], tuple(text[cut + 1 :].split("."))), ""
-            cut = text.rfind(".", 0, cut)
-        if _SHELL.match(text) and text.rsplit(".", 1)[1] not in _USUAL:
+                states = self._index.find(Requisite(key, identity, "", 0)) if key != "sls" else None
+            if states is not None:
+                if len(states) > 1:
+                    return None, f"${{{text}}} could mean {len(states)} states; say which: ${{module:NAME.key}}"
+                return Reference(states[0], tuple(text[dot + 1 :].split("."))), ""
+            dot = text.rfind(".", 0, dot)
+        if _SHELL_EXPANSION.match(text) and text.rsplit(".", 1)[1] not in _COMMON_KEYS:
             return None, ""
         identity = text[: text.find(".")]
         return None, f"${{{text}}} refers to no state of this run{did_you_mean(identity, self._identities)}"
 
     def _resolve_remote(self, text: str) -> Tuple[Optional[Reference], str]:
-        node, slash, rest = text.partition("/")
-        if not slash or not node or "." not in rest:
+        node, slash, remote_path = text.partition("/")
+        if not slash or not node or "." not in remote_path:
             return None, f"${{node:{text}}} must be ${{node:NAME/ID.key}}"
         if self._remote is None:
             return None, f"${{node:{text}}} takes another node's output, which only a mesh run has"
-        told = self._remote.problem(node, rest)
-        return (None, f"${{node:{text}}}: {told}") if told else (Reference(-1, (), node, rest), "")
+        problem = self._remote.problem(node, remote_path)
+        return (None, f"${{node:{text}}}: {problem}") if problem else (Reference(-1, (), node, remote_path), "")
 
-    def unsafe(self, value: Any, read_by: str, shell: Any = None) -> str:
-        """Why outputs cannot be put into a value that is read by a shell or the like; empty if they can."""
-        told = (shelltext.problem(plain, spans, read_by, shell) for plain, spans, _ in map(self._parsed, _texts(value)))
-        return next(filter(None, told), "")
+    def unsafe_reason(self, value: Any, read_by: str, shell: Any = None) -> str:
+        """Return why outputs cannot be put into a value that a shell or the like reads; empty if they can."""
+        reasons = (
+            shelltext.find_problem(plain, spans, read_by, shell)
+            for plain, spans, _ in map(self._parse_references, _find_texts(value))
+        )
+        return next(filter(None, reasons), "")
 
-    def _parsed(self, text: str) -> Tuple[str, List[Tuple[int, int]], List[Reference]]:
-        """A text with `$${` written out, and its references with their places in it."""
-        plain, end = "", 0
+    def _parse_references(self, text: str) -> Tuple[str, List[Tuple[int, int]], List[Reference]]:
+        """Return a text with `$${` replaced by `${`, the spans of its references in that text, and the references."""
+        unescaped, end = "", 0
         spans: List[Tuple[int, int]] = []
         references: List[Reference] = []
         for match in _REFERENCE.finditer(text):
             reference = None if match.group(1) else self.resolve(match.group(2))[0]
-            plain += text[end : match.start()]
+            unescaped += text[end : match.start()]
             end = match.end()
             if reference is not None:
-                spans.append((len(plain), len(plain) + len(match.group(0))))
+                spans.append((len(unescaped), len(unescaped) + len(match.group(0))))
                 references.append(reference)
-            plain += match.group(0)[len(match.group(1)) :]
-        return plain + text[end:], spans, references
+            unescaped += match.group(0)[len(match.group(1)) :]
+        return unescaped + text[end:], spans, references
 
     def fill(self, value: Any, lookup: Callable[[Reference], Any], read_by: str = "") -> Any:
-        """The value with every reference replaced. A reference alone keeps the type of what it refers to, but in what
-        is read by a shell or the like: there each output is put in as one word.
+        """Return the value with every reference replaced.
+
+        A value that is only a reference keeps the type of the output. In a value that a shell or the like reads, each
+        output is put in as one word.
         """
         if isinstance(value, str):
-            plain = read_by in ("", shelltext.TEMPLATE)
-            return self._fill_text(value, lookup) if plain else self._fill_command(value, lookup, read_by)
+            is_value = read_by in ("", shelltext.TEMPLATE)
+            return self._fill_text(value, lookup) if is_value else self._fill_command(value, lookup, read_by)
         if isinstance(value, list):
             return [self.fill(part, lookup, read_by) for part in value]
         if isinstance(value, dict):
@@ -135,9 +146,9 @@ class References:
     def _fill_command(self, text: str, lookup: Callable[[Reference], Any], read_by: str) -> str:
         if "${" not in text:
             return text
-        plain, spans, references = self._parsed(text)
+        plain, spans, references = self._parse_references(text)
         values = [as_text(self._value(reference, lookup)) for reference in references]
-        return shelltext.fill(plain, spans, values, read_by) if spans else plain
+        return shelltext.fill_spans(plain, spans, values, read_by) if spans else plain
 
     def _fill_text(self, text: str, lookup: Callable[[Reference], Any]) -> Any:
         if "${" not in text:
@@ -155,14 +166,17 @@ class References:
 
         return _REFERENCE.sub(replace, text)
 
-    def awaited(self, value: Any) -> bool:
-        """Whether a value refers to an output of another node that is not there yet."""
-        others = [reference for reference, _ in self.find(value) if reference is not None and reference.node]
-        return any(self._remote is not None and not self._remote.ready(one.node, one.rest) for one in others)
+    def is_awaiting(self, value: Any) -> bool:
+        """Return whether a value refers to an output of another node that is not there yet."""
+        remote_references = [reference for reference, _ in self.find(value) if reference is not None and reference.node]
+        return any(
+            self._remote is not None and not self._remote.ready(reference.node, reference.remote_path)
+            for reference in remote_references
+        )
 
     def _value(self, reference: Reference, lookup: Callable[[Reference], Any]) -> Any:
         if reference.node and self._remote is not None:
-            return self._remote.fetch(reference.node, reference.rest)
+            return self._remote.fetch(reference.node, reference.remote_path)
         return lookup(reference)
 
 
@@ -171,34 +185,37 @@ def as_text(value: Any) -> str:
 
 
 def has_reference(value: Any) -> bool:
-    return any("${" in text for text in _texts(value))
+    return any("${" in text for text in _find_texts(value))
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _find_texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
         for part in value:
-            yield from _texts(part)
+            yield from _find_texts(part)
     elif isinstance(value, dict):
         for part in value.values():
-            yield from _texts(part)
+            yield from _find_texts(part)
 
 
-def pick(fields: Dict[str, Any], path: Tuple[str, ...], told: str) -> Any:
-    """Follow a path into a state's outputs. Keys may hold dots themselves, so the longest that fits is taken."""
+def pick_output(fields: Dict[str, Any], path: Tuple[str, ...], subject: str) -> Any:
+    """Return the output at the end of a path. Keys may contain dots, so the longest key that fits is taken.
+
+    `subject` names the state in the error.
+    """
     value: Any = fields
-    rest = path
-    while rest:
-        for size in range(len(rest), 0, -1):
-            key = ".".join(rest[:size])
+    remaining = path
+    while remaining:
+        for size in range(len(remaining), 0, -1):
+            key = ".".join(remaining[:size])
             if isinstance(value, dict) and key in value:
-                value, rest = value[key], rest[size:]
+                value, remaining = value[key], remaining[size:]
                 break
             if isinstance(value, list) and key.isdigit() and int(key) < len(value):
-                value, rest = value[int(key)], rest[size:]
+                value, remaining = value[int(key)], remaining[size:]
                 break
         else:
             known = ", ".join(str(key) for key in value) if isinstance(value, dict) else type(value).__name__
-            raise StateError(f"{told} has no output {'.'.join(path)!r}; it has: {known}")
+            raise StateError(f"{subject} has no output {'.'.join(path)!r}; it has: {known}")
     return value

@@ -1,10 +1,10 @@
-"""Puts outputs of other states into commands as values: nothing of them is ever read as shell text.
+"""Puts outputs of other states into commands as values, so that no part of an output is ever read as shell text.
 
-A shell is given each output in an environment variable, and the command only names the variable. So the worst that an
-odd place in a command can do is to show the variable's name or to cut the value into words; it cannot be run. Where no
-environment goes along (words for a program, a line of a crontab) the output is quoted instead, and places in which that
-is not certain are refused. A state that is meant to run an output says so in the shell's own words:
-`eval ${ID.stdout}`.
+A shell gets each output in an environment variable, and the command only names the variable. So the worst that an
+unusual position in a command can do is to show the variable's name or to cut the value into words; the value cannot be
+run. Where no environment goes along (words for a program, a line of a crontab) the output is quoted instead, and
+positions in which that is not certain are refused. A state that is meant to run an output says so in the shell's own
+words: `eval ${ID.stdout}`.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 from .module import StateError
 
 SHELL, WORDS, CRON, TEMPLATE = "shell", "words", "cron", "template"
-"""What reads an argument (`Argument.read_by`): a shell at once, whoever cuts it into words, cron's shell, Jinja."""
+"""What reads an argument (`Argument.read_by`): a shell at once, code that cuts it into words, cron's shell, Jinja."""
 POSIX_SHELLS = frozenset(("sh", "bash", "dash", "ash", "ksh", "ksh93", "mksh", "zsh", "yash"))
 VARIABLE = "RACKWRIGHT_OUTPUT_"
+"""How the names of the environment variables with outputs begin."""
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _BASH_TEST = re.compile(r"\[\[.*?(?:\]\]|\Z)", re.S)
 _COMPARES_NUMBERS = re.compile(r"\s-(?:eq|ne|lt|le|gt|ge)\s")
-_HERE = re.compile(r"<<(-?)[ \t]*((?:'[^'\n]*'|\"[^\"\n]*\"|\\.|[^\s'\"\\<>|&;()])+)")
-_ENDS_OF_COMMANDS = str.maketrans(dict.fromkeys(";&|({", "\n"))
-_BEFORE_COMMANDS = frozenset(("then", "do", "else", "elif", "if", "while", "until", "!", "time", "builtin", "command"))
-_DECLARE = frozenset(("declare", "typeset", "local", "readonly", "export"))
-_TAKE_NAMES = frozenset(("test", "[", "[[", "printf", "-v"))
+_HERE_DOCUMENT = re.compile(r"<<(-?)[ \t]*((?:'[^'\n]*'|\"[^\"\n]*\"|\\.|[^\s'\"\\<>|&;()])+)")
+_COMMAND_SEPARATORS = str.maketrans(dict.fromkeys(";&|({", "\n"))
+_COMMAND_PREFIXES = frozenset(("then", "do", "else", "elif", "if", "while", "until", "!", "time", "builtin", "command"))
+_DECLARING_COMMANDS = frozenset(("declare", "typeset", "local", "readonly", "export"))
+_COMMANDS_WITH_NAMES = frozenset(("test", "[", "[[", "printf", "-v"))
 Span = Tuple[int, int]
 
 
-class Place(enum.Enum):
-    """What a place in a shell command is part of."""
+class ShellContext(enum.Enum):
+    """The quoting or syntax that surrounds a position in a shell command."""
 
     PLAIN = "no quotes"
     DOUBLE = "double quotes"
@@ -47,108 +48,117 @@ class Place(enum.Enum):
     COMMENT = "a comment"
 
 
-_IN_VARIABLE = {
-    Place.PLAIN: '"${%s}"',
-    Place.BACKTICKS: '"${%s}"',
-    Place.DOUBLE: "${%s}",
-    Place.SINGLE: "'\"${%s}\"'",
-    Place.DOLLAR_SINGLE: "'\"${%s}\"$'",
-    Place.ARITHMETIC: "${%s}",
-    Place.HERE: "${%s}",
-    Place.COMMENT: "${%s}",
+_VARIABLE_FORMS = {
+    ShellContext.PLAIN: '"${%s}"',
+    ShellContext.BACKTICKS: '"${%s}"',
+    ShellContext.DOUBLE: "${%s}",
+    ShellContext.SINGLE: "'\"${%s}\"'",
+    ShellContext.DOLLAR_SINGLE: "'\"${%s}\"$'",
+    ShellContext.ARITHMETIC: "${%s}",
+    ShellContext.HERE: "${%s}",
+    ShellContext.COMMENT: "${%s}",
 }
-_AS_WORD = {Place.PLAIN: "%s", Place.DOUBLE: '"%s"', Place.SINGLE: "'%s'"}
+_QUOTED_FORMS = {ShellContext.PLAIN: "%s", ShellContext.DOUBLE: '"%s"', ShellContext.SINGLE: "'%s'"}
 
 
 class ShellText(str):
-    """A command for a shell. `variables` must be in its environment; `shown` is how people see it."""
+    """A command for a shell. `variables` must be in its environment; `display` is the text that people see."""
 
     variables: Dict[str, str]
-    shown: str
+    display: str
 
-    def __new__(cls, text: str, variables: Dict[str, str], shown: str) -> "ShellText":
-        made = super().__new__(cls, text)
-        made.variables, made.shown = variables, shown
-        return made
+    def __new__(cls, text: str, variables: Dict[str, str], display: str) -> "ShellText":
+        instance = super().__new__(cls, text)
+        instance.variables, instance.display = variables, display
+        return instance
 
 
-def variables_of(text: str) -> Dict[str, str]:
-    """What must be in the environment of whoever runs this text."""
+def environment_of(text: str) -> Dict[str, str]:
+    """Return the variables that must be in the environment of the shell that runs this text."""
     return text.variables if isinstance(text, ShellText) else {}
 
 
-def shown(value: Any) -> str:
-    return value.shown if isinstance(value, ShellText) else str(value)
+def display_text(value: Any) -> str:
+    """Return a value as people see it: a command with the outputs in place of their variables."""
+    return value.display if isinstance(value, ShellText) else str(value)
 
 
-def problem(text: str, spans: Sequence[Span], read_by: str, shell: Any = None) -> str:
-    """Why outputs cannot be put at these places; empty if they can."""
+def find_problem(text: str, spans: Sequence[Span], read_by: str, shell: Any = None) -> str:
+    """Return why outputs cannot be put at these spans; empty if they can."""
     if not spans or read_by == TEMPLATE:
         return ""
     if read_by == SHELL and isinstance(shell, str) and os.path.basename(shell) not in POSIX_SHELLS:
         return f"outputs of other states cannot be quoted for {shell}; hand them over in env: or stdin:"
-    fits = _IN_VARIABLE if read_by == SHELL else _AS_WORD
-    for place in places(text, spans, whole=read_by != WORDS):
-        if place not in fits:
-            return f"the output of another state cannot be put into {place.value}; hand it over in env: or stdin:"
+    forms = _VARIABLE_FORMS if read_by == SHELL else _QUOTED_FORMS
+    for context in find_contexts(text, spans, shell_syntax=read_by != WORDS):
+        if context not in forms:
+            return f"the output of another state cannot be put into {context.value}; hand it over in env: or stdin:"
     return ""
 
 
-def fill(text: str, spans: Sequence[Span], values: Sequence[str], read_by: str) -> str:
-    """The text with a value at each span, none of which changes how the rest of it is read."""
+def fill_spans(text: str, spans: Sequence[Span], values: Sequence[str], read_by: str) -> str:
+    """Return the text with a value at each span; no value changes how the other parts of the text are read."""
     if any("\0" in value for value in values):
         raise StateError("the output of another state holds a zero byte, which no command can be given")
-    where = places(text, spans, whole=read_by != WORDS)
+    contexts = find_contexts(text, spans, shell_syntax=read_by != WORDS)
     if read_by == SHELL:
-        return _with_variables(text, spans, values, where)
+        return _fill_with_variables(text, spans, values, contexts)
     if read_by == CRON and any("%" in value or "\n" in value for value in values):
         raise StateError("the output of another state has a % or more than one line, which cron reads in its own way")
-    return _put(text, spans, [_AS_WORD[place] % shlex.quote(value) for place, value in zip(where, values)])
+    return _replace_spans(
+        text, spans, [_QUOTED_FORMS[context] % shlex.quote(value) for context, value in zip(contexts, values)]
+    )
 
 
-def _with_variables(text: str, spans: Sequence[Span], values: Sequence[str], where: Sequence[Place]) -> ShellText:
+def _fill_with_variables(
+    text: str, spans: Sequence[Span], values: Sequence[str], contexts: Sequence[ShellContext]
+) -> ShellText:
     variables: Dict[str, str] = {}
     parts = []
-    for number, (place, value) in enumerate(zip(where, values), start=1):
-        if place is Place.ARITHMETIC or _is_calculated(text, spans, number - 1):
+    for number, (context, value) in enumerate(zip(contexts, values), start=1):
+        if context is ShellContext.ARITHMETIC or _is_calculated(text, spans, number - 1):
             _check_integer(value)
         name = f"{VARIABLE}{number}"
         variables[name] = value
-        parts.append(_IN_VARIABLE[place] % name)
-    return ShellText(_put(text, spans, parts), variables, _put(text, spans, values))
+        parts.append(_VARIABLE_FORMS[context] % name)
+    return ShellText(_replace_spans(text, spans, parts), variables, _replace_spans(text, spans, values))
 
 
 def _is_calculated(text: str, spans: Sequence[Span], number: int) -> bool:
-    """Whether bash would calculate with it, and so run commands that stand in it as a subscript."""
+    """Return whether bash would calculate with the value at a span, and so run commands in a subscript of the value."""
     earlier = spans[:number]
-    before = _put(text[: spans[number][0]], earlier, ["0"] * len(earlier)).rpartition("\n")[2]
-    words = _commands(before)[-1]
-    names_variable = words[-1:] == ["-v"] and words[0] in _TAKE_NAMES
-    known = names_variable or words[:1] == ["let"] or _in_brackets(before) or _in_part_of_text(before)
-    known = known or any(map(_declares_numbers, _commands(text)))
-    return known or within_arithmetic(text, spans)[number] or _among_numbers(text, spans[number])
+    before = _replace_spans(text[: spans[number][0]], earlier, ["0"] * len(earlier)).rpartition("\n")[2]
+    words = _split_commands(before)[-1]
+    names_variable = words[-1:] == ["-v"] and words[0] in _COMMANDS_WITH_NAMES
+    is_calculated = (
+        names_variable or words[:1] == ["let"] or _ends_in_subscript(before) or _ends_in_substring_expansion(before)
+    )
+    is_calculated = is_calculated or any(map(_declares_numbers, _split_commands(text)))
+    return is_calculated or is_within_arithmetic(text, spans)[number] or _is_in_number_test(text, spans[number])
 
 
-def _commands(text: str) -> List[List[str]]:
-    """The words of each command, as far as that can be told without a shell's grammar."""
-    found = []
-    for line in text.translate(_ENDS_OF_COMMANDS).split("\n"):
+def _split_commands(text: str) -> List[List[str]]:
+    """Return the words of each command, as far as they can be found without a shell's grammar."""
+    commands = []
+    for line in text.translate(_COMMAND_SEPARATORS).split("\n"):
         words = [word.strip("\"'") for word in line.split()]
         words = [word for word in words if word]
-        while words and words[0] in _BEFORE_COMMANDS:
+        while words and words[0] in _COMMAND_PREFIXES:
             words.pop(0)
-        found.append(words)
-    return found
+        commands.append(words)
+    return commands
 
 
 def _declares_numbers(words: List[str]) -> bool:
-    """Whether a command makes variables with which bash calculates when they are set: `declare -i`."""
+    """Return whether a command declares variables with which bash calculates when they are set: `declare -i`."""
     flags = (word for word in words[1:] if word.startswith("-"))
-    return words[:1] == ["integer"] or (bool(words) and words[0] in _DECLARE and any("i" in flag for flag in flags))
+    return words[:1] == ["integer"] or (
+        bool(words) and words[0] in _DECLARING_COMMANDS and any("i" in flag for flag in flags)
+    )
 
 
-def _in_brackets(before: str) -> bool:
-    """Whether it ends within a subscript or `$[ ]`."""
+def _ends_in_subscript(before: str) -> bool:
+    """Return whether a text ends within a subscript or `$[ ]`."""
     open_brackets = 0
     for at in range(len(before) - 1, 0, -1):
         open_brackets += (before[at] == "[") - (before[at] == "]")
@@ -157,15 +167,15 @@ def _in_brackets(before: str) -> bool:
     return False
 
 
-def _in_part_of_text(before: str) -> bool:
-    """Whether it ends within `${x:from:length}`, and not in `${x:-default}` or the like."""
+def _ends_in_substring_expansion(before: str) -> bool:
+    """Return whether a text ends within `${x:from:length}`, and not in `${x:-default}` or the like."""
     start = before.rfind("${")
-    _, colon, rest = before[start:].partition(":") if start >= 0 else ("", "", "")
-    return bool(colon) and "}" not in before[start:] and rest[:1] not in ("-", "=", "?", "+")
+    _, colon, after_colon = before[start:].partition(":") if start >= 0 else ("", "", "")
+    return bool(colon) and "}" not in before[start:] and after_colon[:1] not in ("-", "=", "?", "+")
 
 
-def _among_numbers(text: str, span: Span) -> bool:
-    """Whether it is in a test that compares numbers: `[[ $x -eq 1 ]]`."""
+def _is_in_number_test(text: str, span: Span) -> bool:
+    """Return whether a span is in a test that compares numbers: `[[ $x -eq 1 ]]`."""
     tests = (match for match in _BASH_TEST.finditer(text) if match.start() < span[0] < match.end())
     return any(_COMPARES_NUMBERS.search(match.group()) for match in tests)
 
@@ -177,7 +187,7 @@ def _check_integer(value: str) -> None:
         )
 
 
-def _put(text: str, spans: Sequence[Span], parts: Sequence[str]) -> str:
+def _replace_spans(text: str, spans: Sequence[Span], parts: Sequence[str]) -> str:
     pieces, end = [], 0
     for (start, stop), part in zip(spans, parts):
         pieces += [text[end:start], part]
@@ -185,92 +195,95 @@ def _put(text: str, spans: Sequence[Span], parts: Sequence[str]) -> str:
     return "".join([*pieces, text[end:]])
 
 
-# Where something stands
+# The context of a position
 
 
-def places(text: str, spans: Sequence[Span], whole: bool = True) -> List[Place]:
-    """What each span of a command is part of. Without `whole` only quotes count, as for who cuts a text into words."""
-    return list(_Scanner(text, spans, whole).places())
+def find_contexts(text: str, spans: Sequence[Span], shell_syntax: bool = True) -> List[ShellContext]:
+    """Return the context of each span of a command.
+
+    Without `shell_syntax` only quotes count, as for code that cuts a text into words.
+    """
+    return list(_Scanner(text, spans, shell_syntax).find_contexts())
 
 
-def within_arithmetic(text: str, spans: Sequence[Span]) -> List[bool]:
-    """Whether each span is somewhere within arithmetic: also `$(( $(echo HERE) ))` calculates with it."""
-    scanner = _Scanner(text, spans, whole=True)
-    return [any(place is Place.ARITHMETIC for place, _ in scanner.inside) for _ in scanner.places()]
+def is_within_arithmetic(text: str, spans: Sequence[Span]) -> List[bool]:
+    """Return for each span whether it is somewhere within arithmetic: `$(( $(echo HERE) ))` calculates with it too."""
+    scanner = _Scanner(text, spans, shell_syntax=True)
+    return [any(context is ShellContext.ARITHMETIC for context, _ in scanner.stack) for _ in scanner.find_contexts()]
 
 
 class _Scanner:
-    """Walks through a command once. It knows quotes, substitutions, comments and here-documents, and no grammar."""
+    """One pass through a command, which knows quotes, substitutions, comments and here-documents, but no grammar."""
 
-    def __init__(self, text: str, spans: Sequence[Span], whole: bool) -> None:
+    def __init__(self, text: str, spans: Sequence[Span], shell_syntax: bool) -> None:
         self._text = text
         self._spans = dict(spans)
-        self._whole = whole
-        self.inside: List[Tuple[Place, str]] = [(Place.PLAIN, "")]
-        """What we are in, the innermost last, each with what ends it."""
-        self._here: List[Tuple[str, bool, bool]] = []
-        """Here-documents that begin after this line: end, whether it is quoted, whether tabs in front of it go"""
+        self._shell_syntax = shell_syntax
+        self.stack: List[Tuple[ShellContext, str]] = [(ShellContext.PLAIN, "")]
+        """The contexts around the current position, the innermost last, each with the text that ends it."""
+        self._here_documents: List[Tuple[str, bool, bool]] = []
+        """The here-documents that begin after this line: end word, whether it is quoted, whether tabs before it go"""
 
-    def places(self) -> Iterator[Place]:
+    def find_contexts(self) -> Iterator[ShellContext]:
         at = 0
         while at < len(self._text):
             if at in self._spans:
-                yield self.inside[-1][0]
+                yield self.stack[-1][0]
                 at = self._spans[at]
-            elif self._whole and self._text[at] == "\n" and self._here and self._unquoted:
+            elif self._shell_syntax and self._text[at] == "\n" and self._here_documents and self._unquoted:
                 end = self._after_here_documents(at + 1)
-                yield from self._within(at, end)
+                yield from self._here_document_contexts(at, end)
                 at = end
             elif self._begins_comment(at):
                 end = self._line_end(at)
-                yield from (Place.COMMENT for start in sorted(self._spans) if at <= start < end)
+                yield from (ShellContext.COMMENT for start in sorted(self._spans) if at <= start < end)
                 at = end
             else:
-                at = self._step(at)
+                at = self._advance(at)
 
     @property
     def _unquoted(self) -> bool:
-        return self.inside[-1][0] in (Place.PLAIN, Place.BACKTICKS)
+        return self.stack[-1][0] in (ShellContext.PLAIN, ShellContext.BACKTICKS)
 
-    def _step(self, at: int) -> int:
-        """Past what begins here."""
-        text, (place, end) = self._text, self.inside[-1]
-        if text[at] == "\\" and place is not Place.SINGLE:
+    def _advance(self, at: int) -> int:
+        """Return the position after the character, quote or substitution that begins at `at`."""
+        text, (context, end) = self._text, self.stack[-1]
+        if text[at] == "\\" and context is not ShellContext.SINGLE:
             return at + 1 if at + 1 in self._spans else at + 2
         if end and text.startswith(end, at):
-            self.inside.pop()
+            self.stack.pop()
             return at + len(end)
-        if place in (Place.SINGLE, Place.DOLLAR_SINGLE):
+        if context in (ShellContext.SINGLE, ShellContext.DOLLAR_SINGLE):
             return at + 1
-        return self._open(at, place)
+        return self._enter_quoting(at, context)
 
-    def _open(self, at: int, place: Place) -> int:
+    def _enter_quoting(self, at: int, context: ShellContext) -> int:
         text = self._text
-        if text[at] == '"' and place is not Place.ARITHMETIC:
-            return self._enter(Place.DOUBLE, '"', at + 1)
+        if text[at] == '"' and context is not ShellContext.ARITHMETIC:
+            return self._enter(ShellContext.DOUBLE, '"', at + 1)
         if text[at] == "'" and self._unquoted:
-            return self._enter(Place.SINGLE, "'", at + 1)
-        if not self._whole:
+            return self._enter(ShellContext.SINGLE, "'", at + 1)
+        if not self._shell_syntax:
             return at + 1
         if text[at] == "`":
-            return self._enter(Place.BACKTICKS, "`", at + 1)
+            return self._enter(ShellContext.BACKTICKS, "`", at + 1)
         if text.startswith("$((", at) or (text.startswith("((", at) and self._unquoted):
-            return self._enter(Place.ARITHMETIC, "))", at + (3 if text[at] == "$" else 2))
+            return self._enter(ShellContext.ARITHMETIC, "))", at + (3 if text[at] == "$" else 2))
         if text.startswith("$(", at):
-            return self._enter(Place.PLAIN, ")", at + 2)
-        if text[at] == "(" and place is not Place.DOUBLE:
-            return self._enter(place, ")", at + 1)
+            return self._enter(ShellContext.PLAIN, ")", at + 2)
+        if text[at] == "(" and context is not ShellContext.DOUBLE:
+            return self._enter(context, ")", at + 1)
         if text.startswith("$'", at) and self._unquoted:
-            return self._enter(Place.DOLLAR_SINGLE, "'", at + 2)
-        return self._here_document(at) if self._unquoted else at + 1
+            return self._enter(ShellContext.DOLLAR_SINGLE, "'", at + 2)
+        return self._begin_here_document(at) if self._unquoted else at + 1
 
-    def _enter(self, place: Place, end: str, at: int) -> int:
-        self.inside.append((place, end))
+    def _enter(self, context: ShellContext, end: str, at: int) -> int:
+        self.stack.append((context, end))
         return at
 
     def _begins_comment(self, at: int) -> bool:
         before = self._text[at - 1] if at else "\n"
-        return self._whole and self._text[at] == "#" and self._unquoted and before in " \t\n;&|()"
+        return self._shell_syntax and self._text[at] == "#" and self._unquoted and before in " \t\n;&|()"
 
     def _line_end(self, at: int) -> int:
         end = self._text.find("\n", at)
@@ -278,20 +291,20 @@ class _Scanner:
 
     # Here-documents
 
-    def _here_document(self, at: int) -> int:
+    def _begin_here_document(self, at: int) -> int:
         if self._text.startswith("<<<", at):
             return at + 3
-        match = _HERE.match(self._text, at)
+        match = _HERE_DOCUMENT.match(self._text, at)
         if match is None:
             return at + 1
         word = match.group(2)
-        quoted = any(mark in word for mark in "'\"\\")
-        self._here.append((re.sub(r"['\"\\]", "", word), quoted, bool(match.group(1))))
+        quoted = any(character in word for character in "'\"\\")
+        self._here_documents.append((re.sub(r"['\"\\]", "", word), quoted, bool(match.group(1))))
         return match.end()
 
     def _after_here_documents(self, at: int) -> int:
         self._bodies: List[Tuple[int, int, bool]] = []
-        for end, quoted, tabs in self._here:
+        for end, quoted, tabs in self._here_documents:
             start = at
             while at < len(self._text):
                 stop = self._line_end(at)
@@ -300,11 +313,11 @@ class _Scanner:
                 if (line.lstrip("\t") if tabs else line) == end:
                     break
             self._bodies.append((start, at, quoted))
-        self._here = []
+        self._here_documents = []
         return min(at, len(self._text))
 
-    def _within(self, start: int, end: int) -> Iterator[Place]:
+    def _here_document_contexts(self, start: int, end: int) -> Iterator[ShellContext]:
         for at in sorted(self._spans):
             if start <= at < end:
                 quoted = next(quoted for first, after, quoted in self._bodies if first <= at < after)
-                yield Place.LITERAL_HERE if quoted else Place.HERE
+                yield ShellContext.LITERAL_HERE if quoted else ShellContext.HERE

@@ -70,9 +70,9 @@ async def test_attributes_are_variables_and_outputs_become_the_wall(
         assert outcome.answer is Answer.SUCCEEDED, outcome.error
         states = outcome.wall["states"]
         assert isinstance(states, dict)
-        said = states["say"]
-        assert isinstance(said, dict)
-        assert said["stdout"] == "hello"
+        outputs = states["say"]
+        assert isinstance(outputs, dict)
+        assert outputs["stdout"] == "hello"
         assert (tmp_path / "said").read_text().strip() == "hello"
         assert any(line.startswith("changed: say") for line in server.log)
 
@@ -82,11 +82,11 @@ async def test_the_engine_is_sent_once_and_a_spoilt_copy_is_replaced(
 ) -> None:
     sent: list[int] = []
 
-    def noted(*given: Any) -> Parcel:
-        sent.append(len(given[2]))
-        return pack_files(*given)
+    def record_and_pack(*arguments: Any) -> Parcel:
+        sent.append(len(arguments[2]))
+        return pack_files(*arguments)
 
-    monkeypatch.setattr("rackwright.jigs.state.pack_files", noted)
+    monkeypatch.setattr("rackwright.jigs.state.pack_files", record_and_pack)
     async with trial(tmp_path / "scripts", key, node.target()) as server:
         states = States(server, tree)
         values: JsonObject = {"greeting": "hello", "folder": str(tmp_path)}

@@ -19,7 +19,7 @@ from tests.support.networks import ADMIN_NETWORK, STORAGE
 from tests.support.provider import Provider
 from tests.support.waiting import PATIENCE, until
 
-from rackwright.domain.networks.dns import Record, Type
+from rackwright.domain.networks.dns import Record, RecordType
 from rackwright.provision.daemon import DaemonFailed
 from rackwright.provision.dns_update import DnsClient, TsigKey
 from rackwright.provision.knot import Knot
@@ -109,7 +109,7 @@ async def test_a_node_is_found_by_name_and_address_and_gone_when_it_goes(names: 
 async def test_what_somebody_else_put_there_goes_with_the_next_look(names: Names) -> None:
     await names.node(N1)
     await names.caught_up()
-    stale = Record("old.rack.example", Type.A, "10.77.0.99")
+    stale = Record("old.rack.example", RecordType.A, "10.77.0.99")
     await names.client().update("rack.example", [], [stale])
     assert await names.records_of("old.rack.example", "A") == ["10.77.0.99"]
     await names.node("n2.rack.example")
@@ -122,7 +122,7 @@ async def test_only_who_has_the_key_may_read_a_zone_whole_or_change_it(names: Na
     await names.caught_up()
     stranger = DnsClient(names.address, PORT, TsigKey("rackwright", b"x" * 32))
     with pytest.raises(DaemonFailed):
-        await stranger.update("rack.example", [], [Record("evil.rack.example", Type.A, "10.0.0.1")])
+        await stranger.update("rack.example", [], [Record("evil.rack.example", RecordType.A, "10.0.0.1")])
     with pytest.raises(DaemonFailed):
         await stranger.read_records("rack.example")
     unsigned = dns.update.UpdateMessage("rack.example")

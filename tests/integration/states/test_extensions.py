@@ -17,16 +17,16 @@ from rackwright.states.extensions import (
     ExtensionRefused,
     FolderSource,
     Loader,
-    Memory,
     Source,
     UrlSource,
+    VersionHistory,
+    load_tree_catalogue,
     sign,
-    tree_catalogue,
 )
-from rackwright.states.plan import plan
+from rackwright.states.plan import build_plan
 from rackwright.states.reading.tree import Tree
-from rackwright.states.refusal import Refused
-from rackwright.states.running.run import Run
+from rackwright.states.refusal import RunRefused
+from rackwright.states.running.execution import PlanExecution
 
 CODE = """
 from rackwright.states.module import Argument, Check, Result, StateFunction
@@ -61,7 +61,7 @@ class Workshop:
         Path(f"{self.file}.manifest").write_text(manifest.dump())
 
     def loader(self, *sources: Source) -> Loader:
-        return Loader(sources or (FolderSource(self.modules),), self.signers, Memory(self.seen))
+        return Loader(sources or (FolderSource(self.modules),), self.signers, VersionHistory(self.seen))
 
     @property
     def trust(self) -> list[str]:
@@ -162,12 +162,12 @@ def test_another_module_under_a_known_version_is_refused(workshop: Workshop) -> 
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [("FUNCTIONS = (", "SyntaxError"), ("1 / 0", "ZeroDivisionError"), ("FUNCTIONS = (1,)", "has no FUNCTIONS")],
 )
-def test_a_signed_but_broken_module_is_refused_with_the_reason(workshop: Workshop, code: str, said: str) -> None:
+def test_a_signed_but_broken_module_is_refused_with_the_reason(workshop: Workshop, code: str, message: str) -> None:
     workshop.put(code, "2.0")
-    with pytest.raises(ExtensionRefused, match=said):
+    with pytest.raises(ExtensionRefused, match=message):
         workshop.loader().load("greet")
 
 
@@ -226,15 +226,15 @@ def test_a_module_comes_from_a_url_and_is_verified_alike(workshop: Workshop, add
 
 def test_the_engine_applies_states_of_a_verified_module(workshop: Workshop) -> None:
     (workshop.tree / "init.sls").write_text("world:\n  greet.hello: []\n")
-    catalogue = tree_catalogue(workshop.tree, workshop.signers, Memory(workshop.seen))
-    report = Run(plan(Tree(workshop.tree), ["init"], catalogue=catalogue), "ansible").go()
+    catalogue = load_tree_catalogue(workshop.tree, workshop.signers, VersionHistory(workshop.seen))
+    report = PlanExecution(build_plan(Tree(workshop.tree), ["init"], catalogue=catalogue), "ansible").execute()
     assert [(record.result, record.changes) for record in report.records] == [(True, {"greeting": "world"})]
 
 
 def test_the_engine_refuses_the_whole_run_if_a_module_is_refused(workshop: Workshop) -> None:
     workshop.file.write_text("altered")
-    with pytest.raises(Refused, match="altered after it was signed"):
-        tree_catalogue(workshop.tree, workshop.signers, Memory(workshop.seen))
+    with pytest.raises(RunRefused, match="altered after it was signed"):
+        load_tree_catalogue(workshop.tree, workshop.signers, VersionHistory(workshop.seen))
 
 
 def test_the_command_signs_verifies_and_lists(workshop: Workshop, capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,9 +39,9 @@ def test_an_environment_that_is_not_there_is_refused_in_one_sentence(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["apply", "--git", str(repository), "--env", "nowhere", "init.sls"]) == 2
-    said = capsys.readouterr().err
-    assert "nowhere" in said
-    assert "Refused: nothing was run." in said
+    message = capsys.readouterr().err
+    assert "nowhere" in message
+    assert "Refused: nothing was run." in message
 
 
 def test_an_unsigned_commit_is_refused_where_signers_are_asked_for(

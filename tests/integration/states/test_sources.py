@@ -7,7 +7,7 @@ import pytest
 from tests.support.programs import make_ssh_key
 
 from rackwright.states.reading import sources
-from rackwright.states.reading.sources import Folder, Repository, SourceRefused, pinned
+from rackwright.states.reading.sources import Folder, Repository, SourceRefused, pin_states
 
 
 class Origin:
@@ -49,22 +49,22 @@ def test_each_environment_has_its_branch_or_tag(origin: Origin, cache: Path) -> 
     origin.git("tag", "v1")
     second = origin.commit({"top.sls": "two", "web/init.sls": "w"})
     repository = Repository(str(origin.folder), {"production": "v1", "base": "main"})
-    with pinned([repository], "production", cache) as tree:
+    with pin_states([repository], "production", cache) as tree:
         assert (tree.path / "top.sls").read_text() == "one"
         assert tree.pins[0].commit == first
-    with pinned([repository], "base", cache) as tree:
+    with pin_states([repository], "base", cache) as tree:
         assert (tree.path / "web/init.sls").read_text() == "w"
         assert tree.pins[0].commit == second
-    with pinned([repository], "main", cache) as tree:
+    with pin_states([repository], "main", cache) as tree:
         assert tree.pins[0].commit == second
 
 
 def test_the_tree_of_a_run_stays_while_the_branch_moves(origin: Origin, cache: Path) -> None:
     origin.commit({"top.sls": "one"})
     repository = Repository(str(origin.folder))
-    with pinned([repository], "main", cache) as tree:
+    with pin_states([repository], "main", cache) as tree:
         origin.commit({"top.sls": "two"})
-        with pinned([repository], "main", cache) as later:
+        with pin_states([repository], "main", cache) as later:
             assert (later.path / "top.sls").read_text() == "two"
         assert (tree.path / "top.sls").read_text() == "one"
 
@@ -72,11 +72,11 @@ def test_the_tree_of_a_run_stays_while_the_branch_moves(origin: Origin, cache: P
 def test_a_removed_file_is_not_in_the_next_tree(origin: Origin, cache: Path) -> None:
     origin.commit({"a.sls": "a", "b.sls": "b"})
     repository = Repository(str(origin.folder))
-    with pinned([repository], "main", cache):
+    with pin_states([repository], "main", cache):
         pass
     (origin.folder / "b.sls").unlink()
     origin.commit({})
-    with pinned([repository], "main", cache) as tree:
+    with pin_states([repository], "main", cache) as tree:
         assert sorted(path.name for path in tree.path.iterdir()) == ["a.sls"]
 
 
@@ -85,16 +85,16 @@ def test_of_several_repositories_the_first_wins(tmp_path: Path, cache: Path) -> 
     ours.commit({"ssh.sls": "ours"})
     theirs.commit({"states/ssh.sls": "theirs", "states/ntp.sls": "theirs", "README": "r"})
     repositories = [Repository(str(ours.folder)), Repository(str(theirs.folder), subfolder="states")]
-    with pinned(repositories, "main", cache) as tree:
-        found = {path.name: path.read_text() for path in tree.path.iterdir()}
-    assert found == {"ssh.sls": "ours", "ntp.sls": "theirs"}
+    with pin_states(repositories, "main", cache) as tree:
+        texts = {path.name: path.read_text() for path in tree.path.iterdir()}
+    assert texts == {"ssh.sls": "ours", "ntp.sls": "theirs"}
 
 
 def test_a_missing_branch_names_those_there_are(origin: Origin, cache: Path) -> None:
     origin.commit({"a": "a"})
     with (
         pytest.raises(SourceRefused, match="no branch or tag 'prod' for the environment 'prod'; it has main"),
-        pinned([Repository(str(origin.folder))], "prod", cache),
+        pin_states([Repository(str(origin.folder))], "prod", cache),
     ):
         pass
 
@@ -106,7 +106,7 @@ def test_a_signed_commit_of_a_known_key_is_used_and_its_signer_told(
     signers = tmp_path / "signers"
     signers.write_text(f"alice@example.org {Path(f'{key}.pub').read_text()}")
     origin.commit({"a": "a"}, key)
-    with pinned([Repository(str(origin.folder), signers=signers)], "main", cache) as tree:
+    with pin_states([Repository(str(origin.folder), signers=signers)], "main", cache) as tree:
         assert tree.pins[0].signer == "alice@example.org"
 
 
@@ -120,7 +120,7 @@ def test_an_unsigned_commit_or_an_unknown_key_is_refused(
     origin.commit({"a": "a"}, make_ssh_key(tmp_path / "mallory") if signed else None)
     with (
         pytest.raises(SourceRefused, match="is not signed by a key that"),
-        pinned([Repository(str(origin.folder), signers=signers)], "main", cache),
+        pin_states([Repository(str(origin.folder), signers=signers)], "main", cache),
     ):
         pass
     assert not (cache / "trees").exists(), "nothing of it is laid out"
@@ -129,12 +129,12 @@ def test_an_unsigned_commit_or_an_unknown_key_is_refused(
 def test_what_was_fetched_serves_while_the_origin_is_away(origin: Origin, cache: Path, tmp_path: Path) -> None:
     origin.commit({"a": "a"})
     repository = Repository(str(origin.folder))
-    with pinned([repository], "main", cache):
+    with pin_states([repository], "main", cache):
         pass
     origin.folder.rename(tmp_path / "away")
-    with pytest.raises(SourceRefused, match=r"git fetch of .* failed"), pinned([repository], "main", cache):
+    with pytest.raises(SourceRefused, match=r"git fetch of .* failed"), pin_states([repository], "main", cache):
         pass
-    with pinned([repository], "main", cache, fetch=False) as tree:
+    with pin_states([repository], "main", cache, fetch=False) as tree:
         assert (tree.path / "a").exists()
 
 
@@ -144,19 +144,19 @@ def test_old_trees_are_forgotten_but_not_one_in_use(
     monkeypatch.setattr(sources, "KEPT_TREES", 2)
     repository = Repository(str(origin.folder))
     origin.commit({"a": "first"})
-    with pinned([repository], "main", cache) as held:
+    with pin_states([repository], "main", cache) as held:
         for number in range(4):
             origin.commit({"a": str(number)})
-            with pinned([repository], "main", cache):
+            with pin_states([repository], "main", cache):
                 pass
         assert (held.path / "a").read_text() == "first"
         assert len([path for path in (cache / "trees").iterdir() if path.is_dir()]) == 3
 
 
 def test_a_plain_folder_works_too(tmp_path: Path) -> None:
-    with pinned(Folder(tmp_path), "anything") as tree:
+    with pin_states(Folder(tmp_path), "anything") as tree:
         assert (tree.path, tree.pins) == (tmp_path, ())
-    with pytest.raises(SourceRefused, match="there is no folder"), pinned(Folder(tmp_path / "no"), "x"):
+    with pytest.raises(SourceRefused, match="there is no folder"), pin_states(Folder(tmp_path / "no"), "x"):
         pass
 
 
@@ -171,6 +171,6 @@ def test_a_plain_folder_works_too(tmp_path: Path) -> None:
     ],
 )
 def test_addresses_and_names_that_are_tricks_are_refused(repository: Repository, environment: str, cache: Path) -> None:
-    with pytest.raises(SourceRefused) as refused, pinned([repository], environment, cache):
+    with pytest.raises(SourceRefused) as refused, pin_states([repository], environment, cache):
         pass
     assert "hunter2" not in str(refused.value)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from rackwright.states.plan import plan
-from rackwright.states.reading.tree import place
-from rackwright.states.refusal import Refused
+from rackwright.states.plan import build_plan
+from rackwright.states.reading.tree import locate_tree
+from rackwright.states.refusal import RunRefused
+from rackwright.states.running.execution import PlanExecution
 from rackwright.states.running.record import Report
-from rackwright.states.running.run import Run
 
 Write = Callable[..., Path]
 Apply = Callable[..., Report]
@@ -36,8 +36,8 @@ def apply(write: Write) -> Apply:
     """Run one SLS and return the report."""
 
     def run(text: str, mode: str = "ansible", test: bool = False, variables: dict[str, Any] | None = None) -> Report:
-        tree, sls = place(write(init=text))
-        return Run(plan(tree, sls, variables, {"id": "node-1"}), mode, test).go()
+        tree, sls = locate_tree(write(init=text))
+        return PlanExecution(build_plan(tree, sls, variables, {"id": "node-1"}), mode, test).execute()
 
     return run
 
@@ -47,9 +47,9 @@ def refusal(write: Write) -> Refusal:
     """Plan a tree that must be refused, and return what is told."""
 
     def refused(text: str = "", variables: dict[str, Any] | None = None, **files: str) -> list[str]:
-        tree, sls = place(write(init=text, **files) if text else write(**files))
-        with pytest.raises(Refused) as caught:
-            plan(tree, sls, variables, {"id": "node-1"})
+        tree, sls = locate_tree(write(init=text, **files) if text else write(**files))
+        with pytest.raises(RunRefused) as caught:
+            build_plan(tree, sls, variables, {"id": "node-1"})
         return [str(problem) for problem in caught.value.problems]
 
     return refused

@@ -10,24 +10,24 @@ from typing import Any
 
 import pytest
 
-from rackwright.states.plan import Plan, plan
+from rackwright.states.plan import Plan, build_plan
 from rackwright.states.reading.tree import Tree
-from rackwright.states.refusal import Refused
-from rackwright.states.running.record import Outcome, Report
-from rackwright.states.running.run import Run
+from rackwright.states.refusal import RunRefused
+from rackwright.states.running.execution import PlanExecution
+from rackwright.states.running.record import Report, StateOutcome
 
 CASES = Path(__file__).parent / "cases"
 NAMES = sorted(str(path.relative_to(CASES).with_suffix("")) for path in CASES.glob("*/*.json"))
 
 
 def planned(case: str) -> Plan:
-    return plan(Tree(CASES), [case.replace("/", ".")], {}, {"id": "case"})
+    return build_plan(Tree(CASES), [case.replace("/", ".")], {}, {"id": "case"})
 
 
 def run(case: str, mode: str) -> tuple[Plan, Report]:
     text = (CASES / f"{case}.sls").read_text() if (CASES / f"{case}.sls").exists() else ""
-    made = planned(case)
-    return made, Run(made, mode, test=text.startswith("# test: true\n")).go()
+    plan = planned(case)
+    return plan, PlanExecution(plan, mode, test=text.startswith("# test: true\n")).execute()
 
 
 def shown(report: Report) -> list[dict[str, Any]]:
@@ -50,7 +50,7 @@ def alike(states: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_as_salt_does(case: str) -> None:
     recorded = json.loads((CASES / f"{case}.json").read_text())
     if "errors" in recorded:
-        with pytest.raises(Refused):
+        with pytest.raises(RunRefused):
             planned(case)
         return
     assert shown(run(case, "ansible")[1]) == alike(recorded["states"])
@@ -62,16 +62,19 @@ def test_other_modes_come_to_the_same(case: str, mode: str) -> None:
     recorded = json.loads((CASES / f"{case}.json").read_text())
     if "errors" in recorded:
         return
-    made, report = run(case, mode)
+    plan, report = run(case, mode)
 
     def key(state: dict[str, Any]) -> str:
         return json.dumps([state["id"], state["name"], state["function"]])
 
     assert sorted(shown(report), key=key) == sorted(alike(recorded["states"]), key=key)
     ended = {record.state: record for record in report.records if not record.id.startswith("listener_")}
-    for state in made.states:
-        if state.index in made.graph.look and ended[state.index].outcome in (Outcome.SKIPPED, Outcome.BLOCKED):
+    for state in plan.states:
+        if state.index in plan.graph.look and ended[state.index].outcome in (
+            StateOutcome.SKIPPED,
+            StateOutcome.BLOCKED,
+        ):
             continue  # Already settled when it was looked at: it did not run at all.
-        for source in made.graph.into(state.index):
-            if not made.graph.is_look(source):
+        for source in plan.graph.incoming(state.index):
+            if not plan.graph.is_look(source):
                 assert ended[source].end <= ended[state.index].start

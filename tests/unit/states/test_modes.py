@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from rackwright.states.catalogue import Catalogue
 from rackwright.states.module import Argument, Arguments, Check, Context, Resource, Result, StateError, StateFunction
-from rackwright.states.plan import Plan, plan
+from rackwright.states.plan import Plan, build_plan
 from rackwright.states.reading.tree import Tree
-from rackwright.states.refusal import Refused
-from rackwright.states.running.record import Outcome, Report
-from rackwright.states.running.run import Run
+from rackwright.states.refusal import RunRefused
+from rackwright.states.running.execution import PlanExecution
+from rackwright.states.running.record import Report, StateOutcome
 
 
 class World(Catalogue):
@@ -118,24 +118,24 @@ def trees(draw: st.DrawFn, packages_fail: bool = True) -> dict[str, Any]:
     return tree
 
 
-def go(tree: dict[str, Any], mode: str) -> tuple[World, Run, Plan, Report]:
+def go(tree: dict[str, Any], mode: str) -> tuple[World, PlanExecution, Plan, Report]:
     world = World()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "init.sls").write_text(json.dumps(tree))
-        made = plan(Tree(Path(folder)), ["init"], {}, {}, world)
-        run = Run(made, mode)
-        return world, run, made, run.go()
+        plan = build_plan(Tree(Path(folder)), ["init"], {}, {}, world)
+        run = PlanExecution(plan, mode)
+        return world, run, plan, run.execute()
 
 
-def requisites_kept(made: Plan, report: Report) -> None:
+def requisites_kept(plan: Plan, report: Report) -> None:
     done = {record.state: record for record in report.records if not record.id.startswith("listener_")}
-    for state in made.states:
+    for state in plan.states:
         own = done[state.index]
-        if state.index in made.graph.look and own.outcome in (Outcome.SKIPPED, Outcome.BLOCKED):
+        if state.index in plan.graph.look and own.outcome in (StateOutcome.SKIPPED, StateOutcome.BLOCKED):
             continue
-        for source in made.graph.into(state.index):
-            if not made.graph.is_look(source):
-                assert done[source].end <= own.start, f"{state.id} started before {made.states[source].id} ended"
+        for source in plan.graph.incoming(state.index):
+            if not plan.graph.is_look(source):
+                assert done[source].end <= own.start, f"{state.id} started before {plan.states[source].id} ended"
 
 
 def outcomes(report: Report) -> dict[str, tuple[str, bool | None]]:
@@ -146,10 +146,10 @@ def outcomes(report: Report) -> dict[str, tuple[str, bool | None]]:
 @given(trees())
 def test_every_mode_keeps_requisites_and_ends_in_the_same_world(tree: dict[str, Any]) -> None:
     try:
-        expected, _, made, report = go(tree, "ansible")
-    except Refused:
+        expected, _, plan, report = go(tree, "ansible")
+    except RunRefused:
         return
-    requisites_kept(made, report)
+    requisites_kept(plan, report)
     for mode in ("justdoit", "genius"):
         world, _, other, other_report = go(tree, mode)
         requisites_kept(other, other_report)
@@ -157,18 +157,18 @@ def test_every_mode_keeps_requisites_and_ends_in_the_same_world(tree: dict[str, 
         assert outcomes(other_report) == outcomes(report)
 
 
-def longest_chain(made: Plan) -> int:
+def longest_chain(plan: Plan) -> int:
     """The most packages on one path: each of them needs a transaction of its own."""
-    order = Run(made, "justdoit").schedule
-    waiting, deepest = order.waiting(), [0] * len(order.units)
+    order = PlanExecution(plan, "justdoit").schedule
+    waiting, deepest = order.waiting_counts(), [0] * len(order.units)
     ready = [unit for unit, count in enumerate(waiting) if not count]
     while ready:
         unit = ready.pop()
-        node = order.units[unit][0]
-        state = made.states[made.graph.owner[node]]
-        if state.module == "pkg" and not made.graph.is_look(node):
+        vertex = order.units[unit][0]
+        state = plan.states[plan.graph.owner[vertex]]
+        if state.module == "pkg" and not plan.graph.is_look(vertex):
             deepest[unit] += 1
-        for following in order.after(unit):
+        for following in order.successors(unit):
             deepest[following] = max(deepest[following], deepest[unit])
             waiting[following] -= 1
             if not waiting[following]:
@@ -182,10 +182,10 @@ def test_genius_runs_no_more_package_transactions_than_the_longest_chain_needs(t
     # A package that something must be done before (prereq) stays on its own, so those trees say nothing here.
     tree = {k: {f: [i for i in items if "prereq" not in i] for f, items in body.items()} for k, body in tree.items()}
     try:
-        world, _, made, _ = go(tree, "genius")
-    except Refused:
+        world, _, plan, _ = go(tree, "genius")
+    except RunRefused:
         return
-    assert world.transactions <= longest_chain(made)
+    assert world.transactions <= longest_chain(plan)
 
 
 def test_genius_falls_back_to_single_packages_when_the_merged_transaction_fails() -> None:
@@ -241,7 +241,9 @@ def restarts(tree: dict[str, Any], mode: str) -> tuple[list[str], Report]:
     services = Services()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "init.sls").write_text(json.dumps(tree))
-        return services.restarts, Run(plan(Tree(Path(folder)), ["init"], {}, {}, services), mode).go()
+        return services.restarts, PlanExecution(
+            build_plan(Tree(Path(folder)), ["init"], {}, {}, services), mode
+        ).execute()
 
 
 CONFIGURED: dict[str, Any] = {"conf1": {"test.succeed_with_changes": []}, "conf2": {"test.succeed_with_changes": []}}

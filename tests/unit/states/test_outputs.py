@@ -7,9 +7,9 @@ import pytest
 
 from rackwright.states.catalogue import Catalogue
 from rackwright.states.module import StateError
-from rackwright.states.plan import plan
-from rackwright.states.reading.tree import place
-from rackwright.states.running.run import Run
+from rackwright.states.plan import build_plan
+from rackwright.states.reading.tree import locate_tree
+from rackwright.states.running.execution import PlanExecution
 
 from .conftest import Apply, Write
 
@@ -106,13 +106,13 @@ def test_a_mesh_run_takes_another_nodes_output(write: Write) -> None:
                 raise StateError("db-1 is gone")
             return f"{reference} of {node}"
 
-    tree, sls = place(
+    tree, sls = locate_tree(
         write(
             init="a:\n  cmd.run:\n    - name: echo ${node:db-1/init.stdout}\n"
             "b:\n  cmd.run:\n    - name: echo ${node:db-1/lost.stdout}\n"
         )
     )
-    report = Run(plan(tree, sls, {}, {}, Catalogue(), Mesh())).go()
+    report = PlanExecution(build_plan(tree, sls, {}, {}, Catalogue(), Mesh())).execute()
     assert stdout(report)["a"] == "init.stdout of db-1"
     assert (report.records[1].outcome.value, report.records[1].comment) == ("failed", "db-1 is gone")
 

@@ -103,13 +103,13 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_refusal_says_where_and_what(name: str, refusal: Refusal) -> None:
     text, expected = CASES[name]
-    told = refusal(text)
-    assert any(one.startswith(expected) for one in told), told
+    problems = refusal(text)
+    assert any(problem.startswith(expected) for problem in problems), problems
 
 
 def test_all_that_is_wrong_is_told_at_once(refusal: Refusal) -> None:
     text = "a:\n  test.nop:\n    - require:\n      - test: x\nb:\n  test.nop:\n    - watch:\n      - test: y\n"
-    assert [one.split(": ")[0] for one in refusal(text)] == ["init.sls:4", "init.sls:8"]
+    assert [problem.split(": ")[0] for problem in refusal(text)] == ["init.sls:4", "init.sls:8"]
 
 
 def test_the_line_is_that_of_the_source_not_of_the_rendered_text(refusal: Refusal) -> None:
@@ -125,20 +125,20 @@ def test_an_undefined_name_is_told_with_its_line(refusal: Refusal) -> None:
 
 
 def test_a_template_that_reaches_outside_the_sandbox_is_refused(refusal: Refusal) -> None:
-    told = refusal("{{ ''.__class__.__mro__[1].__subclasses__() }}:\n  test.nop\n")
-    assert "SecurityError" in told[0] or "undefined" in told[0]
+    problems = refusal("{{ ''.__class__.__mro__[1].__subclasses__() }}:\n  test.nop\n")
+    assert "SecurityError" in problems[0] or "undefined" in problems[0]
 
 
 def test_a_template_that_never_ends_is_stopped(refusal: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rackwright.states.reading.render.CPU_SECONDS", 1)
     monkeypatch.setattr("rackwright.states.reading.render.WALL_SECONDS", PATIENCE)
-    told = refusal("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}\n")
-    assert told == ["init.sls: rendering was stopped: it used more than 1 s of CPU time"]
+    problems = refusal("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}\n")
+    assert problems == ["init.sls: rendering was stopped: it used more than 1 s of CPU time"]
 
 
 def test_a_template_that_eats_memory_is_stopped(refusal: Refusal) -> None:
-    told = refusal("{% set x = 'x' * 4000000000 %}\na:\n  test.nop\n")
-    assert "memory" in told[0]
+    problems = refusal("{% set x = 'x' * 4000000000 %}\na:\n  test.nop\n")
+    assert "memory" in problems[0]
 
 
 def test_a_file_of_another_folder_cannot_be_imported(refusal: Refusal) -> None:
@@ -146,5 +146,5 @@ def test_a_file_of_another_folder_cannot_be_imported(refusal: Refusal) -> None:
 
 
 def test_the_same_id_in_two_files_names_both(refusal: Refusal) -> None:
-    told = refusal("include:\n  - b\na:\n  test.nop\n", b="a:\n  test.fail_with_changes\n")
-    assert told == ["b.sls:1: the ID 'a' is declared in init.sls:3 already; IDs are unique in a run"]
+    problems = refusal("include:\n  - b\na:\n  test.nop\n", b="a:\n  test.fail_with_changes\n")
+    assert problems == ["b.sls:1: the ID 'a' is declared in init.sls:3 already; IDs are unique in a run"]

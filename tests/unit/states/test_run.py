@@ -12,10 +12,10 @@ from tests.support.waiting import PATIENCE, wait_until
 
 from rackwright.states.catalogue import Catalogue
 from rackwright.states.module import Arguments, Check, Command, Context, Finished, Result, StateFunction
-from rackwright.states.plan import plan
-from rackwright.states.reading.tree import place
-from rackwright.states.running.loop import KEPT, Captured
-from rackwright.states.running.run import Run
+from rackwright.states.plan import build_plan
+from rackwright.states.reading.tree import locate_tree
+from rackwright.states.running.execution import PlanExecution
+from rackwright.states.running.loop import KEPT_BYTES, CapturedOutput
 
 from .conftest import Apply, Write
 
@@ -28,13 +28,15 @@ def test_a_module_that_raises_fails_its_state_only(write: Write) -> None:
         return Result(True, {}, "")
 
     boom = StateFunction("now", "", (), explode, nothing)
-    tree, sls = place(write(init="a:\n  boom.now\nb:\n  test.nop:\n    - require:\n      - boom: a\nc:\n  test.nop\n"))
+    tree, sls = locate_tree(
+        write(init="a:\n  boom.now\nb:\n  test.nop:\n    - require:\n      - boom: a\nc:\n  test.nop\n")
+    )
     for mode in ("ansible", "justdoit", "genius"):
-        report = Run(plan(tree, sls, {}, {}, Catalogue({"boom": [boom]})), mode).go()
+        report = PlanExecution(build_plan(tree, sls, {}, {}, Catalogue({"boom": [boom]})), mode).execute()
         outcomes = {record.id: record.outcome.value for record in report.records}
         assert outcomes == {"a": "failed", "b": "blocked", "c": "unchanged"}
-        told = next(record.comment for record in report.records if record.id == "a")
-        assert told.startswith("An exception occurred in this state: ZeroDivisionError: by zero (test_run.py:")
+        comment = next(record.comment for record in report.records if record.id == "a")
+        assert comment.startswith("An exception occurred in this state: ZeroDivisionError: by zero (test_run.py:")
 
 
 def test_templates_of_files_see_the_facts_that_the_state_files_see(apply: Apply, write: Write, tmp_path: Path) -> None:
@@ -88,8 +90,8 @@ def test_a_cap_limits_how_many_run_at_once(write: Write, tmp_path: Path) -> None
     log = tmp_path / "log"
     meet = waiting_shell(f"[ $(grep -c + {log}) -ge 3 ]")  # none of the first three ends before all of them run
     text = "".join(f"c{n}:\n  cmd.run:\n    - name: echo + >> {log}; {meet}; echo - >> {log}\n" for n in range(12))
-    tree, sls = place(write(init=text))
-    assert not Run(plan(tree, sls), "justdoit", parallel=3).go().failed
+    tree, sls = locate_tree(write(init=text))
+    assert not PlanExecution(build_plan(tree, sls), "justdoit", parallel=3).execute().failed
     running = most = 0
     for line in log.read_text().split():
         running += 1 if line == "+" else -1
@@ -172,9 +174,9 @@ def test_an_unknown_user_or_program_fails_the_state_with_the_reason(apply: Apply
 
 def test_a_script_of_the_tree_runs_with_its_own_interpreter(write: Write) -> None:
     folder = write(**{"hello.py": "#!/usr/bin/env python3\nimport sys\nprint('hi', *sys.argv[1:])\n"})
-    tree, sls = place(write(init="s:\n  cmd.script:\n    - name: salt://hello.py 'a b' c\n"))
+    tree, sls = locate_tree(write(init="s:\n  cmd.script:\n    - name: salt://hello.py 'a b' c\n"))
     assert folder == tree.root
-    assert Run(plan(tree, sls)).go().records[0].changes["stdout"] == "hi a b c"
+    assert PlanExecution(build_plan(tree, sls)).execute().records[0].changes["stdout"] == "hi a b c"
 
 
 @pytest.mark.parametrize(
@@ -229,8 +231,10 @@ def test_functions_that_wait_do_not_hold_each_other_up_in_justdoit(write: Write)
         return Result(True, check.changes, "")
 
     friend = StateFunction("meet", "", (), check, meet)
-    tree, sls = place(write(init="".join(f"f{n}:\n  friend.meet\n" for n in range(4))))
-    assert not Run(plan(tree, sls, {}, {}, Catalogue({"friend": [friend]})), "justdoit").go().failed
+    tree, sls = locate_tree(write(init="".join(f"f{n}:\n  friend.meet\n" for n in range(4))))
+    assert (
+        not PlanExecution(build_plan(tree, sls, {}, {}, Catalogue({"friend": [friend]})), "justdoit").execute().failed
+    )
 
 
 def test_a_command_without_settle_fails_its_state(write: Write) -> None:
@@ -246,8 +250,8 @@ def test_a_command_without_settle_fails_its_state(write: Write) -> None:
         lambda arguments, check, context: Command(("true",)),
         settle=lambda arguments, finished: Result(isinstance(finished, Finished), {"x": 1}, ""),
     )
-    tree, sls = place(write(init="a:\n  ext.go\nb:\n  ext.ok\n"))
-    report = Run(plan(tree, sls, {}, {}, Catalogue({"ext": [wrong, right]}))).go()
+    tree, sls = locate_tree(write(init="a:\n  ext.go\nb:\n  ext.ok\n"))
+    report = PlanExecution(build_plan(tree, sls, {}, {}, Catalogue({"ext": [wrong, right]}))).execute()
     assert [record.outcome.value for record in report.records] == ["failed", "changed"]
 
 
@@ -255,9 +259,9 @@ def test_a_chain_longer_than_the_recursion_limit_is_planned_and_run(write: Write
     text = "s0:\n  test.nop\n" + "".join(
         f"s{n}:\n  test.nop:\n    - require:\n      - test: s{n - 1}\n" for n in range(1, 2000)
     )
-    tree, sls = place(write(init=text))
+    tree, sls = locate_tree(write(init=text))
     for mode in ("ansible", "justdoit"):
-        assert Run(plan(tree, sls), mode).go().summary()["unchanged"] == 2000
+        assert PlanExecution(build_plan(tree, sls), mode).execute().summary()["unchanged"] == 2000
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
@@ -265,23 +269,23 @@ def test_of_a_long_output_the_ends_are_kept_and_the_middle_is_marked(write: Writ
     """However long: what is kept of 20 MB is no more than of any other that is too long."""
     where = "" if stream == "stdout" else " >&2"
     said = f"{{ echo first; yes | head -c 20000000; echo last; }}{where}"
-    tree, sls = place(write(init=f"noisy:\n  cmd.run:\n    - name: '{said}'\n"))
-    [record] = Run(plan(tree, sls, {}, {}), "ansible").go().records
+    tree, sls = locate_tree(write(init=f"noisy:\n  cmd.run:\n    - name: '{said}'\n"))
+    [record] = PlanExecution(build_plan(tree, sls, {}, {}), "ansible").execute().records
     output = record.changes[stream]
     assert record.outcome.value == "changed"
     assert output.startswith("first\ny\ny\n")
     assert output.endswith("y\ny\nlast")
-    left_out = 20_000_000 + len("first\nlast\n") - 2 * KEPT
+    left_out = 20_000_000 + len("first\nlast\n") - 2 * KEPT_BYTES
     assert output.count(f"\n[{left_out} bytes of output are left out here]\n") == 1
-    assert len(output) < 2 * KEPT + 100
+    assert len(output) < 2 * KEPT_BYTES + 100
 
 
-@pytest.mark.parametrize("size", [0, 1, KEPT, 2 * KEPT, 2 * KEPT + 1, 5 * KEPT])
-@pytest.mark.parametrize("piece", [7777, 3 * KEPT])
+@pytest.mark.parametrize("size", [0, 1, KEPT_BYTES, 2 * KEPT_BYTES, 2 * KEPT_BYTES + 1, 5 * KEPT_BYTES])
+@pytest.mark.parametrize("piece", [7777, 3 * KEPT_BYTES])
 def test_an_output_is_whole_up_to_what_is_kept(size: int, piece: int) -> None:
     said = bytes(97 + place % 26 for place in range(size))
-    captured = Captured()
+    captured = CapturedOutput()
     for start in range(0, size, piece):
         captured.extend(said[start : start + piece])
-    mark = f"\n[{size - 2 * KEPT} bytes of output are left out here]\n" if size > 2 * KEPT else ""
-    assert captured.text() == said[:KEPT].decode() + mark + said[KEPT:][-KEPT:].decode()
+    mark = f"\n[{size - 2 * KEPT_BYTES} bytes of output are left out here]\n" if size > 2 * KEPT_BYTES else ""
+    assert captured.text() == said[:KEPT_BYTES].decode() + mark + said[KEPT_BYTES:][-KEPT_BYTES:].decode()

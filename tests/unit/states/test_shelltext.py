@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rackwright.states.module import StateError
-from rackwright.states.refusal import Refused
-from rackwright.states.shelltext import Place, fill, places
+from rackwright.states.refusal import RunRefused
+from rackwright.states.shelltext import ShellContext, fill_spans, find_contexts
 
 from .conftest import Apply
 
@@ -123,7 +123,7 @@ def test_the_words_of_a_script_stay_as_many_as_were_written(
 
 
 @pytest.mark.parametrize(
-    ("states", "told"),
+    ("states", "message"),
     [
         ("use:\n  cmd.run:\n    - name: |\n        cat <<'END'\n        ${make.stdout}\n        END\n", "a quoted end"),
         (
@@ -136,9 +136,9 @@ def test_the_words_of_a_script_stay_as_many_as_were_written(
     ],
 )
 def test_where_an_output_cannot_stay_a_value_the_run_is_refused_before_anything_is_touched(
-    apply: Apply, states: str, told: str
+    apply: Apply, states: str, message: str
 ) -> None:
-    with pytest.raises(Refused, match=told):
+    with pytest.raises(RunRefused, match=message):
         apply("make:\n  cmd.run:\n    - name: date\n" + states)
 
 
@@ -152,16 +152,16 @@ def test_a_shell_that_is_an_output_itself_is_looked_at_when_it_is_known(apply: A
 
 def test_a_line_of_a_crontab_gets_quoted_words() -> None:
     text = "echo ${x} \"${x}\" '${x}'"
-    filled = fill(text, [(5, 9), (11, 15), (18, 22)], ["a'; b"] * 3, "cron")
+    filled = fill_spans(text, [(5, 9), (11, 15), (18, 22)], ["a'; b"] * 3, "cron")
     assert shlex.split(filled) == ["echo", "a'; b", "a'; b", "a'; b"]
     for value in ("50%", "a\nb"):
         with pytest.raises(StateError, match="cron reads in its own way"):
-            fill("echo @", [(5, 6)], [value], "cron")
+            fill_spans("echo @", [(5, 6)], [value], "cron")
 
 
 def test_places_are_told_apart() -> None:
     text = """@ "@ $(@ '@' "@")" `@` $((@)) $'@' # @\ncat <<A <<'B'\n@\nA\n@\nB\n@ "\\"@" \\'@"""
     spans = [(at, at + 1) for at, letter in enumerate(text) if letter == "@"]
     names = "PLAIN DOUBLE PLAIN SINGLE DOUBLE BACKTICKS ARITHMETIC DOLLAR_SINGLE COMMENT HERE LITERAL_HERE"
-    assert [place.name for place in places(text, spans)] == [*names.split(), "PLAIN", "DOUBLE", "PLAIN"]
-    assert places("a # $(@", [(6, 7)], whole=False) == [Place.PLAIN]
+    assert [place.name for place in find_contexts(text, spans)] == [*names.split(), "PLAIN", "DOUBLE", "PLAIN"]
+    assert find_contexts("a # $(@", [(6, 7)], shell_syntax=False) == [ShellContext.PLAIN]

@@ -12,7 +12,7 @@ import pytest
 from tests.support.waiting import PATIENCE, wait_until
 
 from rackwright.cli.commands import state
-from rackwright.states.bundle import build
+from rackwright.states.bundle import build_bundle
 
 from .conftest import Write
 
@@ -22,15 +22,15 @@ GOOD = "a:\n  test.succeed_with_changes\nb:\n  test.nop:\n    - require:\n      
 @pytest.fixture(autouse=True)
 def _stay_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command goes home before it runs anything; the tests do not."""
-    monkeypatch.setattr("rackwright.states.running.run.go_home", lambda: None)
+    monkeypatch.setattr("rackwright.states.running.execution.change_to_home_directory", lambda: None)
 
 
 def test_json_has_the_stable_form(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     assert state.main(["apply", str(write(init=GOOD) / "init.sls"), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     keys = ["id", "name", "function", "result", "changes", "comment", "start", "end", "outcome"]
-    assert [list(one) for one in shown["states"]] == [keys, keys]
-    assert [one["outcome"] for one in shown["states"]] == ["changed", "unchanged"]
+    assert [list(state) for state in shown["states"]] == [keys, keys]
+    assert [state["outcome"] for state in shown["states"]] == ["changed", "unchanged"]
     assert shown["states"][0]["start"] <= shown["states"][0]["end"] <= shown["states"][1]["start"]
 
 
@@ -151,8 +151,8 @@ def interpreters() -> list[str]:
 
 @pytest.mark.parametrize("python", interpreters(), ids=lambda path: Path(path).name)
 def test_the_bundle_is_the_same_each_time_and_runs_a_job_alone(tmp_path: Path, python: str) -> None:
-    bundle = build()
-    assert bundle.digest == build().digest
+    bundle = build_bundle()
+    assert bundle.digest == build_bundle().digest
     path = bundle.write(tmp_path)
     job = {
         "files": {
@@ -176,8 +176,12 @@ def test_the_bundle_is_the_same_each_time_and_runs_a_job_alone(tmp_path: Path, p
 
 
 def test_the_bundle_refuses_a_bad_job(tmp_path: Path) -> None:
-    path = build().write(tmp_path)
-    for job, told in (("{", "not JSON"), ('{"files": {"../x": "y"}}', "outside the tree"), ('{"mode": "x"}', "mode")):
+    path = build_bundle().write(tmp_path)
+    for job, message in (
+        ("{", "not JSON"),
+        ('{"files": {"../x": "y"}}', "outside the tree"),
+        ('{"mode": "x"}', "mode"),
+    ):
         ran = subprocess.run([sys.executable, "-I", str(path)], input=job, capture_output=True, text=True, check=False)
         assert ran.returncode == 2
-        assert told in json.loads(ran.stdout.splitlines()[-1])["errors"][0]
+        assert message in json.loads(ran.stdout.splitlines()[-1])["errors"][0]

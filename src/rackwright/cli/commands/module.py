@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rackwright.cli.output.terminal import say
 from rackwright.states import extensions
-from rackwright.states.extensions import ExtensionRefused, FolderSource, Loader, Memory
+from rackwright.states.extensions import ExtensionRefused, FolderSource, Loader, VersionHistory
 
 
 def main(argv: list[str]) -> int:
@@ -53,7 +53,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_trust_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--signers", type=Path, default=extensions.SIGNERS, help="OpenSSH allowed-signers file")
-    parser.add_argument("--seen", type=Path, default=extensions.SEEN, help="where the versions seen are remembered")
+    parser.add_argument(
+        "--seen", type=Path, default=extensions.VERSION_HISTORY, help="where the versions seen are remembered"
+    )
 
 
 def _sign(arguments: argparse.Namespace) -> int:
@@ -72,7 +74,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     if bundle is None:
         raise ExtensionRefused(f"there is no module {file}")
     manifest, signer = extensions.verify(bundle, file.stem, arguments.signers)
-    Memory(arguments.seen).check(manifest)
+    VersionHistory(arguments.seen).check(manifest)
     say(f"{manifest.name} {manifest.version}: good, signed by {signer}")
     return 0
 
@@ -80,7 +82,7 @@ def _verify(arguments: argparse.Namespace) -> int:
 def _list(arguments: argparse.Namespace) -> int:
     """Print every module and whether it would be taken; status 1 if one of them would be refused."""
     folder = arguments.tree / extensions.FOLDER
-    loader = Loader((FolderSource(folder),), arguments.signers, Memory(arguments.seen))
+    loader = Loader((FolderSource(folder),), arguments.signers, VersionHistory(arguments.seen))
     rows = [_check_module(loader, name) for name in loader.names()]
     if arguments.json:
         say(json.dumps({"modules": rows}))

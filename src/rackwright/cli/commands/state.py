@@ -26,11 +26,11 @@ MODES = ("ansible", "justdoit", "genius")
 def main(argv: list[str]) -> int:
     """Run `rackwright state` and return its exit status."""
     arguments = _parser().parse_args(argv)
-    from rackwright.states.refusal import Refused
+    from rackwright.states.refusal import RunRefused
 
     try:
         status = _run_from_git(arguments) if getattr(arguments, "git", None) else _run_from_disk(arguments)
-    except Refused as refused:
+    except RunRefused as refused:
         from rackwright.states.running.record import Mask
 
         mask = Mask(getattr(arguments, "secrets", ()))
@@ -53,12 +53,12 @@ def _run_from_disk(arguments: argparse.Namespace) -> int:
 
 def _run_from_git(arguments: argparse.Namespace) -> int:
     """Run the verb on the states of git repositories, which stay at the same commits during the run."""
-    from rackwright.states.reading.sources import Repository, SourceRefused, pinned
+    from rackwright.states.reading.sources import Repository, SourceRefused, pin_states
     from rackwright.states.refusal import refuse
 
     repositories = [Repository(url, signers=arguments.signers) for url in arguments.git]
     try:
-        with pinned(repositories, arguments.env) as checkout:
+        with pin_states(repositories, arguments.env) as checkout:
             if not arguments.json:
                 for pin in checkout.pins:
                     signed = f", signed by {pin.signer}" if pin.signer else ""
@@ -127,21 +127,21 @@ def _add_verb(verbs: Any, name: str, text: str, run: Any) -> argparse.ArgumentPa
 
 def _make_plan(arguments: argparse.Namespace) -> Plan:
     """Read the tree and the variables, and return the plan of the states."""
-    from rackwright.states.facts import facts
-    from rackwright.states.plan import plan, secret_texts
-    from rackwright.states.reading.tree import merge, place
+    from rackwright.states.facts import collect_facts
+    from rackwright.states.plan import build_plan, collect_secret_texts
+    from rackwright.states.reading.tree import locate_tree, merge_variables
 
-    tree, sls = place(arguments.path, arguments.sls.split(",") if arguments.sls else None)
+    tree, sls = locate_tree(arguments.path, arguments.sls.split(",") if arguments.sls else None)
     variables: dict[str, Any] = {}
     for path in arguments.var_file:
-        variables = merge(variables, _read_variables(path))
+        variables = merge_variables(variables, _read_variables(path))
     for text in arguments.var:
-        variables = merge(variables, _parse_variable(text))
+        variables = merge_variables(variables, _parse_variable(text))
     arguments.secrets = set()
     for secret in [*map(_read_variables, arguments.secret_file), *map(_parse_variable, arguments.secret)]:
-        arguments.secrets |= secret_texts(list(secret.values()))
-        variables = merge(variables, secret)
-    planned = plan(tree, sls, variables, facts(arguments.node), _tree_catalogue(tree.root))
+        arguments.secrets |= collect_secret_texts(list(secret.values()))
+        variables = merge_variables(variables, secret)
+    planned = build_plan(tree, sls, variables, collect_facts(arguments.node), _tree_catalogue(tree.root))
     planned.secrets |= arguments.secrets
     return planned
 
@@ -153,28 +153,28 @@ def _tree_catalogue(root: Path) -> Catalogue | None:
     """
     if not (root / "_modules").is_dir():
         return None
-    from rackwright.states.extensions import tree_catalogue
+    from rackwright.states.extensions import load_tree_catalogue
 
-    return tree_catalogue(root)
+    return load_tree_catalogue(root)
 
 
 def _parse_variable(text: str) -> dict[str, Any]:
-    from rackwright.states.reading.sls import parse
+    from rackwright.states.reading.sls import parse_yaml
     from rackwright.states.refusal import refuse
 
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise refuse(f"a variable is NAME=VALUE, not {name!r}")
-    return {name: parse(value, f"--var {name}")}
+    return {name: parse_yaml(value, f"--var {name}")}
 
 
 def _read_variables(path: Path) -> dict[str, Any]:
-    from rackwright.states.reading.sls import parse
+    from rackwright.states.reading.sls import parse_yaml
     from rackwright.states.refusal import refuse
 
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
-        variables = parse(text, str(path))
+        variables = parse_yaml(text, str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise refuse(f"cannot read the variables in {path}: {error}") from None
     if not isinstance(variables, dict):
@@ -188,21 +188,21 @@ def _test(arguments: argparse.Namespace) -> int:
 
 
 def _apply(arguments: argparse.Namespace) -> int:
-    from rackwright.states.running.run import Run, go_home
+    from rackwright.states.running.execution import PlanExecution, change_to_home_directory
 
     plan = _make_plan(arguments)
-    go_home()
+    change_to_home_directory()
     progress = _Progress(len(plan.states), quiet=arguments.json)
-    run = Run(plan, arguments.mode, arguments.test, arguments.parallel, progress.print_event)
+    run = PlanExecution(plan, arguments.mode, arguments.test, arguments.parallel, progress.print_event)
     progress.mask = run.report.mask
-    report = run.go()
+    report = run.execute()
     if arguments.json:
         say(json.dumps(report.as_json(), default=str))
     else:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in report.summary().items() if count)
         say(f"{counts or 'no states'} in {report.seconds:.2f} s{' (dry run)' if report.test else ''}")
         for state in report.not_run:
-            say(f"not run (failhard): {state.full} {state.id}")
+            say(f"not run (failhard): {state.qualified_function} {state.id}")
     return FAILED if report.failed else OK
 
 
@@ -253,33 +253,33 @@ def _show(arguments: argparse.Namespace) -> int:
 
     plan = _make_plan(arguments)
     if arguments.dot:
-        say(explain.dot(plan))
+        say(explain.format_graphviz(plan))
     elif arguments.json:
-        say(json.dumps({"states": explain.steps(plan)}, default=str))
+        say(json.dumps({"states": explain.list_steps(plan)}, default=str))
     else:
-        say("\n".join(explain.lines(plan)))
+        say("\n".join(explain.list_step_lines(plan)))
     return OK
 
 
 def _explain(arguments: argparse.Namespace) -> int:
     from rackwright.states import explain
 
-    explanation = explain.explain(_make_plan(arguments), arguments.mode)
+    explanation = explain.explain_mode(_make_plan(arguments), arguments.mode)
     as_json = {"mode": arguments.mode, "explanation": explanation}
     say(json.dumps(as_json) if arguments.json else "\n".join(explanation))
     return OK
 
 
 def _doc(arguments: argparse.Namespace) -> int:
-    from rackwright.states.catalogue import Catalogue, document
+    from rackwright.states.catalogue import Catalogue, format_documentation
     from rackwright.states.refusal import did_you_mean
 
     catalogue = Catalogue()
-    text = document(catalogue, arguments.what)
+    text = format_documentation(catalogue, arguments.what)
     if text is None:
         module, _, function = arguments.what.partition(".")
         functions = catalogue.functions(module)
-        known = catalogue.modules() if functions is None else list(functions)
+        known = catalogue.module_names() if functions is None else list(functions)
         suggestion = did_you_mean(module if functions is None else function, known)
         say(f"rackwright: no documentation of {arguments.what!r}{suggestion}", file=sys.stderr)
         return REFUSED

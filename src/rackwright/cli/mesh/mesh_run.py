@@ -106,8 +106,8 @@ def _pack_tree(
     tree: Path | None, sls: str | None, git: list[str], environment: str
 ) -> tuple[bytes, list[str] | None, list[dict[str, str]]]:
     """Return the packed tree, the SLS of it that are to be run, and the commits that it was taken from."""
-    from rackwright.states.reading.tree import place
-    from rackwright.states.refusal import Refused
+    from rackwright.states.reading.tree import locate_tree
+    from rackwright.states.refusal import RunRefused
 
     names = sls.split(",") if sls else None
     try:
@@ -115,22 +115,22 @@ def _pack_tree(
             return _pack_from_git(tree, names, git, environment)
         if tree is None:
             raise BadRequest("name a tree of states, or a repository with --git URL")
-        located, chosen_sls = place(tree, names)
+        located, chosen_sls = locate_tree(tree, names)
         return run_model.pack_tree(located.root), chosen_sls, []
-    except Refused as refused:
+    except RunRefused as refused:
         raise BadRequest("; ".join(str(problem) for problem in refused.problems)) from refused
 
 
 def _pack_from_git(
     tree: Path | None, names: list[str] | None, git: list[str], environment: str
 ) -> tuple[bytes, list[str] | None, list[dict[str, str]]]:
-    from rackwright.states.reading.sources import Repository, SourceRefused, pinned
-    from rackwright.states.reading.tree import place
+    from rackwright.states.reading.sources import Repository, SourceRefused, pin_states
+    from rackwright.states.reading.tree import locate_tree
 
     try:
-        with pinned([Repository(url) for url in git], environment) as checkout:
+        with pin_states([Repository(url) for url in git], environment) as checkout:
             pins = [{"url": pin.url, "reference": pin.reference, "commit": pin.commit} for pin in checkout.pins]
-            located, chosen_sls = place(checkout.path / (tree or ""), names)
+            located, chosen_sls = locate_tree(checkout.path / (tree or ""), names)
             return run_model.pack_tree(located.root), chosen_sls, pins
     except SourceRefused as refused:
         raise BadRequest(str(refused)) from refused
@@ -138,14 +138,14 @@ def _pack_from_git(
 
 def _read_secrets(file: Path | None) -> dict[str, Any]:
     """Return the secret variables in a file; arguments, in contrast, can be read by everybody on this server."""
-    from rackwright.states.reading.sls import parse
-    from rackwright.states.refusal import Refused
+    from rackwright.states.reading.sls import parse_yaml
+    from rackwright.states.refusal import RunRefused
 
     if file is None:
         return {}
     try:
-        content = parse(sys.stdin.read() if str(file) == "-" else file.read_text(), str(file))
-    except (OSError, ValueError, Refused) as problem:
+        content = parse_yaml(sys.stdin.read() if str(file) == "-" else file.read_text(), str(file))
+    except (OSError, ValueError, RunRefused) as problem:
         raise BadRequest(f"the secrets in {file} cannot be read: {type(problem).__name__}") from problem
     if not isinstance(content, dict):
         raise BadRequest(f"{file} must hold a mapping of variables, as YAML")
@@ -168,9 +168,9 @@ def parse_pairs(texts: list[str] | None) -> dict[str, str]:
 def _parse_variables(texts: list[str] | None) -> dict[str, Any]:
     if not texts:
         return {}
-    from rackwright.states.reading.sls import parse
+    from rackwright.states.reading.sls import parse_yaml
 
-    return {name: parse(value, f"--var {name}") for name, value in parse_pairs(texts).items()}
+    return {name: parse_yaml(value, f"--var {name}") for name, value in parse_pairs(texts).items()}
 
 
 # The answers

@@ -26,9 +26,9 @@ from rackwright.mesh.runs.repository_orders import RepositoryOrder, read_order
 from rackwright.mesh.runs.run_model import EXPIRES_SECONDS, RunRequest
 from rackwright.mesh.runs.run_store import RunStore, SignedText
 from rackwright.mesh.runs.run_trust import RunTrust
-from rackwright.states.reading.sources import Repository, SourceRefused, pinned
-from rackwright.states.reading.tree import place
-from rackwright.states.refusal import Refused
+from rackwright.states.reading.sources import Repository, SourceRefused, pin_states
+from rackwright.states.reading.tree import locate_tree
+from rackwright.states.refusal import RunRefused
 
 ORDERS = "/rackwright/repositories/"
 SEEN = "/rackwright/repositories-seen/"
@@ -131,7 +131,7 @@ class RepositoryWatcher:
                 self._next_check[name] = time.monotonic() + order.seconds
                 await self._check_branch(order)
                 self._reported.pop(name, None)
-            except (MeshError, SourceRefused, Refused) as problem:
+            except (MeshError, SourceRefused, RunRefused) as problem:
                 if self._next_check.get(name, 0.0) <= time.monotonic():
                     self._next_check[name] = time.monotonic() + 60.0
                 if self._reported.get(name) != str(problem):
@@ -172,6 +172,6 @@ class RepositoryWatcher:
     def _fetch(self, order: RepositoryOrder) -> tuple[str, bytes, list[str] | None]:
         signers = self._trust.signers.allowed if order.signed_commits else None
         cache = self._ports.folder / "sources"
-        with pinned([Repository(order.url, signers=signers)], order.branch, cache) as checkout:
-            tree, sls = place(checkout.path)
+        with pin_states([Repository(order.url, signers=signers)], order.branch, cache) as checkout:
+            tree, sls = locate_tree(checkout.path)
             return checkout.pins[0].commit, run_model.pack_tree(tree.root), sls

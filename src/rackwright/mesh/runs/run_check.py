@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from rackwright.mesh.runs.run_worker import RemoteOutputs, build_catalogue, make_plan
-from rackwright.states.extensions import Bundle, ExtensionRefused
+from rackwright.states.extensions import ExtensionRefused, FetchedModule
 from rackwright.states.node import unpack_files
 from rackwright.states.plan import Plan
-from rackwright.states.refusal import Refused
+from rackwright.states.refusal import RunRefused
 
 NAME_FACTS = ("id", "host")
 """The facts that hold a server's own name."""
@@ -31,12 +31,12 @@ class JobModuleSource:
         """Return no names: a module is fetched by name when a state uses it."""
         return []
 
-    def fetch(self, name: str) -> Bundle | None:
+    def fetch(self, name: str) -> FetchedModule | None:
         module = self.modules.get(name)
         if module is None:
             return None
         manifest = b64decode(module["manifest"]) if module["manifest"] else None
-        return Bundle(b64decode(module["code"]), manifest, str(module["origin"]))
+        return FetchedModule(b64decode(module["code"]), manifest, str(module["origin"]))
 
 
 def check_job(job: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def check_job(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     try:
         unpack_files(folder, job["files"])
         return check_targets(folder, job)
-    except Refused as refused:
+    except RunRefused as refused:
         return {"errors": [str(problem) for problem in refused.problems]}
     except ExtensionRefused as refused_module:
         return {"errors": [str(refused_module)]}
@@ -68,7 +68,7 @@ def check_targets(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
         remote = RemoteOutputs(None, targets)
         try:
             plans[target] = make_plan(folder, job, catalogue, remote, facts[target])
-        except Refused as refused:
+        except RunRefused as refused:
             return {"errors": [f"{target}: {problem}" for problem in refused.problems]}
         references[target], planned_targets[unnamed_facts] = remote.references, target
     problems = find_cross_server_problems(plans, references, job["mode"])
@@ -110,7 +110,7 @@ def find_cross_server_problems(
 def _add_own_order(sorter: "TopologicalSorter[tuple[str, int]]", target: str, plan: Plan, mode: str) -> None:
     """Add the order in which a target runs its own states."""
     for node in range(len(plan.graph)):
-        sorter.add((target, node), *((target, source) for source in plan.graph.into(node)))
+        sorter.add((target, node), *((target, source) for source in plan.graph.incoming(node)))
     if mode == "ansible":
         for before, after in zip(plan.sequence, plan.sequence[1:], strict=False):
             sorter.add((target, after), (target, before))
@@ -124,7 +124,7 @@ def _remote_references(plan: Plan) -> list[tuple[int, str, str]]:
         for key in keys:
             for reference, _ in plan.references.find(values.get(key)):
                 if reference is not None and reference.node:
-                    references.append((state, reference.node, reference.rest))
+                    references.append((state, reference.node, reference.remote_path))
     return references
 
 

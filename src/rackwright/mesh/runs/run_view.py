@@ -12,7 +12,7 @@ from rackwright.mesh.runs.event_batches import EventLine
 from rackwright.mesh.runs.run_model import FINAL, Task, gate_prefix, read_task, run_events
 from rackwright.mesh.runs.run_store import RunStore
 from rackwright.states.module import StateError
-from rackwright.states.outputs import pick
+from rackwright.states.outputs import pick_output
 
 
 class RunView:
@@ -115,7 +115,7 @@ class RunView:
         if state.get("result") is False:
             raise StateError(f"{state['id']!r} failed on {node}, so it has no output to use")
         fields = {**state["changes"], **event["outputs"], **state}
-        return pick(fields, path, f"{state.get('function')} {state['id']!r} of {node}")
+        return pick_output(fields, path, f"{state.get('function')} {state['id']!r} of {node}")
 
     def _find_ended(self, node: str, reference: str) -> tuple[dict[str, Any], tuple[str, ...]] | None:
         ended = self.ended.get(node, {})

@@ -21,22 +21,22 @@ from rackwright.states.catalogue import Catalogue
 from rackwright.states.combine import State
 from rackwright.states.extensions import (
     FOLDER,
-    Bundle,
     ExtensionRefused,
+    FetchedModule,
     FolderSource,
     Loader,
-    Memory,
     Source,
     UrlSource,
+    VersionHistory,
 )
-from rackwright.states.facts import facts
+from rackwright.states.facts import collect_facts
 from rackwright.states.module import StateError
 from rackwright.states.node import FAILED, OK, REFUSED, unpack_files
-from rackwright.states.plan import Plan, plan, secret_texts
+from rackwright.states.plan import Plan, build_plan, collect_secret_texts
 from rackwright.states.reading.tree import Tree
-from rackwright.states.refusal import Refused, refuse
+from rackwright.states.refusal import RunRefused, refuse
+from rackwright.states.running.execution import PlanExecution, change_to_home_directory
 from rackwright.states.running.record import Mask, Record
-from rackwright.states.running.run import Run, go_home
 
 MAX_VALUE = 64 * 1024
 START_SECONDS = 0.05
@@ -155,8 +155,10 @@ class GatePace:
         twins: Counter[tuple[str, str]] = Counter()
         for state in states:
             if state.options.get("sync") or state.options.get("serialize"):
-                self._gates[state.index] = gate_name(state.full, state.id, twins[state.full, state.id])
-            twins[state.full, state.id] += 1
+                self._gates[state.index] = gate_name(
+                    state.qualified_function, state.id, twins[state.qualified_function, state.id]
+                )
+            twins[state.qualified_function, state.id] += 1
 
     def gate(self, state: int) -> str | None:
         return self._gates.get(state)
@@ -193,12 +195,12 @@ class AgentModuleSource:
         """Return no names: a module is fetched by name when a state uses it."""
         return []
 
-    def fetch(self, name: str) -> Bundle | None:
+    def fetch(self, name: str) -> FetchedModule | None:
         module = self.agent.ask("module", name=name)
         if module is None:
             return None
         manifest = b64decode(module["manifest"]) if module["manifest"] else None
-        return Bundle(b64decode(module["code"]), manifest, str(module["origin"]))
+        return FetchedModule(b64decode(module["code"]), manifest, str(module["origin"]))
 
 
 def run_job(job: dict[str, Any], folder: Path) -> int:
@@ -206,20 +208,20 @@ def run_job(job: dict[str, Any], folder: Path) -> int:
     mask = Mask()
     agent.listen()
     try:
-        mask.add(text for name in job["secrets"] for text in secret_texts(job["variables"].get(name)))
+        mask.add(text for name in job["secrets"] for text in collect_secret_texts(job["variables"].get(name)))
         unpack_files(folder, job["files"])
         return _run(folder, job, mask, agent)
-    except Refused as refused:
+    except RunRefused as refused:
         agent.send("refused", errors=[mask.text(str(problem)) for problem in refused.problems])
         return REFUSED
 
 
 def make_plan(folder: Path, job: dict[str, Any], catalogue: Catalogue, remote: RemoteOutputs, node: Any) -> Plan:
-    return plan(Tree(folder), job["sls"], job["variables"], node, catalogue, remote)
+    return build_plan(Tree(folder), job["sls"], job["variables"], node, catalogue, remote)
 
 
 def _run(folder: Path, job: dict[str, Any], mask: Mask, agent: AgentConnection) -> int:
-    node = {**facts(job["name"]), **job.get("node", {})}
+    node = {**collect_facts(job["name"]), **job.get("node", {})}
     remote = RemoteOutputs(agent, job["targets"])
     target_plan = make_plan(folder, job, _catalogue(folder, job, agent), remote, node)
     mask.add(target_plan.secrets)
@@ -232,14 +234,16 @@ def _run(folder: Path, job: dict[str, Any], mask: Mask, agent: AgentConnection) 
             outputs = mask.value(record.outputs)
             agent.ended(state.index, state=record.as_json(mask), outputs=outputs, gate=pace.gate(record.state))
         elif kind == "start":
-            agent.started(state.index, id=mask.text(state.id), name=mask.text(state.name), function=state.full)
+            agent.started(
+                state.index, id=mask.text(state.id), name=mask.text(state.name), function=state.qualified_function
+            )
         elif kind == "log":
             printed.send(mask.text(state.id), mask.text(str(detail)))
 
-    go_home()
-    run = Run(target_plan, job["mode"], bool(job["test"]), int(job["parallel"]), on_event, mask, pace)
+    change_to_home_directory()
+    run = PlanExecution(target_plan, job["mode"], bool(job["test"]), int(job["parallel"]), on_event, mask, pace)
     agent.send("planned", states=len(target_plan.states))
-    report = run.go()
+    report = run.execute()
     agent.send("report", summary=report.summary(), seconds=round(report.seconds, 6), failed=report.failed)
     return FAILED if report.failed else OK
 
@@ -258,7 +262,7 @@ def build_catalogue(folder: Path, job: dict[str, Any], datastore: Source) -> Cat
     """
     web = [UrlSource(base) for base in job.get("modules_from", ())]
     sources: tuple[Source, ...] = (FolderSource(folder / FOLDER), datastore, *web)
-    loader = Loader(sources, Path(job["signers"]), Memory(Path(job["seen"])))
+    loader = Loader(sources, Path(job["signers"]), VersionHistory(Path(job["seen"])))
     return Catalogue(loader.functions(), loader.fetch)
 
 

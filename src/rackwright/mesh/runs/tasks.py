@@ -29,7 +29,7 @@ from rackwright.mesh.runs.run_store import RunStore, SignedText, StoredTask
 from rackwright.mesh.runs.run_trust import RunNotPermitted, RunTrust
 from rackwright.mesh.supervision import Spawner
 from rackwright.private_files import write_private_file
-from rackwright.states.facts import facts
+from rackwright.states.facts import collect_facts
 
 AGAIN_SECONDS = 1.0
 LEASE_SECONDS = 15
@@ -75,7 +75,7 @@ class TaskRunner:
         self._ports, self._name, self._log, self._trust = ports, ports.name, ports.log, ports.trust
         self.store, self.etcd, self.engines = ports.store, ports.store.etcd, ports.engines
         self.ledger = Ledger(ports.folder / "runs.json")
-        self.facts = facts(ports.name)
+        self.facts = collect_facts(ports.name)
         self._published_identity: Identity | None = None
         self._last_problem = ""
 

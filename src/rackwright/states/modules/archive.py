@@ -43,54 +43,56 @@ def check(arguments: Arguments, context: Context) -> Check:
     source = first_source(arguments["source"], context)
     if arguments["clean"] and not is_url(source) and is_below(tree_path(source, context.root), target):
         raise StateError(f"clean would remove the archive {source}, which lies in {target}; keep it elsewhere")
-    members = read_members(_content(source, arguments, context), source, arguments)
+    members = read_members(_read_archive(source, arguments, context), source, arguments)
     plan = Plan()
     user, group = (None if arguments.get(key) is None else str(arguments[key]) for key in ("user", "group"))
     owner = Owner(user, group)
-    missing = [member for member in members if arguments["overwrite"] or not _there(target, member)]
-    gone = _surplus(target, members) if arguments["clean"] else []
+    missing = [member for member in members if arguments["overwrite"] or not _is_extracted(target, member)]
+    surplus = _find_surplus(target, members) if arguments["clean"] else []
     if missing:
         plan.changes["extracted_files"] = [member.path for member in missing]
-    if gone:
-        plan.changes["removed"] = gone
-    if missing or gone:
-        plan.step(partial(_bring_about, target, missing, gone, owner))
+    if surplus:
+        plan.changes["removed"] = surplus
+    if missing or surplus:
+        plan.step(partial(_extract, target, missing, surplus, owner))
     else:
         _plan_owners(plan, target, members, owner, context)
     return plan.check(f"{source} is already extracted in {target}", f"{source} would be extracted to {target}")
 
 
-def _content(source: str, arguments: Arguments, context: Context) -> bytes:
-    """The archive; one from the network is kept under its hash, so that later runs need not fetch it again."""
-    wanted = str(arguments.get("source_hash") or "")
+def _read_archive(source: str, arguments: Arguments, context: Context) -> bytes:
+    """Return the archive's bytes; one from the network is cached under its hash for later runs."""
+    source_hash = str(arguments.get("source_hash") or "")
     if not is_url(source):
-        return read_source(source, context, wanted)
+        return read_source(source, context, source_hash)
     from ..support.content import split_hash
     from ..support.files import read_bytes, write_whole
 
-    if not wanted:
+    if not source_hash:
         raise StateError(f"source {source} needs a source_hash: what comes over the network has to be checked")
-    kept = f"{CACHE}/{split_hash(wanted)[1]}"
-    if os.path.exists(kept):
-        return read_source(kept, context, wanted)
-    content = read_source(source, context, wanted)
+    cached = f"{CACHE}/{split_hash(source_hash)[1]}"
+    if os.path.exists(cached):
+        return read_source(cached, context, source_hash)
+    content = read_source(source, context, source_hash)
     if not context.test:
-        for folder in missing_parents(kept):
+        for folder in missing_parents(cached):
             make_folder(folder, Owner(mode=0o700))
-        write_whole(kept, content, Owner(mode=0o600))
-        if read_bytes(kept) != content:
-            raise StateError(f"{kept} does not hold what was just written to it; is its disk sound?")
+        write_whole(cached, content, Owner(mode=0o600))
+        if read_bytes(cached) != content:
+            raise StateError(f"{cached} does not hold what was just written to it; is its disk sound?")
     return content
 
 
 def read_members(content: bytes, source: str, arguments: Arguments) -> List[Member]:
-    """The members, made safe, without the folders that `strip` takes off."""
+    """Return the members with safe paths, without the folders that `strip` removes."""
     kind = arguments.get("archive_format") or ("zip" if zipfile.is_zipfile(io.BytesIO(content)) else "tar")
     try:
         raw = _zip_members(content) if kind == "zip" else _tar_members(content)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
         raise StateError(f"{source} is no archive that can be read: {error}") from error
-    members = [made for made in (_safe(member, source, int(arguments["strip"])) for member in raw) if made is not None]
+    members = [
+        safe for safe in (_make_safe(member, source, int(arguments["strip"])) for member in raw) if safe is not None
+    ]
     _refuse_writes_through_links(members, source)
     if arguments["enforce_toplevel"] and not arguments["strip"]:
         tops = {member.path.split("/")[0] for member in members}
@@ -104,7 +106,7 @@ def read_members(content: bytes, source: str, arguments: Arguments) -> List[Memb
 
 def _tar_members(content: bytes) -> List[Member]:
     archive = tarfile.open(fileobj=io.BytesIO(content))  # noqa: SIM115 - members are read from it later
-    found = []
+    members = []
     for entry in archive.getmembers():
         kinds = (
             (entry.isfile(), "file"),
@@ -114,8 +116,8 @@ def _tar_members(content: bytes) -> List[Member]:
         )
         kind = next((kind for holds, kind in kinds if holds), "special")
         read = partial(_read_tar, archive, entry) if kind == "file" else None
-        found.append(Member(entry.name, kind, entry.mode & 0o777, entry.size, entry.linkname, read))
-    return found
+        members.append(Member(entry.name, kind, entry.mode & 0o777, entry.size, entry.linkname, read))
+    return members
 
 
 def _read_tar(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
@@ -126,26 +128,28 @@ def _read_tar(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
 
 def _zip_members(content: bytes) -> List[Member]:
     archive = zipfile.ZipFile(io.BytesIO(content))
-    found = []
+    members = []
     for entry in archive.infolist():
         mode = entry.external_attr >> 16
         if entry.is_dir():
-            found.append(Member(entry.filename, "folder", mode & 0o777 or 0o755))
+            members.append(Member(entry.filename, "folder", mode & 0o777 or 0o755))
         elif stat.S_ISLNK(mode):
-            found.append(Member(entry.filename, "symlink", 0o777, link=archive.read(entry).decode("utf-8", "replace")))
+            members.append(
+                Member(entry.filename, "symlink", 0o777, link=archive.read(entry).decode("utf-8", "replace"))
+            )
         else:
             read = partial(archive.read, entry)
-            found.append(Member(entry.filename, "file", mode & 0o777 or 0o644, entry.file_size, read=read))
-    return found
+            members.append(Member(entry.filename, "file", mode & 0o777 or 0o644, entry.file_size, read=read))
+    return members
 
 
-def _safe(member: Member, source: str, strip: int) -> Optional[Member]:
-    """The member with a plain relative path, None if nothing is left of it, StateError if it means harm."""
-    told = f"{source}: the member {member.path!r}"
+def _make_safe(member: Member, source: str, strip: int) -> Optional[Member]:
+    """Return the member with a plain relative path; None if nothing is left of it. StateError if it is unsafe."""
+    subject = f"{source}: the member {member.path!r}"
     if member.kind == "special":
-        raise StateError(f"{told} is a device or pipe; nothing was extracted")
+        raise StateError(f"{subject} is a device or pipe; nothing was extracted")
     if member.path.startswith("/") or ".." in member.path.split("/"):
-        raise StateError(f"{told} leads out of the folder; nothing was extracted")
+        raise StateError(f"{subject} leads out of the folder; nothing was extracted")
     parts = [part for part in member.path.split("/") if part not in ("", ".")][strip:]
     if not parts:
         return None
@@ -154,10 +158,10 @@ def _safe(member: Member, source: str, strip: int) -> Optional[Member]:
     if member.kind == "symlink":
         inside = os.path.normpath(os.path.join(os.path.dirname(path), link))
         if link.startswith("/") or inside == ".." or inside.startswith("../"):
-            raise StateError(f"{told} is a link to {link!r}, out of the folder; nothing was extracted")
+            raise StateError(f"{subject} is a link to {link!r}, out of the folder; nothing was extracted")
     if member.kind == "hardlink":
         if link.startswith("/") or ".." in link.split("/"):
-            raise StateError(f"{told} is a link to {link!r}, out of the folder; nothing was extracted")
+            raise StateError(f"{subject} is a link to {link!r}, out of the folder; nothing was extracted")
         link = "/".join([part for part in link.split("/") if part not in ("", ".")][strip:])
     return Member(path, member.kind, member.mode, member.size, link, member.read)
 
@@ -171,35 +175,39 @@ def _refuse_writes_through_links(members: List[Member], source: str) -> None:
                 raise StateError(f"{source}: the member {member.path!r} goes through a link; nothing was extracted")
 
 
-def _there(target: str, member: Member) -> bool:
+def _is_extracted(target: str, member: Member) -> bool:
     path = os.path.join(target, member.path)
-    found = status(path)
-    if found is None:
+    file_status = status(path)
+    if file_status is None:
         return False
     if member.kind == "folder":
-        return stat.S_ISDIR(found.st_mode)
+        return stat.S_ISDIR(file_status.st_mode)
     if member.kind == "symlink":
-        return stat.S_ISLNK(found.st_mode) and os.readlink(path) == member.link
-    # A run that was killed may have left a part; a whole file has its whole size.
-    return stat.S_ISREG(found.st_mode) and (member.kind == "hardlink" or found.st_size == member.size)
+        return stat.S_ISLNK(file_status.st_mode) and os.readlink(path) == member.link
+    # A run that was killed may have left a part of a file; a complete file has the member's size.
+    return stat.S_ISREG(file_status.st_mode) and (member.kind == "hardlink" or file_status.st_size == member.size)
 
 
-def _surplus(target: str, members: List[Member]) -> List[str]:
-    """What is in the folder and not in the archive, topmost only."""
-    wanted = {member.path for member in members}
-    wanted |= {os.path.dirname(path) for path in wanted}
-    for path in list(wanted):
+def _find_surplus(target: str, members: List[Member]) -> List[str]:
+    """Return the paths in the folder that are not in the archive, topmost only."""
+    member_paths = {member.path for member in members}
+    member_paths |= {os.path.dirname(path) for path in member_paths}
+    for path in list(member_paths):
         while path:
-            wanted.add(path)
+            member_paths.add(path)
             path = os.path.dirname(path)
     surplus: List[str] = []
     for folder, folders, files in os.walk(target):
-        inside = os.path.relpath(folder, target)
+        relative_folder = os.path.relpath(folder, target)
         for name in sorted(folders + files):
-            path = name if inside == "." else f"{inside}/{name}"
-            if path not in wanted:
+            path = name if relative_folder == "." else f"{relative_folder}/{name}"
+            if path not in member_paths:
                 surplus.append(path)
-        folders[:] = [name for name in folders if (name if inside == "." else f"{inside}/{name}") in wanted]
+        folders[:] = [
+            name
+            for name in folders
+            if (name if relative_folder == "." else f"{relative_folder}/{name}") in member_paths
+        ]
     return surplus
 
 
@@ -212,20 +220,20 @@ def _plan_owners(plan: Plan, target: str, members: List[Member], owner: Owner, c
             plan.step(partial(set_owner, path, owner))
 
 
-def _bring_about(target: str, members: List[Member], gone: List[str], owner: Owner) -> None:
+def _extract(target: str, members: List[Member], surplus: List[str], owner: Owner) -> None:
     for folder in (*missing_parents(target), target):
         make_folder(folder, Owner(mode=0o755) if not os.path.isdir(folder) else Owner())
     staging = os.path.join(target, ".rackwright-new")
     remove_all(staging)
     os.mkdir(staging, 0o700)
     try:
-        for path in gone:
+        for path in surplus:
             remove_all(os.path.join(target, path))
         modes: Dict[str, int] = {}
         for number, member in enumerate(members):
             if member.kind == "folder":
                 modes[os.path.join(target, member.path)] = member.mode | 0o700
-            _place(target, member, os.path.join(staging, str(number)), owner)
+            _extract_member(target, member, os.path.join(staging, str(number)), owner)
         # Last and deepest first: a folder that may not be written must be full by then.
         for path in sorted(modes, reverse=True):
             os.chmod(path, modes[path])
@@ -235,7 +243,7 @@ def _bring_about(target: str, members: List[Member], gone: List[str], owner: Own
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _place(target: str, member: Member, aside: str, owner: Owner) -> None:
+def _extract_member(target: str, member: Member, temporary: str, owner: Owner) -> None:
     path = os.path.join(target, member.path)
     for folder in missing_parents(path):
         make_folder(folder, Owner(owner.user, owner.group, 0o755))
@@ -252,18 +260,18 @@ def _place(target: str, member: Member, aside: str, owner: Owner) -> None:
         set_owner(path, owner)
         return
     if member.kind == "symlink":
-        os.symlink(member.link, aside)
+        os.symlink(member.link, temporary)
     elif member.kind == "hardlink":
-        os.link(os.path.join(target, member.link), aside, follow_symlinks=False)
+        os.link(os.path.join(target, member.link), temporary, follow_symlinks=False)
     else:
         assert member.read is not None  # files have one
-        with open(aside, "xb") as file:
+        with open(temporary, "xb") as file:
             file.write(member.read())
-        os.chmod(aside, member.mode)
-    set_owner(aside, owner)
+        os.chmod(temporary, member.mode)
+    set_owner(temporary, owner)
     if os.path.isdir(path) and not os.path.islink(path):
         raise StateError(f"{path} is a folder where the archive has a file; remove it first")
-    os.replace(aside, path)
+    os.replace(temporary, path)
 
 
 def validate(arguments: Arguments) -> List[str]:

@@ -13,8 +13,8 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .. import shelltext
 from ..module import Argument, Arguments, Check, Command, Context, Finished, Result, StateError, StateFunction
-from ..options import SHELL, environment
-from ..shelltext import WORDS, shown, variables_of
+from ..options import DEFAULT_SHELL, merge_environment
+from ..shelltext import WORDS, display_text, environment_of
 
 _COMMAND = Argument(
     "name", "str", "The command. Outputs of other states in it are values, never shell text.", read_by=shelltext.SHELL
@@ -22,7 +22,7 @@ _COMMAND = Argument(
 _COMMON = (
     Argument("cwd", "str", "The directory to run in; the home directory if not given."),
     Argument("runas", "str", "The user to run as."),
-    Argument("shell", "str", "The shell that reads the command.", default=SHELL),
+    Argument("shell", "str", "The shell that reads the command.", default=DEFAULT_SHELL),
     Argument("env", "dict", "Environment variables to add; null or false takes one out."),
     Argument("prepend_path", "str", "A directory to put in front of PATH."),
     Argument("umask", "mode", "The umask to run with."),
@@ -46,32 +46,32 @@ _COMMON = (
 def _check(arguments: Arguments, context: Context) -> Check:
     if not context.test and arguments["cwd"] and not os.path.isdir(arguments["cwd"]):
         raise StateError(f'Desired working directory "{arguments["cwd"]}" is not available')
-    name = shown(arguments["name"])
+    name = display_text(arguments["name"])
     return Check({"cmd": name}, f'Command "{name}" would have been executed')
 
 
-def _wait(arguments: Arguments, context: Context) -> Check:
+def _check_wait(arguments: Arguments, context: Context) -> Check:
     return Check({}, "")
 
 
-def _command(arguments: Arguments, argv: Tuple[str, ...], stdin: Optional[bytes] = None) -> Command:
-    env: Dict[str, Any] = {**(arguments["env"] or {}), **variables_of(arguments["name"])}
+def _make_command(arguments: Arguments, argv: Tuple[str, ...], stdin: Optional[bytes] = None) -> Command:
+    env: Dict[str, Any] = {**(arguments["env"] or {}), **environment_of(arguments["name"])}
     if arguments["prepend_path"]:
         env["PATH"] = f"{arguments['prepend_path']}:{env.get('PATH') or os.environ.get('PATH', os.defpath)}"
-    given = arguments["stdin"].encode() if arguments["stdin"] else b""
+    argument_stdin = arguments["stdin"].encode() if arguments["stdin"] else b""
     return Command(
         argv,
-        environment(env),
+        merge_environment(env),
         arguments["cwd"],
         arguments["runas"],
         int(arguments["umask"], 8) if arguments["umask"] else None,
-        given if stdin is None else stdin,
+        argument_stdin if stdin is None else stdin,
         arguments["timeout"],
     )
 
 
 def _run(arguments: Arguments, check: Check, context: Context) -> Command:
-    return _command(arguments, (arguments["shell"], "-c", arguments["name"]))
+    return _make_command(arguments, (arguments["shell"], "-c", arguments["name"]))
 
 
 def _run_on_change(arguments: Arguments, context: Context) -> Command:
@@ -86,11 +86,11 @@ def _settle(arguments: Arguments, finished: Finished) -> Result:
     shown_out, shown_err = ("", "") if arguments["hide_output"] else (out, err)
     changes = {"pid": finished.pid, "retcode": code, "stdout": shown_out, "stderr": shown_err}
     if finished.timed_out:
-        told = f'Command "{shown(arguments["name"])}" was killed after {arguments["timeout"]:g} seconds'
-        return Result(arguments["ignore_timeout"], changes, told, dict(changes))
+        comment = f'Command "{display_text(arguments["name"])}" was killed after {arguments["timeout"]:g} seconds'
+        return Result(arguments["ignore_timeout"], changes, comment, dict(changes))
     if arguments["stateful"]:
-        return _stateful(changes, code == 0)
-    return Result(code == 0, changes, f'Command "{shown(arguments["name"])}" run', dict(changes))
+        return _settle_stateful(changes, code == 0)
+    return Result(code == 0, changes, f'Command "{display_text(arguments["name"])}" run', dict(changes))
 
 
 def _succeeded(arguments: Arguments, status: int, out: str, err: str) -> bool:
@@ -101,38 +101,38 @@ def _succeeded(arguments: Arguments, status: int, out: str, err: str) -> bool:
     )
 
 
-def _stateful(changes: Dict[str, Any], ok: bool) -> Result:
-    """The command itself says whether it changed anything."""
+def _settle_stateful(changes: Dict[str, Any], ok: bool) -> Result:
+    """Return the result of a stateful command, whose own output says whether it changed anything."""
     out = changes["stdout"]
     if not out:
         return Result(ok, {}, changes["stderr"], changes)
-    said = _said(out)
-    if said is None:
-        told = "Failed parsing script output! Stdout must be JSON or a line of name=value pairs."
-        return Result(False, changes, told, changes)
-    comment = str(said.pop("comment", ""))
-    if str(said.get("changed", "no")).lower() not in ("true", "yes", "1"):
+    report = _parse_report(out)
+    if report is None:
+        problem = "Failed parsing script output! Stdout must be JSON or a line of name=value pairs."
+        return Result(False, changes, problem, changes)
+    comment = str(report.pop("comment", ""))
+    if str(report.get("changed", "no")).lower() not in ("true", "yes", "1"):
         return Result(ok, {}, comment, changes)
-    rest = out.rpartition("\n")[0] if not out.lstrip().startswith("{") else ""
-    return Result(ok, {**changes, **said, "stdout": rest}, comment, changes)
+    earlier_output = out.rpartition("\n")[0] if not out.lstrip().startswith("{") else ""
+    return Result(ok, {**changes, **report, "stdout": earlier_output}, comment, changes)
 
 
-def _said(out: str) -> Optional[Dict[str, Any]]:
+def _parse_report(out: str) -> Optional[Dict[str, Any]]:
     try:
-        said = json.loads(out)
+        report = json.loads(out)
     except ValueError:
         try:
             pairs = [item.split("=") for item in shlex.split(out.rstrip().rpartition("\n")[2])]
             return {key: value for [key, value] in pairs}
         except ValueError:
             return None
-    return said if isinstance(said, dict) else None
+    return report if isinstance(report, dict) else None
 
 
 # Scripts
 
-_COPY = 'f=$(mktemp) && cat > "$f" && chmod 700 "$f" && { "$f" "$@" < /dev/null; s=$?; rm -f "$f"; exit $s; }'
-"""Another user may not read the tree, so the script goes to it by standard input."""
+_RUN_FROM_STDIN = 'f=$(mktemp) && cat > "$f" && chmod 700 "$f" && { "$f" "$@" < /dev/null; s=$?; rm -f "$f"; exit $s; }'
+"""Shell command that runs a script from standard input as another user, who may not be able to read the tree."""
 
 
 def _script_source(arguments: Arguments, context: Context) -> Tuple[Path, List[str]]:
@@ -157,10 +157,10 @@ def _script(arguments: Arguments, check: Check, context: Context) -> Command:
     path, extra = _script_source(arguments, context)
     text = path.read_bytes()
     if arguments["runas"]:
-        return _command(arguments, (SHELL, "-c", _COPY, str(path), *extra), text)
+        return _make_command(arguments, (DEFAULT_SHELL, "-c", _RUN_FROM_STDIN, str(path), *extra), text)
     first = text.split(b"\n", 1)[0]
     interpreter = shlex.split(first[2:].decode("utf-8", "replace")) if first.startswith(b"#!") else [arguments["shell"]]
-    return _command(arguments, (*interpreter, str(path), *extra))
+    return _make_command(arguments, (*interpreter, str(path), *extra))
 
 
 def _script_on_change(arguments: Arguments, context: Context) -> Command:
@@ -200,7 +200,7 @@ FUNCTIONS = (
         "wait",
         "Run a command only when something it watches (or listens to) has changed.",
         (_COMMAND, *_COMMON),
-        _wait,
+        _check_wait,
         _run,
         _run_on_change,
         settle=_settle,
@@ -220,7 +220,7 @@ FUNCTIONS = (
         "wait_script",
         "Run a script of the state tree only when something it watches has changed.",
         (*_COMMON, *_SCRIPT),
-        _wait,
+        _check_wait,
         _script,
         _script_on_change,
         settle=_settle_script,

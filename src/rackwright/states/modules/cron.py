@@ -14,7 +14,7 @@ from ..support.process import attempt, last_words
 
 MARK = "RACKWRIGHT_CRON_IDENTIFIER:"
 MARKED = re.compile(r"^#.*?(?:RACKWRIGHT|SALT)_CRON_IDENTIFIER:(?P<identifier>.*)$")
-"""Entries that Salt made are taken over, not doubled."""
+"""Matches the marks of Salt too: its entries are changed, not doubled."""
 SPECIALS = ("@reboot", "@hourly", "@daily", "@weekly", "@monthly", "@yearly", "@annually", "@midnight")
 FIELDS = ("minute", "hour", "daymonth", "month", "dayweek")
 FIELD = re.compile(r"[0-9A-Za-z*/,~-]+")
@@ -30,7 +30,7 @@ def read_crontab(user: str) -> str:
 
 
 def write_crontab(user: str, text: str) -> None:
-    """cron checks the whole table first and keeps the old one if it does not like it."""
+    """Replace a user's crontab; cron checks the whole table first and keeps the old one if it is wrong."""
     code, _, stderr = attempt(["crontab", "-u", user, "-"], stdin=text)
     if code != 0:
         raise StateError(f"cron does not take the crontab of {user}: {last_words(stderr)}")
@@ -43,24 +43,24 @@ def identifier_of(arguments: Arguments) -> str:
 def wanted_lines(arguments: Arguments) -> List[str]:
     comment = " ".join(str(arguments.get("comment") or "").split())
     mark = f"# {comment} {MARK}{identifier_of(arguments)}" if comment else f"# {MARK}{identifier_of(arguments)}"
-    when = arguments.get("special") or " ".join(str(arguments[field]) for field in FIELDS)
-    entry = f"{when} {arguments['name']}"
+    schedule = arguments.get("special") or " ".join(str(arguments[field]) for field in FIELDS)
+    entry = f"{schedule} {arguments['name']}"
     return [mark, f"#DISABLED#{entry}" if arguments["commented"] else entry]
 
 
-def find(lines: List[str], identifier: str, command: Optional[str]) -> Optional[Tuple[int, int]]:
-    """Where the entry stands, from its mark to behind its line; an unmarked line of the same command counts too."""
-    for at, line in enumerate(lines):
+def find_entry(lines: List[str], identifier: str, command: Optional[str]) -> Optional[Tuple[int, int]]:
+    """Return first and end index of an entry: its mark and its line, or an unmarked line of the same command."""
+    for index, line in enumerate(lines):
         marked = MARKED.match(line)
         if marked and marked["identifier"].strip() == identifier:
-            return at, min(at + 2, len(lines))
-    for at, line in enumerate(lines):
-        if command is not None and _command(line) == command and not (at and MARKED.match(lines[at - 1])):
-            return at, at + 1
+            return index, min(index + 2, len(lines))
+    for index, line in enumerate(lines):
+        if command is not None and _command_of_line(line) == command and not (index and MARKED.match(lines[index - 1])):
+            return index, index + 1
     return None
 
 
-def _command(line: str) -> Optional[str]:
+def _command_of_line(line: str) -> Optional[str]:
     if line.startswith("@"):
         return line.partition(" ")[2].strip()
     parts = line.split(None, 5)
@@ -71,27 +71,29 @@ def check_present(arguments: Arguments, context: Context) -> Check:
     user, name = str(arguments["user"]), str(arguments["name"])
     text = read_crontab(user)
     lines = text.splitlines()
-    place = find(lines, identifier_of(arguments), name)
-    wanted = wanted_lines(arguments)
-    changed = [*lines, *wanted] if place is None else [*lines[: place[0]], *wanted, *lines[place[1] :]]
-    return _check(user, text, changed, f"Cron {name} is present", f"Cron {name} would be set")
+    position = find_entry(lines, identifier_of(arguments), name)
+    entry_lines = wanted_lines(arguments)
+    changed = (
+        [*lines, *entry_lines] if position is None else [*lines[: position[0]], *entry_lines, *lines[position[1] :]]
+    )
+    return _check_crontab(user, text, changed, f"Cron {name} is present", f"Cron {name} would be set")
 
 
 def check_absent(arguments: Arguments, context: Context) -> Check:
     user, name = str(arguments["user"]), str(arguments["name"])
     text = read_crontab(user)
     lines = text.splitlines()
-    place = find(lines, identifier_of(arguments), name)
-    changed = lines if place is None else [*lines[: place[0]], *lines[place[1] :]]
-    return _check(user, text, changed, f"Cron {name} is not present", f"Cron {name} would be removed")
+    position = find_entry(lines, identifier_of(arguments), name)
+    changed = lines if position is None else [*lines[: position[0]], *lines[position[1] :]]
+    return _check_crontab(user, text, changed, f"Cron {name} is not present", f"Cron {name} would be removed")
 
 
-def _check(user: str, text: str, lines: List[str], already: str, would: str) -> Check:
+def _check_crontab(user: str, text: str, lines: List[str], already: str, would: str) -> Check:
     plan = Plan()
-    written = "".join(f"{line}\n" for line in lines)
-    if written != text and lines != text.splitlines():
-        diff = unified_diff(text.encode(), written.encode(), f"crontab of {user}")
-        plan.step(partial(write_crontab, user, written), **{user: diff})
+    new_text = "".join(f"{line}\n" for line in lines)
+    if new_text != text and lines != text.splitlines():
+        diff = unified_diff(text.encode(), new_text.encode(), f"crontab of {user}")
+        plan.step(partial(write_crontab, user, new_text), **{user: diff})
     return plan.check(already, would)
 
 

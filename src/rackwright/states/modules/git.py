@@ -34,17 +34,17 @@ class Clone:
         what = f"git {arguments[0]} for {self.target}"
         return run(command, what, user=self.user, env=self._environment(), cwd="/").strip()
 
-    def ask(self, *arguments: str) -> Optional[str]:
-        """Standard output, or None if git said no."""
+    def try_git(self, *arguments: str) -> Optional[str]:
+        """Run git and return its standard output; None if it failed."""
         command = ["git", "-C", self.target, *arguments]
         code, stdout, stderr = attempt(command, user=self.user, env=self._environment(), cwd="/")
         if "dubious ownership" in stderr:
-            # Not to be overridden: the settings of a user's clone would run programs as us.
+            # This check of git stays on: the settings of a user's clone would run programs as us.
             raise StateError(f"{self.target} belongs to another user; name that user with user:")
         return stdout.strip() if code == 0 else None
 
     def _environment(self) -> Dict[str, str]:
-        options = ["-o", "BatchMode=yes"]  # a question nobody can answer must not hang the run
+        options = ["-o", "BatchMode=yes"]  # a prompt must not hang the run
         options += ["-i", self.identity, "-o", "IdentitiesOnly=yes"] if self.identity else []
         return {"GIT_SSH_COMMAND": shlex.join(["ssh", *options])}
 
@@ -52,13 +52,13 @@ class Clone:
         return os.path.isdir(os.path.join(self.target, ".git")) or os.path.isfile(os.path.join(self.target, "HEAD"))
 
     def remote_commit(self, url: str, reference: str) -> Optional[str]:
-        """What the remote has under a name: a branch before a tag, an annotated tag's commit rather than the tag."""
+        """Return the remote's commit of a name: a branch before a tag; of an annotated tag its commit, not the tag."""
         names = ["HEAD"] if reference == "HEAD" else [f"refs/heads/{reference}", f"refs/tags/{reference}"]
         text = self.git("ls-remote", "--", url, *names, *(f"{name}^{{}}" for name in names[1:]), inside=False)
-        found = {name: commit for commit, _, name in (line.partition("\t") for line in text.splitlines())}
+        commits = {name: commit for commit, _, name in (line.partition("\t") for line in text.splitlines())}
         for name in (names[0], f"{names[-1]}^{{}}", names[-1]):
-            if name in found:
-                return found[name]
+            if name in commits:
+                return commits[name]
         return None
 
 
@@ -74,19 +74,19 @@ def clone_of(arguments: Arguments) -> Clone:
 def check_latest(arguments: Arguments, context: Context) -> Check:
     clone, url = clone_of(arguments), str(arguments["name"])
     reference = str(arguments["rev"])
-    wanted = reference if COMMIT.fullmatch(reference) else clone.remote_commit(url, reference)
-    if wanted is None:
+    commit = reference if COMMIT.fullmatch(reference) else clone.remote_commit(url, reference)
+    if commit is None:
         raise StateError(f"{url} has no branch or tag {reference!r}")
     plan = Plan()
     if not clone.exists():
         _plan_clone(plan, clone, url, arguments)
-        plan.changes.update(new=f"{url} => {clone.target}", revision={"old": None, "new": wanted})
-        plan.step(partial(_move, clone, reference, wanted, arguments, fresh=True))
+        plan.changes.update(new=f"{url} => {clone.target}", revision={"old": None, "new": commit})
+        plan.step(partial(_move_to_commit, clone, reference, commit, arguments, fresh=True))
     else:
-        _plan_update(plan, clone, url, reference, wanted, arguments)
-    plan.outputs["revision"] = wanted
+        _plan_update(plan, clone, url, reference, commit, arguments)
+    plan.outputs["revision"] = commit
     return plan.check(
-        f"Repository {clone.target} is up to date at {wanted[:12]}", f"Repository {clone.target} would be updated"
+        f"Repository {clone.target} is up to date at {commit[:12]}", f"Repository {clone.target} would be updated"
     )
 
 
@@ -102,50 +102,57 @@ def _plan_clone(plan: Plan, clone: Clone, url: str, arguments: Arguments) -> Non
     plan.step(partial(clone.git, "clone", "--quiet", *flags, "--", url, clone.target, inside=False))
 
 
-def _plan_update(plan: Plan, clone: Clone, url: str, reference: str, wanted: str, arguments: Arguments) -> None:
-    has = clone.ask("rev-parse", "HEAD") or ""
-    if clone.ask("remote", "get-url", clone.remote) != url:
-        old = clone.ask("remote", "get-url", clone.remote)
+def _plan_update(plan: Plan, clone: Clone, url: str, reference: str, commit: str, arguments: Arguments) -> None:
+    current = clone.try_git("rev-parse", "HEAD") or ""
+    if clone.try_git("remote", "get-url", clone.remote) != url:
+        old = clone.try_git("remote", "get-url", clone.remote)
         verb = "add" if old is None else "set-url"
         plan.step(partial(clone.git, "remote", verb, clone.remote, url), remote={"old": old, "new": url})
-    if has == wanted or (COMMIT.fullmatch(reference) and has.startswith(reference)):
+    if current == commit or (COMMIT.fullmatch(reference) and current.startswith(reference)):
         return
-    dirty = bool(clone.ask("status", "--porcelain", "--untracked-files=no"))
+    dirty = bool(clone.try_git("status", "--porcelain", "--untracked-files=no"))
     if dirty and not arguments["force_reset"]:
         raise StateError(f"{clone.target} has changes that are not committed; set force_reset: true to throw them away")
-    plan.step(partial(_move, clone, reference, wanted, arguments), revision={"old": has or None, "new": wanted})
+    plan.step(
+        partial(_move_to_commit, clone, reference, commit, arguments), revision={"old": current or None, "new": commit}
+    )
 
 
-def _move(clone: Clone, reference: str, wanted: str, arguments: Arguments, fresh: bool = False) -> None:
-    """Bring the working copy to the wanted commit: forward only, unless force_reset allows more."""
+def _move_to_commit(clone: Clone, reference: str, commit: str, arguments: Arguments, fresh: bool = False) -> None:
+    """Move the working copy to a commit: forward only, unless force_reset allows more."""
     if not fresh:
         clone.git("fetch", "--quiet", "--tags", "--force", clone.remote)
-    current = clone.ask("symbolic-ref", "--quiet", "--short", "HEAD")
-    branch = str(arguments.get("branch") or "") or (current if reference == "HEAD" else _branch(clone, reference))
+    current = clone.try_git("symbolic-ref", "--quiet", "--short", "HEAD")
+    branch = str(arguments.get("branch") or "") or (current if reference == "HEAD" else _local_branch(clone, reference))
     if branch is None:
-        clone.git("checkout", "--quiet", "--detach", wanted)
+        clone.git("checkout", "--quiet", "--detach", commit)
     elif branch != current:
-        if clone.ask("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}") is None:
-            clone.git("checkout", "--quiet", "-b", branch, wanted)
+        if clone.try_git("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}") is None:
+            clone.git("checkout", "--quiet", "-b", branch, commit)
         else:
             clone.git("checkout", "--quiet", branch, "--")
-    if clone.ask("rev-parse", "HEAD") != clone.ask("rev-parse", f"{wanted}^{{commit}}") or arguments["force_reset"]:
+    if (
+        clone.try_git("rev-parse", "HEAD") != clone.try_git("rev-parse", f"{commit}^{{commit}}")
+        or arguments["force_reset"]
+    ):
         if arguments["force_reset"]:
-            clone.git("reset", "--quiet", "--hard", wanted)
-        elif clone.ask("merge-base", "--is-ancestor", "HEAD", wanted) is None:
+            clone.git("reset", "--quiet", "--hard", commit)
+        elif clone.try_git("merge-base", "--is-ancestor", "HEAD", commit) is None:
             raise StateError(
-                f"{clone.target} has commits that {wanted[:12]} has not; set force_reset: true to drop them"
+                f"{clone.target} has commits that {commit[:12]} has not; set force_reset: true to drop them"
             )
         else:
-            clone.git("merge", "--quiet", "--ff-only", wanted)
+            clone.git("merge", "--quiet", "--ff-only", commit)
     if arguments.get("submodules"):
         clone.git("submodule", "update", "--quiet", "--init", "--recursive")
 
 
-def _branch(clone: Clone, reference: str) -> Optional[str]:
-    """The name of the local branch to use for a remote branch; None for a tag or a commit."""
+def _local_branch(clone: Clone, reference: str) -> Optional[str]:
+    """Return the name of the local branch to use for a remote branch; None for a tag or a commit."""
     return (
-        reference if clone.ask("rev-parse", "--verify", "--quiet", f"refs/remotes/{clone.remote}/{reference}") else None
+        reference
+        if clone.try_git("rev-parse", "--verify", "--quiet", f"refs/remotes/{clone.remote}/{reference}")
+        else None
     )
 
 
@@ -155,13 +162,13 @@ def check_cloned(arguments: Arguments, context: Context) -> Check:
     if not clone.exists():
         _plan_clone(plan, clone, url, arguments)
         plan.changes["new"] = f"{url} => {clone.target}"
-    elif branch and clone.ask("symbolic-ref", "--quiet", "--short", "HEAD") != str(branch):
-        old = clone.ask("symbolic-ref", "--quiet", "--short", "HEAD")
-        plan.step(partial(_switch, clone, str(branch)), branch={"old": old, "new": str(branch)})
+    elif branch and clone.try_git("symbolic-ref", "--quiet", "--short", "HEAD") != str(branch):
+        old = clone.try_git("symbolic-ref", "--quiet", "--short", "HEAD")
+        plan.step(partial(_switch_branch, clone, str(branch)), branch={"old": old, "new": str(branch)})
     return plan.check(f"Repository already exists at {clone.target}", f"Repository {clone.target} would be updated")
 
 
-def _switch(clone: Clone, branch: str) -> None:
+def _switch_branch(clone: Clone, branch: str) -> None:
     clone.git("fetch", "--quiet", clone.remote)
     clone.git("checkout", "--quiet", branch, "--")
 
@@ -172,29 +179,29 @@ def check_detached(arguments: Arguments, context: Context) -> Check:
     if not clone.exists():
         _plan_clone(plan, clone, url, {key: value for key, value in arguments.items() if key != "branch"})
         plan.changes["new"] = f"{url} => {clone.target}"
-        plan.step(partial(_detach, clone, reference, fetch=False), revision={"old": None, "new": reference})
+        plan.step(partial(_detach_at, clone, reference, fetch=False), revision={"old": None, "new": reference})
     else:
-        has = clone.ask("rev-parse", "HEAD")
-        wanted = clone.ask("rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}")
-        attached = clone.ask("symbolic-ref", "--quiet", "HEAD") is not None
-        if attached or wanted is None or has != wanted:
-            dirty = bool(clone.ask("status", "--porcelain", "--untracked-files=no"))
+        current = clone.try_git("rev-parse", "HEAD")
+        commit = clone.try_git("rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}")
+        attached = clone.try_git("symbolic-ref", "--quiet", "HEAD") is not None
+        if attached or commit is None or current != commit:
+            dirty = bool(clone.try_git("status", "--porcelain", "--untracked-files=no"))
             if dirty and not arguments["force_checkout"]:
                 raise StateError(
                     f"{clone.target} has changes that are not committed; set force_checkout: true to drop them"
                 )
             force = bool(arguments["force_checkout"])
-            step = partial(_detach, clone, reference, fetch=wanted is None, force=force)
-            plan.step(step, revision={"old": has, "new": wanted or reference})
+            step = partial(_detach_at, clone, reference, fetch=commit is None, force=force)
+            plan.step(step, revision={"old": current, "new": commit or reference})
     return plan.check(f"HEAD of {clone.target} is detached at {reference}", f"HEAD of {clone.target} would be moved")
 
 
-def _detach(clone: Clone, reference: str, fetch: bool, force: bool = False) -> None:
+def _detach_at(clone: Clone, reference: str, fetch: bool, force: bool = False) -> None:
     if fetch:
         clone.git("fetch", "--quiet", "--tags", "--force", clone.remote)
     names = (f"refs/remotes/{clone.remote}/{reference}", f"refs/tags/{reference}", reference)
-    found = (clone.ask("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") for name in names)
-    commit = next((commit for commit in found if commit), None)
+    candidates = (clone.try_git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") for name in names)
+    commit = next((commit for commit in candidates if commit), None)
     if commit is None:
         raise StateError(f"{clone.target} has no {reference!r} to check out, not even after a fetch")
     clone.git("checkout", "--quiet", *(["--force"] if force else []), "--detach", commit)

@@ -15,44 +15,44 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]*\$?")
 
 def check_present(arguments: Arguments, context: Context) -> Check:
     accounts, name = Accounts(str(arguments.get("root") or "")), str(arguments["name"])
-    found = accounts.group(name)
+    group = accounts.group(name)
     gid = arguments.get("gid")
     plan = Plan()
-    if found is None:
+    if group is None:
         flags = (["--system"] if arguments["system"] else []) + (["--gid", str(gid)] if gid is not None else [])
         plan.step(partial(accounts.change, "groupadd", flags, name), name=name)
-    elif gid is not None and found.gid != gid:
-        plan.step(partial(accounts.change, "groupmod", ["--gid", str(gid)], name), gid={"old": found.gid, "new": gid})
-    members = _members(arguments, found)
-    has = sorted(found.members) if found else []
-    if members is not None and members != has:
+    elif gid is not None and group.gid != gid:
+        plan.step(partial(accounts.change, "groupmod", ["--gid", str(gid)], name), gid={"old": group.gid, "new": gid})
+    members = _desired_members(arguments, group)
+    old_members = sorted(group.members) if group else []
+    if members is not None and members != old_members:
         unknown = [user for user in members if accounts.user(user) is None]
         if unknown and not context.test:
             raise StateError(f"there is no user {', '.join(unknown)}; add user.present states and require them")
-        plan.changes["members"] = {"old": has, "new": members}
-        for user in sorted({*members, *has}):
-            if (user in members) != (user in has):
+        plan.changes["members"] = {"old": old_members, "new": members}
+        for user in sorted({*members, *old_members}):
+            if (user in members) != (user in old_members):
                 plan.step(partial(_set_member, accounts, user, name, user in members))
     return plan.check(
-        f"Group {name} is present and up to date", f"Group {name} would be {'updated' if found else 'added'}"
+        f"Group {name} is present and up to date", f"Group {name} would be {'updated' if group else 'added'}"
     )
 
 
-def _members(arguments: Arguments, found: Optional[Group]) -> Optional[List[str]]:
+def _desired_members(arguments: Arguments, group: Optional[Group]) -> Optional[List[str]]:
     if arguments.get("members") is not None:
         return sorted({str(user) for user in arguments["members"]})
     if not arguments.get("addusers") and not arguments.get("delusers"):
         return None
-    has = set(found.members) if found else set()
-    has |= {str(user) for user in arguments.get("addusers") or []}
-    return sorted(has - {str(user) for user in arguments.get("delusers") or []})
+    members = set(group.members) if group else set()
+    members |= {str(user) for user in arguments.get("addusers") or []}
+    return sorted(members - {str(user) for user in arguments.get("delusers") or []})
 
 
-def _set_member(accounts: Accounts, user: str, group: str, member: bool) -> None:
-    """Through usermod, because gpasswd knows no other root than the machine's own."""
-    wanted = {found.name for found in accounts.groups() if user in found.members} - {group}
-    wanted |= {group} if member else set()
-    accounts.change("usermod", ["--groups", ",".join(sorted(wanted))], user)
+def _set_member(accounts: Accounts, user: str, group: str, is_member: bool) -> None:
+    """Add or remove a member, through usermod: gpasswd works only on the machine's own root."""
+    group_names = {other_group.name for other_group in accounts.groups() if user in other_group.members} - {group}
+    group_names |= {group} if is_member else set()
+    accounts.change("usermod", ["--groups", ",".join(sorted(group_names))], user)
 
 
 def check_absent(arguments: Arguments, context: Context) -> Check:
@@ -69,9 +69,9 @@ def validate(arguments: Arguments) -> List[str]:
         errors.append(f"name: {arguments['name']!r} is no name for a group")
     if arguments.get("members") is not None and (arguments.get("addusers") or arguments.get("delusers")):
         errors.append("members says all of them; leave addusers and delusers out, or members")
-    both = {*(arguments.get("addusers") or [])} & {*(arguments.get("delusers") or [])}
-    if both:
-        errors.append(f"in both addusers and delusers: {', '.join(sorted(str(user) for user in both))}")
+    contradicting = {*(arguments.get("addusers") or [])} & {*(arguments.get("delusers") or [])}
+    if contradicting:
+        errors.append(f"in both addusers and delusers: {', '.join(sorted(str(user) for user in contradicting))}")
     return errors
 
 

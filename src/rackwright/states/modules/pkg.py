@@ -19,37 +19,37 @@ VERSION = re.compile(r"[A-Za-z0-9.+:~^*?<>=!,_ -]+")
 
 
 @dataclass(frozen=True)
-class Wish:
-    """One package a state names, and the version it asks for ("" for any)."""
+class RequestedPackage:
+    """A package that a state names, and its version ("" for any)."""
 
     name: str
     version: str = ""
 
 
 @dataclass(frozen=True)
-class Work:
-    """What a state has to do; found by check, done by apply."""
+class PackageChanges:
+    """What a state has to change; found by check, done by apply."""
 
-    install: Tuple[Wish, ...] = ()
+    install: Tuple[RequestedPackage, ...] = ()
     remove: Tuple[str, ...] = ()
     hold: Tuple[str, ...] = ()
     unhold: Tuple[str, ...] = ()
     purge: bool = False
 
 
-def wishes(arguments: Arguments) -> List[Wish]:
-    """`pkgs` (names, or NAME: VERSION) if given, else `name` and `version`."""
-    listed = arguments.get("pkgs")
-    if not listed:
-        return [Wish(str(arguments["name"]), str(arguments.get("version") or ""))]
-    found = []
-    for entry in listed:
+def requested_packages(arguments: Arguments) -> List[RequestedPackage]:
+    """Return the packages of a state: `pkgs` (names, or NAME: VERSION) if given, else `name` and `version`."""
+    pkgs = arguments.get("pkgs")
+    if not pkgs:
+        return [RequestedPackage(str(arguments["name"]), str(arguments.get("version") or ""))]
+    requested = []
+    for entry in pkgs:
         pairs: List[Tuple[Any, Any]] = list(entry.items()) if isinstance(entry, dict) else [(entry, None)]
-        found += [Wish(str(name), "" if version is None else str(version)) for name, version in pairs]
-    return found
+        requested += [RequestedPackage(str(name), "" if version is None else str(version)) for name, version in pairs]
+    return requested
 
 
-def session(arguments: Arguments, context: Context) -> Packages:
+def view_of_packages(arguments: Arguments, context: Context) -> Packages:
     return packages(str(arguments.get("provider") or ""), str(arguments.get("root") or ""), context)
 
 
@@ -70,106 +70,119 @@ def validate(arguments: Arguments) -> List[str]:
         if not isinstance(entry, (str, dict)):
             errors.append(f"pkgs: {entry!r} is neither a name nor NAME: VERSION")
             return errors
-    for wish in wishes(arguments):
-        if not NAME.fullmatch(wish.name):
-            errors.append(f"{wish.name!r} is no package name")
-        if wish.version and not VERSION.fullmatch(wish.version):
-            errors.append(f"{wish.name}: {wish.version!r} is no version")
+    for package in requested_packages(arguments):
+        if not NAME.fullmatch(package.name):
+            errors.append(f"{package.name!r} is no package name")
+        if package.version and not VERSION.fullmatch(package.version):
+            errors.append(f"{package.name}: {package.version!r} is no version")
     return errors
 
 
 def resources(arguments: Arguments) -> List[Resource]:
-    return [Resource("package", wish.name) for wish in wishes(arguments)]
+    return [Resource("package", package.name) for package in requested_packages(arguments)]
 
 
 def check_installed(arguments: Arguments, context: Context) -> Check:
-    view = session(arguments, context)
-    has = view.inventory()
-    if any(wish.version == "latest" for wish in wishes(arguments)):
+    view = view_of_packages(arguments, context)
+    inventory = view.inventory()
+    if any(package.version == "latest" for package in requested_packages(arguments)):
         _refresh_for_check(view, arguments, context)
-    missing = [wish for wish in wishes(arguments) if not _satisfied(wish, has, view)]
-    changes = _version_changes(missing, has, view, context)
-    hold, unhold = _hold_changes(arguments, has, changes)
-    _refuse_held(missing, has, arguments)
-    return _check(Work(tuple(missing), hold=hold, unhold=unhold), changes, arguments, "installed")
+    missing = [package for package in requested_packages(arguments) if not _satisfied(package, inventory, view)]
+    changes = _version_changes(missing, inventory, view, context)
+    hold, unhold = _hold_changes(arguments, inventory, changes)
+    _refuse_held(missing, inventory, arguments)
+    return _check(PackageChanges(tuple(missing), hold=hold, unhold=unhold), changes, arguments, "installed")
 
 
 def check_latest(arguments: Arguments, context: Context) -> Check:
-    view = session(arguments, context)
+    view = view_of_packages(arguments, context)
     _refresh_for_check(view, arguments, context)
-    has = view.inventory()
-    wanted = [Wish(wish.name, "latest") for wish in wishes(arguments)]
-    missing = [wish for wish in wanted if not _satisfied(wish, has, view)]
-    _refuse_held(missing, has, arguments)
+    inventory = view.inventory()
+    latest = [RequestedPackage(package.name, "latest") for package in requested_packages(arguments)]
+    missing = [package for package in latest if not _satisfied(package, inventory, view)]
+    _refuse_held(missing, inventory, arguments)
     return _check(
-        Work(tuple(missing)), _version_changes(missing, has, view, context), arguments, "at the latest version"
+        PackageChanges(tuple(missing)),
+        _version_changes(missing, inventory, view, context),
+        arguments,
+        "at the latest version",
     )
 
 
-def _check(work: Work, changes: Dict[str, Any], arguments: Arguments, state: str) -> Check:
-    names = ", ".join(wish.name for wish in wishes(arguments))
+def _check(work: PackageChanges, changes: Dict[str, Any], arguments: Arguments, state: str) -> Check:
+    names = ", ".join(package.name for package in requested_packages(arguments))
     would = f"Packages would be changed: {', '.join(changes)}"
     return Check(changes, would if changes else f"All specified packages are {state}: {names}", found=work)
 
 
-def _satisfied(wish: Wish, has: Inventory, view: Packages) -> bool:
-    version = has.version(wish.name)
+def _satisfied(package: RequestedPackage, inventory: Inventory, view: Packages) -> bool:
+    version = inventory.version(package.name)
     if version is None:
-        return not wish.version and wish.name in has.provided
-    if wish.version == "latest":
-        newest = view.available([wish.name]).get(wish.name)
+        return not package.version and package.name in inventory.provided
+    if package.version == "latest":
+        newest = view.available([package.name]).get(package.name)
         return newest is None or view.backend.compare(version, newest.candidate) >= 0
-    return not wish.version or satisfies(version, wish.version, view.backend.compare)
+    return not package.version or satisfies(version, package.version, view.backend.compare)
 
 
-def _version_changes(missing: Sequence[Wish], has: Inventory, view: Packages, context: Context) -> Dict[str, Any]:
-    """As Salt says them. A real run tells the versions afterwards, so only a dry run asks the package lists for them;
-    what these do not know yet (its repository may come with this run) is just "installed"."""
+def _version_changes(
+    missing: Sequence[RequestedPackage], inventory: Inventory, view: Packages, context: Context
+) -> Dict[str, Any]:
+    """Return the changes of versions in Salt's words.
+
+    A real run tells the versions afterwards, so only a dry run asks the package lists for them; a package that these do
+    not have yet (its repository may come with this run) is just "installed".
+    """
     if context.test:
-        view.available([wish.name for wish in missing])
+        view.available([package.name for package in missing])
     changes: Dict[str, Any] = {}
-    for wish in missing:
-        exact = _choose(wish, view) if context.test or wish.version else None
-        changes[wish.name] = {"old": has.version(wish.name) or "", "new": exact or wish.version or "installed"}
+    for package in missing:
+        exact = _choose_version(package, view) if context.test or package.version else None
+        changes[package.name] = {
+            "old": inventory.version(package.name) or "",
+            "new": exact or package.version or "installed",
+        }
     return changes
 
 
-def _choose(wish: Wish, view: Packages) -> Optional[str]:
-    """The version that would be installed for a wish: the candidate if it fits, else the newest that does."""
-    found = view.available([wish.name]).get(wish.name)
-    if found is None:
+def _choose_version(package: RequestedPackage, view: Packages) -> Optional[str]:
+    """Return the version that would be installed: the candidate if it fits, else the newest that does."""
+    available = view.available([package.name]).get(package.name)
+    if available is None:
         return None
-    if wish.version in ("", "latest"):
-        return found.candidate
-    fitting = [
+    if package.version in ("", "latest"):
+        return available.candidate
+    matching = [
         version
-        for version in (found.candidate, *found.versions)
-        if satisfies(version, wish.version, view.backend.compare)
+        for version in (available.candidate, *available.versions)
+        if satisfies(version, package.version, view.backend.compare)
     ]
-    return fitting[0] if fitting else None
+    return matching[0] if matching else None
 
 
 def _hold_changes(
-    arguments: Arguments, has: Inventory, changes: Dict[str, Any]
+    arguments: Arguments, inventory: Inventory, changes: Dict[str, Any]
 ) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
     if arguments.get("hold") is None:
         return (), ()
-    names = [wish.name for wish in wishes(arguments)]
-    hold = tuple(name for name in names if arguments["hold"] and has.plain(name) not in has.held)
-    unhold = tuple(name for name in names if not arguments["hold"] and has.plain(name) in has.held)
+    names = [package.name for package in requested_packages(arguments)]
+    hold = tuple(name for name in names if arguments["hold"] and inventory.plain(name) not in inventory.held)
+    unhold = tuple(name for name in names if not arguments["hold"] and inventory.plain(name) in inventory.held)
     for name in (*hold, *unhold):
-        changes.setdefault(name, {}).update(hold={"old": has.plain(name) in has.held, "new": bool(arguments["hold"])})
+        changes.setdefault(name, {}).update(
+            hold={"old": inventory.plain(name) in inventory.held, "new": bool(arguments["hold"])}
+        )
     return hold, unhold
 
 
-def _refuse_held(missing: Sequence[Wish], has: Inventory, arguments: Arguments) -> None:
-    held = [wish.name for wish in missing if has.plain(wish.name) in has.held]
+def _refuse_held(missing: Sequence[RequestedPackage], inventory: Inventory, arguments: Arguments) -> None:
+    held = [package.name for package in missing if inventory.plain(package.name) in inventory.held]
     if held and not arguments.get("update_holds"):
         raise StateError(f"held back at their version: {', '.join(held)}; set update_holds: true to change them anyway")
 
 
 def _refresh_for_check(view: Packages, arguments: Arguments, context: Context) -> None:
-    """What is the latest can only be said by fresh lists; a dry run takes the lists as they are."""
+    """Refresh the lists: only fresh lists have the latest version. A dry run takes the lists as they are."""
     if context.test or arguments.get("refresh") is False:
         return
     if arguments.get("refresh") is True:
@@ -179,27 +192,27 @@ def _refresh_for_check(view: Packages, arguments: Arguments, context: Context) -
 
 
 def check_removed(purge: bool, arguments: Arguments, context: Context) -> Check:
-    has = session(arguments, context).inventory()
+    inventory = view_of_packages(arguments, context).inventory()
     changes: Dict[str, Any] = {}
-    for wish in wishes(arguments):
-        version = has.version(wish.name)
-        if version is not None and (not wish.version or wish.version == version):
-            changes[wish.name] = {"old": version, "new": ""}
-        elif purge and has.plain(wish.name) in has.residual:
-            changes[wish.name] = {"old": "configuration files", "new": ""}
-    work = Work(remove=tuple(changes), purge=purge)
+    for package in requested_packages(arguments):
+        version = inventory.version(package.name)
+        if version is not None and (not package.version or package.version == version):
+            changes[package.name] = {"old": version, "new": ""}
+        elif purge and inventory.plain(package.name) in inventory.residual:
+            changes[package.name] = {"old": "configuration files", "new": ""}
+    work = PackageChanges(remove=tuple(changes), purge=purge)
     return _check(work, changes, arguments, "purged" if purge else "absent")
 
 
 def apply(arguments: Arguments, check: Check, context: Context) -> Result:
-    view, work = session(arguments, context), check.found
+    view, work = view_of_packages(arguments, context), check.found
     with view.lock:
         before = view.inventory()
         _carry_out(work, arguments, view, context)
-        return _outcome(work, before, view, check)
+        return _compare_inventories(work, before, view, check)
 
 
-def _carry_out(work: Work, arguments: Arguments, view: Packages, context: Context) -> None:
+def _carry_out(work: PackageChanges, arguments: Arguments, view: Packages, context: Context) -> None:
     if work.unhold:
         view.hold(work.unhold, False)
     if work.install:
@@ -208,10 +221,16 @@ def _carry_out(work: Work, arguments: Arguments, view: Packages, context: Contex
         elif arguments.get("refresh") is None:
             _refresh_if_possible(view, context)
         targets, downgrade = _targets(work.install, view)
-        chosen = options(arguments)
+        base_options = options(arguments)
         view.install(
             targets,
-            Options(chosen.fromrepo, chosen.skip_verify, chosen.install_recommends, downgrade, chosen.change_held),
+            Options(
+                base_options.fromrepo,
+                base_options.skip_verify,
+                base_options.install_recommends,
+                downgrade,
+                base_options.change_held,
+            ),
             context.log,
         )
     if work.remove:
@@ -221,33 +240,33 @@ def _carry_out(work: Work, arguments: Arguments, view: Packages, context: Contex
 
 
 def _refresh_if_possible(view: Packages, context: Context) -> None:
-    """One repository that cannot be reached must not stop packages that others have; what is missing fails below."""
+    """Refresh the lists, and go on if that fails: packages of other repositories can still be installed."""
     try:
         view.refresh_once(context.log)
     except StateError as error:
         context.log(f"going on with the package lists as they are: {error}")
 
 
-def _targets(wanted: Sequence[Wish], view: Packages) -> Tuple[List[Target], bool]:
-    has = view.inventory()
-    available = view.available([wish.name for wish in wanted if wish.version])
+def _targets(requested: Sequence[RequestedPackage], view: Packages) -> Tuple[List[Target], bool]:
+    inventory = view.inventory()
+    available = view.available([package.name for package in requested if package.version])
     targets, downgrade = [], False
-    for wish in wanted:
-        exact = None
-        if wish.version not in ("", "latest"):
-            exact = _choose(wish, view)
-            if exact is None:
-                there = available[wish.name].versions if wish.name in available else ()
-                known = f"there are {', '.join(there[:5])}" if there else "no repository has any"
-                raise StateError(f"no version of {wish.name} fits {wish.version!r}; {known}")
-            installed = has.version(wish.name)
-            downgrade = downgrade or (installed is not None and view.backend.compare(exact, installed) < 0)
-        targets.append(Target(wish.name, exact))
+    for package in requested:
+        version = None
+        if package.version not in ("", "latest"):
+            version = _choose_version(package, view)
+            if version is None:
+                versions = available[package.name].versions if package.name in available else ()
+                available_text = f"there are {', '.join(versions[:5])}" if versions else "no repository has any"
+                raise StateError(f"no version of {package.name} fits {package.version!r}; {available_text}")
+            installed = inventory.version(package.name)
+            downgrade = downgrade or (installed is not None and view.backend.compare(version, installed) < 0)
+        targets.append(Target(package.name, version))
     return targets, downgrade
 
 
-def _outcome(work: Work, before: Inventory, view: Packages, check: Check) -> Result:
-    """What really changed, dependencies included, and whether it is what was wanted."""
+def _compare_inventories(work: PackageChanges, before: Inventory, view: Packages, check: Check) -> Result:
+    """Return what really changed, dependencies included, and whether the state is reached."""
     after = view.inventory()
     changes = difference(before, after)
     for name, change in check.changes.items():
@@ -255,7 +274,7 @@ def _outcome(work: Work, before: Inventory, view: Packages, check: Check) -> Res
             changes.setdefault(name, {})["hold"] = change["hold"]
         elif name not in changes and name in before.residual and name not in after.residual:
             changes[name] = change
-    unmet = [wish.name for wish in work.install if not _satisfied(wish, after, view)]
+    unmet = [package.name for package in work.install if not _satisfied(package, after, view)]
     unmet += [name for name in work.remove if after.version(name) is not None]
     if unmet:
         return Result(
@@ -273,65 +292,69 @@ def difference(before: Inventory, after: Inventory) -> Dict[str, Any]:
     return changes
 
 
-def batch(check: Callable[[Arguments, Context], Check], several: Sequence[Arguments], context: Context) -> List[Result]:
-    """Several states in as few transactions as their options allow: one, mostly.
+def batch(check: Callable[[Arguments, Context], Check], states: Sequence[Arguments], context: Context) -> List[Result]:
+    """Apply several states in as few transactions as their options allow: one, mostly.
 
     A transaction that fails has failed for all of its states; the engine then tries each alone.
     """
     results: Dict[int, Result] = {}
     groups: Dict[Any, List[Tuple[int, Check]]] = {}
-    for at, arguments in enumerate(several):
+    for index, arguments in enumerate(states):
         try:
-            found = check(arguments, context)
+            result_of_check = check(arguments, context)
         except StateError as error:
-            results[at] = Result(False, {}, str(error))
+            results[index] = Result(False, {}, str(error))
             continue
-        if not found.changes:
-            results[at] = Result(True, {}, found.comment)
+        if not result_of_check.changes:
+            results[index] = Result(True, {}, result_of_check.comment)
         else:
             key = (arguments.get("provider"), arguments.get("root"), arguments.get("refresh"), options(arguments))
-            groups.setdefault(key, []).append((at, found))
+            groups.setdefault(key, []).append((index, result_of_check))
     for members in groups.values():
-        merged = _merged([several[at] for at, _ in members], [found for _, found in members], context)
-        results.update({at: result for (at, _), result in zip(members, merged)})
-    return [results[at] for at in range(len(several))]
+        merged = _apply_merged(
+            [states[index] for index, _ in members], [result_of_check for _, result_of_check in members], context
+        )
+        results.update({index: result for (index, _), result in zip(members, merged)})
+    return [results[index] for index in range(len(states))]
 
 
-def _merged(several: Sequence[Arguments], checks: Sequence[Check], context: Context) -> List[Result]:
-    """One result a state from one transaction."""
-    works: List[Work] = [check.found for check in checks]
-    work = Work(
-        install=tuple(dict.fromkeys(wish for one in works for wish in one.install)),
-        remove=tuple(dict.fromkeys(name for one in works for name in one.remove)),
-        hold=tuple(dict.fromkeys(name for one in works for name in one.hold)),
-        unhold=tuple(dict.fromkeys(name for one in works for name in one.unhold)),
+def _apply_merged(states: Sequence[Arguments], checks: Sequence[Check], context: Context) -> List[Result]:
+    """Apply several states in one transaction and return one result for each."""
+    works: List[PackageChanges] = [check.found for check in checks]
+    work = PackageChanges(
+        install=tuple(dict.fromkeys(package for state_work in works for package in state_work.install)),
+        remove=tuple(dict.fromkeys(name for state_work in works for name in state_work.remove)),
+        hold=tuple(dict.fromkeys(name for state_work in works for name in state_work.hold)),
+        unhold=tuple(dict.fromkeys(name for state_work in works for name in state_work.unhold)),
         purge=works[0].purge,
     )
-    view = session(several[0], context)
+    view = view_of_packages(states[0], context)
     with view.lock:
         before = view.inventory()
         try:
-            _carry_out(work, several[0], view, context)
+            _carry_out(work, states[0], view, context)
         except StateError as error:
-            return [Result(False, {}, str(error)) for _ in several]
-        return _shares(works, before, view, checks)
+            return [Result(False, {}, str(error)) for _ in states]
+        return _split_results(works, before, view, checks)
 
 
-def _shares(works: Sequence[Work], before: Inventory, view: Packages, checks: Sequence[Check]) -> List[Result]:
-    """Each state's own packages; what came along as a dependency is told once, by the first state."""
+def _split_results(
+    works: Sequence[PackageChanges], before: Inventory, view: Packages, checks: Sequence[Check]
+) -> List[Result]:
+    """Return each state's result with its own packages; dependencies are in the result of the first state."""
     after = view.inventory()
     changes = difference(before, after)
-    named = {name for check in checks for name in check.changes}
+    named_packages = {name for check in checks for name in check.changes}
     results = []
-    for place, (work, check) in enumerate(zip(works, checks)):
-        whole = _outcome(work, before, view, check)
-        own = {name: change for name, change in whole.changes.items() if name in check.changes}
-        if place == 0:
-            own.update({name: change for name, change in changes.items() if name not in named})
-        comment = f"Packages were changed: {', '.join(own)}" if whole.ok else whole.comment
+    for index, (work, check) in enumerate(zip(works, checks)):
+        result = _compare_inventories(work, before, view, check)
+        own_changes = {name: change for name, change in result.changes.items() if name in check.changes}
+        if index == 0:
+            own_changes.update({name: change for name, change in changes.items() if name not in named_packages})
+        comment = f"Packages were changed: {', '.join(own_changes)}" if result.ok else result.comment
         if len(works) > 1:
             comment += f" (in one transaction with {len(works) - 1} more states)"
-        results.append(Result(whole.ok, own, comment))
+        results.append(Result(result.ok, own_changes, comment))
     return results
 
 

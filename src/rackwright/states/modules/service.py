@@ -19,82 +19,82 @@ NAME = re.compile(r"[A-Za-z0-9_.@:][A-Za-z0-9_.@:\\-]*")
 
 def check_running(arguments: Arguments, context: Context) -> Check:
     name, manager = str(arguments["name"]), manager_for(arguments)
-    found = _look(name, manager, context)
+    status = _read_status(name, manager, context)
     plan = Plan()
-    if found.masked:
+    if status.masked:
         if not arguments["unmask"]:
             raise StateError(f"service {name} is masked, so nothing may start it; set unmask: true to allow it")
         plan.step(partial(manager.unmask, name), unmask=True)
-    _plan_enabled(plan, name, manager, found, arguments.get("enable"))
-    if not found.running:
+    _plan_enabled(plan, name, manager, status, arguments.get("enable"))
+    if not status.running:
         plan.step(partial(_start, name, manager, arguments), **{name: True})
     return plan.check(f"The service {name} is already running", f"Service {name} would be started")
 
 
 def check_dead(arguments: Arguments, context: Context) -> Check:
     name, manager = str(arguments["name"]), manager_for(arguments)
-    found = manager.status(name)
+    status = manager.status(name)
     plan = Plan()
-    if not found.exists:
+    if not status.exists:
         return Check({}, f"There is no service {name}, so it is dead", found=plan)
-    _plan_enabled(plan, name, manager, found, arguments.get("enable"))
-    if found.running or found.busy:
+    _plan_enabled(plan, name, manager, status, arguments.get("enable"))
+    if status.running or status.busy:
         plan.step(partial(_stop, name, manager, arguments), **{name: True})
     return plan.check(f"The service {name} is already dead", f"Service {name} would be stopped")
 
 
 def check_enabled(enabled: bool, arguments: Arguments, context: Context) -> Check:
     name, manager = str(arguments["name"]), manager_for(arguments)
-    found = _look(name, manager, context, must_exist=enabled)
+    status = _read_status(name, manager, context, must_exist=enabled)
     plan = Plan()
-    if found.masked and enabled:
+    if status.masked and enabled:
         raise StateError(f"service {name} is masked; unmask it before it can be enabled")
-    if found.exists or enabled:
-        _plan_enabled(plan, name, manager, found, enabled, key=name)
+    if status.exists or enabled:
+        _plan_enabled(plan, name, manager, status, enabled, key=name)
     word = "enabled" if enabled else "disabled"
     return plan.check(f"Service {name} is already {word}", f"Service {name} would be {word}")
 
 
-def _look(name: str, manager: Manager, context: Context, must_exist: bool = True) -> Status:
-    found = manager.status(name)
-    if not found.exists and must_exist and not context.test:
+def _read_status(name: str, manager: Manager, context: Context, must_exist: bool = True) -> Status:
+    status = manager.status(name)
+    if not status.exists and must_exist and not context.test:
         # In a dry run the package that brings it may not be installed yet.
         raise StateError(f"there is no service {name} for {manager.name} on this machine; install its package first")
-    return found
+    return status
 
 
 def _plan_enabled(
-    plan: Plan, name: str, manager: Manager, found: Status, wanted: Optional[bool], key: str = "enabled"
+    plan: Plan, name: str, manager: Manager, status: Status, enabled: Optional[bool], key: str = "enabled"
 ) -> None:
-    if wanted is None or found.enabled is wanted:
+    if enabled is None or status.enabled is enabled:
         return
-    if found.exists and found.enabled is None:
-        if wanted:
+    if status.exists and status.enabled is None:
+        if enabled:
             raise StateError(
                 f"service {name} has nothing to enable for {manager.name}: it has no [Install] or no script"
             )
         return
-    plan.step(partial(manager.enable, name, wanted), **{key: wanted})
+    plan.step(partial(manager.enable, name, enabled), **{key: enabled})
 
 
 def _start(name: str, manager: Manager, arguments: Arguments) -> None:
     manager.start(name)
-    _settle(name, manager, arguments, running=True)
+    _wait_for_status(name, manager, arguments, running=True)
 
 
 def _stop(name: str, manager: Manager, arguments: Arguments) -> None:
     manager.stop(name)
-    _settle(name, manager, arguments, running=False)
+    _wait_for_status(name, manager, arguments, running=False)
 
 
-def _settle(name: str, manager: Manager, arguments: Arguments, running: bool) -> None:
-    """A manager may say yes to a service that falls over a moment later; only its status counts."""
+def _wait_for_status(name: str, manager: Manager, arguments: Arguments, running: bool) -> None:
+    """Wait until a service runs or is dead: a manager may accept a start that fails a moment later."""
     if running and arguments.get("init_delay"):
         time.sleep(float(arguments["init_delay"]))
     deadline = time.monotonic() + float(arguments.get("timeout") or 10)
     while True:
-        found = manager.status(name)
-        if found.running is running and not found.busy:
+        status = manager.status(name)
+        if status.running is running and not status.busy:
             return
         if time.monotonic() > deadline:
             word = "running" if running else "dead"
@@ -104,20 +104,20 @@ def _settle(name: str, manager: Manager, arguments: Arguments, running: bool) ->
 
 def watch_running(arguments: Arguments, context: Context) -> Result:
     name, manager = str(arguments["name"]), manager_for(arguments)
-    found = _look(name, manager, context)
-    if not found.running:
-        done, action = "started", manager.start
-    elif arguments["reload"] and not found.can_reload:
+    status = _read_status(name, manager, context)
+    if not status.running:
+        verb, action = "started", manager.start
+    elif arguments["reload"] and not status.can_reload:
         raise StateError(f"service {name} cannot reload; leave reload: out to have it restarted")
     elif arguments["reload"]:
-        done, action = "reloaded", manager.reload
+        verb, action = "reloaded", manager.reload
     elif arguments["full_restart"]:
-        done, action = "stopped and started", partial(_stop_and_start, manager)
+        verb, action = "stopped and started", partial(_stop_and_start, manager)
     else:
-        done, action = "restarted", manager.restart
+        verb, action = "restarted", manager.restart
     action(name)
-    _settle(name, manager, arguments, running=True)
-    return Result(True, {name: True}, f"Service {name} was {done}")
+    _wait_for_status(name, manager, arguments, running=True)
+    return Result(True, {name: True}, f"Service {name} was {verb}")
 
 
 def _stop_and_start(manager: Manager, name: str) -> None:
@@ -170,14 +170,14 @@ PROCESS = (
 ROOT = Argument("root", help="a folder with another systemd system in it (an image), in place of this machine")
 
 
-def function(name: str, doc: str, arguments: Any, check: Any, **more: Any) -> StateFunction:
+def make_function(name: str, doc: str, arguments: Any, check: Any, **more: Any) -> StateFunction:
     return StateFunction(
         name, doc, (SERVICE, *arguments), check, carry_out, validate=validate, resources=resources, **more
     )
 
 
 FUNCTIONS = (
-    function(
+    make_function(
         "running",
         "The service runs. When a watched state changed, it is restarted, or reloaded with `reload`.",
         (
@@ -191,7 +191,7 @@ FUNCTIONS = (
         check_running,
         watch=watch_running,
     ),
-    function("dead", "The service does not run.", (ENABLE, *PROCESS), check_dead, watch=watch_dead),
-    function("enabled", "The service starts at boot.", (PROVIDER, ROOT), partial(check_enabled, True)),
-    function("disabled", "The service does not start at boot.", (PROVIDER, ROOT), partial(check_enabled, False)),
+    make_function("dead", "The service does not run.", (ENABLE, *PROCESS), check_dead, watch=watch_dead),
+    make_function("enabled", "The service starts at boot.", (PROVIDER, ROOT), partial(check_enabled, True)),
+    make_function("disabled", "The service does not start at boot.", (PROVIDER, ROOT), partial(check_enabled, False)),
 )

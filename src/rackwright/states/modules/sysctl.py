@@ -16,38 +16,41 @@ NAME = re.compile(r"[A-Za-z0-9_-]+([./][A-Za-z0-9_:@-]+)+")
 
 
 def kernel_path(name: str) -> str:
-    """`net.ipv4.ip_forward` or, where a part itself has dots (an interface), `net/ipv4/conf/eth0.1/forwarding`."""
+    """Return the file of a parameter.
+
+    A name is `net.ipv4.ip_forward` or, where a part itself has dots (an interface), `net/ipv4/conf/eth0.1/forwarding`.
+    """
     first = re.search(r"[./]", name)
     return "/proc/sys/" + (name if first and first.group() == "/" else name.replace(".", "/"))
 
 
-def normal(value: Any) -> str:
-    """The kernel puts tabs between numbers where people put spaces."""
+def normalize(value: Any) -> str:
+    """Return a value in one form: the kernel puts tabs between numbers where people put spaces."""
     if isinstance(value, bool):
         return str(int(value))
     return " ".join(str(value).split())
 
 
 def check(arguments: Arguments, context: Context) -> Check:
-    name, wanted = str(arguments["name"]), normal(arguments["value"])
+    name, value = str(arguments["name"]), normalize(arguments["value"])
     config = str(arguments["config"])
     plan = Plan()
-    running = _running(name)
+    running = _running_value(name)
     if running is None:
         raise StateError(f"this kernel has no parameter {name} ({kernel_path(name)}); its module may not be loaded")
-    if running != wanted:
-        plan.step(partial(_set, name, wanted), running={"old": running, "new": wanted})
+    if running != value:
+        plan.step(partial(_set, name, value), running={"old": running, "new": value})
     text = (read_bytes(config) or b"").decode("utf-8", "replace")
-    written = edited(text, name, wanted)
-    if written != text:
-        plan.step(partial(_write, config, written), written={"old": configured(text, name), "new": wanted})
-    return plan.check(f"{name} is {wanted} already", f"{name} would be set to {wanted}")
+    new_text = set_line(text, name, value)
+    if new_text != text:
+        plan.step(partial(_write, config, new_text), written={"old": configured_value(text, name), "new": value})
+    return plan.check(f"{name} is {value} already", f"{name} would be set to {value}")
 
 
-def _running(name: str) -> Optional[str]:
+def _running_value(name: str) -> Optional[str]:
     try:
         with open(kernel_path(name), encoding="utf-8") as file:
-            return normal(file.read())
+            return normalize(file.read())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -68,30 +71,33 @@ def _write(config: str, text: str) -> None:
     write_whole(config, text.encode(), Owner())
 
 
-def _key(line: str) -> str:
-    """The parameter a line sets, written one way."""
-    found = re.match(r"\s*(?:-\s*)?([^#;\s=]+)\s*=", line)
-    return kernel_path(found.group(1)) if found else ""
+def _path_of_line(line: str) -> str:
+    """Return the kernel's path of the parameter that a line sets; empty if it sets none."""
+    match = re.match(r"\s*(?:-\s*)?([^#;\s=]+)\s*=", line)
+    return kernel_path(match.group(1)) if match else ""
 
 
-def configured(text: str, name: str) -> Optional[str]:
-    found = [line.partition("=")[2] for line in text.splitlines() if _key(line) == kernel_path(name)]
-    return normal(found[-1]) if found else None
+def configured_value(text: str, name: str) -> Optional[str]:
+    values = [line.partition("=")[2] for line in text.splitlines() if _path_of_line(line) == kernel_path(name)]
+    return normalize(values[-1]) if values else None
 
 
-def edited(text: str, name: str, value: str) -> str:
-    """The file with one line for the parameter, where its first one was."""
-    if configured(text, name) == value and sum(_key(line) == kernel_path(name) for line in text.splitlines()) == 1:
+def set_line(text: str, name: str, value: str) -> str:
+    """Return the text of the file with one line for the parameter, where its first line was."""
+    if (
+        configured_value(text, name) == value
+        and sum(_path_of_line(line) == kernel_path(name) for line in text.splitlines()) == 1
+    ):
         return text
     lines: List[str] = []
-    placed = False
+    is_written = False
     for line in text.splitlines():
-        if _key(line) != kernel_path(name):
+        if _path_of_line(line) != kernel_path(name):
             lines.append(line)
-        elif not placed:
+        elif not is_written:
             lines.append(f"{name} = {value}")
-            placed = True
-    if not placed:
+            is_written = True
+    if not is_written:
         lines.append(f"{name} = {value}")
     return "\n".join(lines) + "\n"
 

@@ -15,46 +15,46 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]*\$?")
 
 def check_present(arguments: Arguments, context: Context) -> Check:
     accounts, name = Accounts(str(arguments.get("root") or "")), str(arguments["name"])
-    found = accounts.user(name)
+    user = accounts.user(name)
     plan = Plan()
     gid = _gid(arguments, accounts, context)
-    groups = _groups(arguments, accounts, found, context)
-    if found is None:
+    groups = _groups(arguments, accounts, user, context)
+    if user is None:
         _plan_new(plan, arguments, accounts, gid, groups)
     else:
-        _plan_changes(plan, arguments, accounts, found, gid, groups)
-    _plan_password(plan, arguments, accounts, found)
+        _plan_changes(plan, arguments, accounts, user, gid, groups)
+    _plan_password(plan, arguments, accounts, user)
     return plan.check(
-        f"User {name} is present and up to date", f"User {name} would be {'updated' if found else 'added'}"
+        f"User {name} is present and up to date", f"User {name} would be {'updated' if user else 'added'}"
     )
 
 
 def _gid(arguments: Arguments, accounts: Accounts, context: Context) -> Optional[str]:
-    """The primary group as a number, given by number or name."""
-    wanted = arguments.get("gid")
-    if wanted is None or str(wanted).isdigit():
-        return None if wanted is None else str(wanted)
-    group = accounts.group(str(wanted))
+    """Return the primary group as a number, from a number or a name."""
+    gid = arguments.get("gid")
+    if gid is None or str(gid).isdigit():
+        return None if gid is None else str(gid)
+    group = accounts.group(str(gid))
     if group is None:
         if context.test:
-            return str(wanted)
-        raise StateError(f"there is no group {wanted!r} for the user; add a group.present state and require it")
+            return str(gid)
+        raise StateError(f"there is no group {gid!r} for the user; add a group.present state and require it")
     return str(group.gid)
 
 
-def _groups(arguments: Arguments, accounts: Accounts, found: Optional[User], context: Context) -> Optional[List[str]]:
-    """The supplementary groups the user should end up with; None if the state does not say."""
-    wanted, optional = arguments.get("groups"), arguments.get("optional_groups")
-    if wanted is None and optional is None:
+def _groups(arguments: Arguments, accounts: Accounts, user: Optional[User], context: Context) -> Optional[List[str]]:
+    """Return the supplementary groups that the user is to have; None if the state names none."""
+    required, optional = arguments.get("groups"), arguments.get("optional_groups")
+    if required is None and optional is None:
         return None
-    known = {group.name: group for group in accounts.groups()}
-    missing = [str(name) for name in wanted or [] if str(name) not in known]
+    existing = {group.name: group for group in accounts.groups()}
+    missing = [str(name) for name in required or [] if str(name) not in existing]
     if missing and not context.test:
         raise StateError(f"there is no group {', '.join(missing)}; add group.present states and require them")
-    chosen = {str(name) for name in wanted or []} | {str(name) for name in optional or [] if str(name) in known}
+    groups = {str(name) for name in required or []} | {str(name) for name in optional or [] if str(name) in existing}
     if not arguments["remove_groups"]:
-        chosen |= {group.name for group in known.values() if str(arguments["name"]) in group.members}
-    return sorted(chosen)
+        groups |= {group.name for group in existing.values() if str(arguments["name"]) in group.members}
+    return sorted(groups)
 
 
 def _plan_new(
@@ -62,13 +62,13 @@ def _plan_new(
 ) -> None:
     name = str(arguments["name"])
     flags: List[str] = ["--system"] if arguments["system"] else []
-    # On Debian useradd leaves the home away unless told; on others it makes it unless told.
+    # On Debian useradd makes no home unless told to; on others it makes one unless told not to.
     flags.append("--create-home" if arguments["createhome"] and not arguments["system"] else "--no-create-home")
     if gid is not None:
         flags.append("--no-user-group")
     elif arguments.get("usergroup") is not None:
         flags.append("--user-group" if arguments["usergroup"] else "--no-user-group")
-    told: Dict[str, Any] = {"name": name}
+    changes: Dict[str, Any] = {"name": name}
     for flag, key, value in (
         ("--uid", "uid", arguments.get("uid")),
         ("--gid", "gid", gid),
@@ -79,48 +79,48 @@ def _plan_new(
     ):
         if value is not None:
             flags += [flag, str(value)]
-            told[key] = groups if key == "groups" else value
-    plan.step(partial(accounts.change, "useradd", flags, name), **told)
+            changes[key] = groups if key == "groups" else value
+    plan.step(partial(accounts.change, "useradd", flags, name), **changes)
 
 
 def _plan_changes(
     plan: Plan,
     arguments: Arguments,
     accounts: Accounts,
-    found: User,
+    user: User,
     gid: Optional[str],
     groups: Optional[List[str]],
 ) -> None:
     flags: List[str] = []
-    for flag, key, wanted, has in (
-        ("--uid", "uid", arguments.get("uid"), found.uid),
-        ("--gid", "gid", gid, found.gid),
-        ("--home", "home", arguments.get("home"), found.home),
-        ("--shell", "shell", arguments.get("shell"), found.shell),
-        ("--comment", "fullname", arguments.get("fullname"), found.fullname),
+    for flag, key, desired, current in (
+        ("--uid", "uid", arguments.get("uid"), user.uid),
+        ("--gid", "gid", gid, user.gid),
+        ("--home", "home", arguments.get("home"), user.home),
+        ("--shell", "shell", arguments.get("shell"), user.shell),
+        ("--comment", "fullname", arguments.get("fullname"), user.fullname),
     ):
-        if wanted is not None and str(wanted) != str(has):
-            flags += [flag, str(wanted)]
-            plan.changes[key] = {"old": has, "new": wanted}
+        if desired is not None and str(desired) != str(current):
+            flags += [flag, str(desired)]
+            plan.changes[key] = {"old": current, "new": desired}
     if groups is not None:
         # The primary group is not listed among the members, but may be named.
-        primary = accounts.group_by_gid(found.gid)
-        has_groups = sorted(group.name for group in accounts.groups() if found.name in group.members)
+        primary = accounts.group_by_gid(user.gid)
+        has_groups = sorted(group.name for group in accounts.groups() if user.name in group.members)
         wanted_groups = [name for name in groups if primary is None or name != primary.name or name in has_groups]
         if wanted_groups != has_groups:
             flags += ["--groups", ",".join(wanted_groups)]
             plan.changes["groups"] = {"old": has_groups, "new": wanted_groups}
     if flags:
-        plan.step(partial(accounts.change, "usermod", flags, found.name))
+        plan.step(partial(accounts.change, "usermod", flags, user.name))
 
 
-def _plan_password(plan: Plan, arguments: Arguments, accounts: Accounts, found: Optional[User]) -> None:
-    wanted = arguments.get("password")
-    if wanted is None:
+def _plan_password(plan: Plan, arguments: Arguments, accounts: Accounts, user: Optional[User]) -> None:
+    desired = arguments.get("password")
+    if desired is None:
         return
-    has = accounts.password(str(arguments["name"])) if found is not None else None
-    if found is None or (arguments["enforce_password"] and has != wanted):
-        plan.step(partial(accounts.set_password, str(arguments["name"]), str(wanted)), passwd="XXX-REDACTED-XXX")  # noqa: S106
+    current = accounts.password(str(arguments["name"])) if user is not None else None
+    if user is None or (arguments["enforce_password"] and current != desired):
+        plan.step(partial(accounts.set_password, str(arguments["name"]), str(desired)), passwd="XXX-REDACTED-XXX")  # noqa: S106
 
 
 def check_absent(arguments: Arguments, context: Context) -> Check:

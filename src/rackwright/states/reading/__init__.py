@@ -1,4 +1,4 @@
-"""From files to declarations: sources of states, templates, YAML with line numbers.
+"""Reads state files: where they come from, templates, YAML with line numbers, and the declarations in them.
 
 Used by the plan of a run. It must never touch the machine it runs on.
 """

@@ -1,8 +1,8 @@
-"""Where states come from: git repositories, each with a branch or tag an environment, or a plain folder.
+"""Sources of state files: git repositories, with a branch or tag for each environment, or a plain folder.
 
 A repository is fetched into a mirror, its commit is chosen once and, if keys are named, must be signed by one of them;
-then its files are laid out in a folder of their own that does not change for the whole run. Several repositories are
-laid over each other; of two files with one path, that of the repository named first counts.
+then its files are written to a folder of their own that does not change during the run. The files of several
+repositories are put into one folder; of two files with the same path, that of the repository named first counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Uni
 
 
 def default_cache() -> Path:
-    """Where repositories are kept between runs: the system's cache for root, else the user's."""
+    """Return the folder that keeps repositories between runs: in the system's cache for root, else in the user's."""
     if os.geteuid() == 0:
         return Path("/var/cache/rackwright/sources")
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
@@ -40,7 +40,7 @@ class SourceRefused(Exception):
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder as it is, for trying out: nothing is fetched and nothing is pinned."""
+    """A folder that is used as it is, for trying out: nothing is fetched and nothing is pinned."""
 
     path: Path
 
@@ -60,7 +60,7 @@ class Repository:
 
 @dataclass(frozen=True)
 class Pin:
-    """What a repository was pinned to."""
+    """The commit that a repository is pinned to, and its signer."""
 
     url: str
     reference: str
@@ -69,22 +69,22 @@ class Pin:
 
 
 @dataclass(frozen=True)
-class Pinned:
-    """A tree of states that stays as it is while it is held."""
+class PinnedTree:
+    """A folder of state files that does not change while it is in use, and the commits it was made of."""
 
     path: Path
     pins: Tuple[Pin, ...] = ()
 
 
 @contextmanager
-def pinned(
+def pin_states(
     sources: Union[Folder, Sequence[Repository]], environment: str, cache: Optional[Path] = None, fetch: bool = True
-) -> Iterator[Pinned]:
-    """The states of an environment, for one run. `fetch=False` uses what was fetched before."""
+) -> Iterator[PinnedTree]:
+    """Provide the state files of an environment for one run. `fetch=False` uses what was fetched before."""
     if isinstance(sources, Folder):
         if not sources.path.is_dir():
             raise SourceRefused(f"there is no folder {sources.path}")
-        yield Pinned(sources.path)
+        yield PinnedTree(sources.path)
         return
     if not sources:
         raise SourceRefused("no source of states is named; give a folder or a repository")
@@ -98,14 +98,14 @@ def pinned(
         / _digest(*(f"{mirror.repository.subfolder}\n{pin.commit}" for mirror, pin in zip(mirrors, pins)))
     )
     tree.parent.mkdir(exist_ok=True)
-    # Shared while in use: the clean-up of another run takes only trees that nobody holds.
+    # A shared lock while in use: the clean-up of another run removes only trees that no run holds.
     with Path(f"{tree}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         if not tree.is_dir():
-            _lay_out(tree, mirrors, pins)
+            _build_tree(tree, mirrors, pins)
         os.utime(tree)
-        _forget_old(tree.parent)
-        yield Pinned(tree, pins)
+        _remove_old_trees(tree.parent)
+        yield PinnedTree(tree, pins)
 
 
 def _digest(*parts: str) -> str:
@@ -119,16 +119,16 @@ class Mirror:
         if not repository.url or repository.url.startswith("-"):
             raise SourceRefused(f"{repository.url!r} is no address of a repository")
         if re.match(r"\w+://[^/@:]*:[^/@]*@", repository.url):
-            scheme, _, rest = repository.url.partition("//")
-            bare = f"{scheme}//{rest.rpartition('@')[2]}"
-            raise SourceRefused(f"the address of {bare} has a password in it; use a key or git's credential helper")
+            scheme, _, location = repository.url.partition("//")
+            address = f"{scheme}//{location.rpartition('@')[2]}"
+            raise SourceRefused(f"the address of {address} has a password in it; use a key or git's credential helper")
         if Path(repository.subfolder).is_absolute() or ".." in Path(repository.subfolder).parts:
             raise SourceRefused(f"{repository.url}: the subfolder {repository.subfolder!r} leads out of the repository")
         self.repository = repository
         self.path = cache / f"{_digest(repository.url)}.git"
 
     def pin(self, environment: str, fetch: bool) -> Pin:
-        """Choose the commit of an environment, once."""
+        """Choose the commit of an environment; the run uses this commit to its end."""
         reference = self.repository.environments.get(environment, environment)
         if not REFERENCE.fullmatch(reference) or ".." in reference:
             raise SourceRefused(f"{self.repository.url}: {reference!r} is no name of a branch or tag")
@@ -136,7 +136,7 @@ class Mirror:
             if fetch:
                 self._fetch()
             commit = self._resolve(reference, environment)
-        return Pin(self.repository.url, reference, commit, self._signer(commit) if self.repository.signers else "")
+        return Pin(self.repository.url, reference, commit, self._find_signer(commit) if self.repository.signers else "")
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -157,16 +157,16 @@ class Mirror:
         candidates = [f"refs/heads/{reference}", f"refs/tags/{reference}"]
         candidates += [reference] if COMMIT.fullmatch(reference) else []
         for candidate in candidates:
-            done = self._run(["rev-parse", "--quiet", "--verify", "--end-of-options", f"{candidate}^{{commit}}"])
-            if done.returncode == 0:
-                return done.stdout.strip()
+            process = self._run_git(["rev-parse", "--quiet", "--verify", "--end-of-options", f"{candidate}^{{commit}}"])
+            if process.returncode == 0:
+                return process.stdout.strip()
         known = self._git(["for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags"]).split()
-        there = f"it has {', '.join(known[:10])}" if known else "it is empty"
+        contents = f"it has {', '.join(known[:10])}" if known else "it is empty"
         raise SourceRefused(
-            f"{self.repository.url} has no branch or tag {reference!r} for the environment {environment!r}; {there}"
+            f"{self.repository.url} has no branch or tag {reference!r} for the environment {environment!r}; {contents}"
         )
 
-    def _signer(self, commit: str) -> str:
+    def _find_signer(self, commit: str) -> str:
         signers = self.repository.signers
         if signers is None or not signers.is_file():
             raise SourceRefused(f"{self.repository.url}: there is no file {signers} with the keys to trust")
@@ -177,18 +177,18 @@ class Mirror:
             "gpg.openpgp.program=/bin/false",
             "gpg.x509.program=/bin/false",
         ]
-        done = self._run(["verify-commit", "--raw", commit], settings)
-        found = re.search(r'Good "git" signature for (\S+) with', done.stderr + done.stdout)
-        if done.returncode != 0 or found is None:
-            said = " ".join((done.stderr or done.stdout).split()) or "it is not signed"
+        process = self._run_git(["verify-commit", "--raw", commit], settings)
+        signature = re.search(r'Good "git" signature for (\S+) with', process.stderr + process.stdout)
+        if process.returncode != 0 or signature is None:
+            output = " ".join((process.stderr or process.stdout).split()) or "it is not signed"
             raise SourceRefused(
-                f"{self.repository.url}: commit {commit[:12]} is not signed by a key that {signers} trusts ({said}); "
+                f"{self.repository.url}: commit {commit[:12]} is not signed by a key that {signers} trusts ({output}); "
                 "sign it (git commit -S) or add its key"
             )
-        return found.group(1)
+        return signature.group(1)
 
-    def lay_out(self, commit: str, folder: Path) -> None:
-        """Write the files of a commit below `folder`, over what is there."""
+    def write_files(self, commit: str, folder: Path) -> None:
+        """Write the files of a commit below `folder`, over files that are there already."""
         subfolder = self.repository.subfolder.strip("/")
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".index-") as scratch:
             index = {"GIT_INDEX_FILE": str(Path(scratch) / "index"), "GIT_WORK_TREE": str(folder)}
@@ -197,27 +197,29 @@ class Mirror:
             self._git(["checkout-index", "--all", "--force", f"--prefix={folder}/"], environment=index)
 
     def _git(self, arguments: List[str], inside: bool = True, environment: Optional[Dict[str, str]] = None) -> str:
-        done = self._run(arguments, inside=inside, environment=environment)
-        if done.returncode != 0:
-            said = "; ".join(line.strip() for line in done.stderr.splitlines() if line.strip()) or "it said nothing"
-            raise SourceRefused(f"git {arguments[0]} of {self.repository.url} failed: {said}")
-        return done.stdout
+        process = self._run_git(arguments, inside=inside, environment=environment)
+        if process.returncode != 0:
+            output = (
+                "; ".join(line.strip() for line in process.stderr.splitlines() if line.strip()) or "it said nothing"
+            )
+            raise SourceRefused(f"git {arguments[0]} of {self.repository.url} failed: {output}")
+        return process.stdout
 
-    def _run(
+    def _run_git(
         self,
         arguments: List[str],
         settings: Sequence[str] = (),
         inside: bool = True,
         environment: Optional[Dict[str, str]] = None,
     ) -> "subprocess.CompletedProcess[str]":
-        chosen = ["core.hooksPath=/dev/null", "protocol.ext.allow=never", *settings]
-        command = ["git", *(part for setting in chosen for part in ("-c", setting))]
+        all_settings = ["core.hooksPath=/dev/null", "protocol.ext.allow=never", *settings]
+        command = ["git", *(part for setting in all_settings for part in ("-c", setting))]
         command += [f"--git-dir={self.path}"] if inside else []
-        # What is set for another repository (a hook runs us, say) must not leak into this one; nobody is there to ask.
-        clean = {
+        # Settings for another repository (if a git hook runs us, say) must not leak into this one. Git may not prompt.
+        git_environment = {
             key: value for key, value in os.environ.items() if not key.startswith("GIT_") or key.startswith("GIT_SSH")
         }
-        clean.update(GIT_TERMINAL_PROMPT="0", LC_ALL="C.UTF-8", **(environment or {}))
+        git_environment.update(GIT_TERMINAL_PROMPT="0", LC_ALL="C.UTF-8", **(environment or {}))
         try:
             return subprocess.run(
                 [*command, *arguments],
@@ -225,7 +227,7 @@ class Mirror:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                env=clean,
+                env=git_environment,
                 timeout=TIMEOUT,
             )
         except FileNotFoundError as error:
@@ -234,26 +236,29 @@ class Mirror:
             raise SourceRefused(f"git {arguments[0]} of {self.repository.url} took more than {TIMEOUT:g} s") from error
 
 
-def _lay_out(tree: Path, mirrors: Sequence[Mirror], pins: Sequence[Pin]) -> None:
-    """Made aside and renamed: a tree that is there is a whole one, also after a kill."""
-    aside = Path(tempfile.mkdtemp(dir=tree.parent, prefix=".new-"))
+def _build_tree(tree: Path, mirrors: Sequence[Mirror], pins: Sequence[Pin]) -> None:
+    """Write the files of all commits to a new tree.
+
+    They are written to a temporary folder, which is renamed: a tree that exists is complete, even after a kill.
+    """
+    temporary = Path(tempfile.mkdtemp(dir=tree.parent, prefix=".new-"))
     try:
         for mirror, pin in reversed(list(zip(mirrors, pins))):
-            mirror.lay_out(pin.commit, aside)
+            mirror.write_files(pin.commit, temporary)
         try:
-            aside.rename(tree)
+            temporary.rename(tree)
         except OSError:
-            # Another run was faster; what it made is the same.
+            # Another run was faster; its tree is the same.
             if not tree.is_dir():
                 raise
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _forget_old(trees: Path) -> None:
-    """Keep the trees used last; leave those that are held by a run."""
-    found = sorted((path for path in trees.iterdir() if path.is_dir()), key=_last_use, reverse=True)
-    for path in found[KEPT_TREES:]:
+def _remove_old_trees(trees: Path) -> None:
+    """Remove all but the trees used last; a tree that a run holds stays."""
+    newest_first = sorted((path for path in trees.iterdir() if path.is_dir()), key=_last_use, reverse=True)
+    for path in newest_first[KEPT_TREES:]:
         with Path(f"{path}.lock").open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

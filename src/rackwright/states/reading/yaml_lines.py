@@ -1,10 +1,10 @@
-"""The one reader of YAML that knows lines: takes the parser's events one by one, and builds a tree of them.
+"""The base class for reading YAML with line numbers: takes the parser's events and builds a tree of values.
 
-Nothing recurses, so that depth is bounded before anything can fail of it. What a scalar stands for, which tags, anchors
-and aliases are let in, what the tree is made of and the words of a refusal are a subclass's: `sls.py` reads state files
-as Salt does, `domain/barclamps/yaml_lines.py` reads barclamps by the rules of YAML 1.2. It lies here, and the domain
-imports it from here, because the state engine travels alone and can import nothing from outside. Nothing but PyYAML is
-imported, and that only when something is read: most state files are read without it.
+Nothing recurses, so that depth is limited before anything can fail because of it. A subclass decides what a scalar
+stands for, which tags, anchors and aliases are allowed, what the tree is made of and the texts of refusals: `sls.py`
+reads state files as Salt does, `domain/barclamps/marked_values.py` reads barclamps by the rules of YAML 1.2. The class
+is here, and the domain imports it from here, because the state engine travels alone and can import nothing from
+outside. Nothing but PyYAML is imported, and that only when something is read: most state files are read without it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     import yaml
 
 Tree = TypeVar("Tree")
-"""A value of the document: a scalar, or a mapping or list, which is filled after it was begun."""
+"""A value of the document: a scalar, or a mapping or list, which is filled after its beginning was read."""
 Key = TypeVar("Key")
 
 
-class Words(NamedTuple):
-    """What is said of mistakes that are the same in every file."""
+class YamlMessages(NamedTuple):
+    """The error texts for mistakes that are the same in every kind of file."""
 
     second_document: str
     collection_as_key: str
     doubled_key: str
-    """With {key!r} and {first}, the line of the first one."""
+    """Has the fields {key!r} and {first}, the line of the first one."""
     too_deep: str = ""
 
 
-class _Open(Generic[Tree, Key]):
+class _OpenCollection(Generic[Tree, Key]):
     """A mapping or list whose end has not been read."""
 
     __slots__ = ("holder", "is_mapping", "key", "key_is_next", "key_line")
@@ -44,16 +44,16 @@ class _Open(Generic[Tree, Key]):
 
 
 class YamlReader(ABC, Generic[Tree, Key]):
-    """Reads one document. A mapping or list is placed in its parent when it begins, so that an anchor can hold it."""
+    """Reads one document. A mapping or list is put into its parent when it begins, so that an anchor can name it."""
 
-    words: Words
-    deepest: Optional[int] = None
-    """How many mappings and lists may lie within each other; None: any number."""
+    messages: YamlMessages
+    depth_limit: Optional[int] = None
+    """How many mappings and lists may be nested; None for any number."""
 
     def __init__(self) -> None:
         self.document: Optional[Tree] = None
         self._documents = 0
-        self._stack: List[_Open[Tree, Key]] = []
+        self._stack: List[_OpenCollection[Tree, Key]] = []
 
     def read(self, text: str) -> Optional[Tree]:
         """Return the one document in a text; None if there is none."""
@@ -62,7 +62,7 @@ class YamlReader(ABC, Generic[Tree, Key]):
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         try:
             for event in yaml.parse(text, Loader=loader):
-                self.take(event)
+                self.take_event(event)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line = self.source_line(mark.line) if mark else None
@@ -74,7 +74,7 @@ class YamlReader(ABC, Generic[Tree, Key]):
     # What a subclass decides
 
     def source_line(self, line: int) -> int:
-        """Return the line to show for the parser's, which counts from 0."""
+        """Return the line to show for a line of the parser, which counts from 0."""
         return line + 1
 
     @abstractmethod
@@ -83,7 +83,7 @@ class YamlReader(ABC, Generic[Tree, Key]):
 
     @abstractmethod
     def invalid(self, context: str, problem: str, line: Optional[int]) -> Exception:
-        """Return the exception to raise for what is no YAML; context and problem are the parser's words."""
+        """Return the exception to raise for text that is no YAML; context and problem are the parser's words."""
 
     @abstractmethod
     def check(self, event: yaml.Event, line: int) -> None:
@@ -118,11 +118,11 @@ class YamlReader(ABC, Generic[Tree, Key]):
         """Put a value at the end of a list."""
 
     def end(self, collection: Tree) -> None:
-        """Take note that a mapping or list has all that it gets."""
+        """Handle the end of a mapping or list; by default nothing is done."""
 
     # The same for all
 
-    def take(self, event: Any) -> None:
+    def take_event(self, event: Any) -> None:
         """Take the parser's next event."""
         kind = type(event).__name__
         if kind == "ScalarEvent" or kind == "AliasEvent":
@@ -134,7 +134,7 @@ class YamlReader(ABC, Generic[Tree, Key]):
         elif kind == "DocumentStartEvent":
             self._documents += 1
             if self._documents > 1:
-                raise self.refusal(self.words.second_document, self.source_line(event.start_mark.line))
+                raise self.refusal(self.messages.second_document, self.source_line(event.start_mark.line))
 
     def _take_value(self, event: Any, is_alias: bool) -> None:
         line = self.source_line(event.start_mark.line)
@@ -144,27 +144,27 @@ class YamlReader(ABC, Generic[Tree, Key]):
             self._take_key(parent, self.key(event, line), line)
         else:
             value = self.alias(event, line) if is_alias else self.scalar(event, line, _key_line(parent, line))
-            self._place(parent, value, line)
+            self._store(parent, value, line)
 
     def _begin(self, event: Any, is_mapping: bool) -> None:
         line = self.source_line(event.start_mark.line)
         self.check(event, line)
         parent = self._stack[-1] if self._stack else None
-        if len(self._stack) == self.deepest:
-            raise self.refusal(self.words.too_deep, line)
+        if len(self._stack) == self.depth_limit:
+            raise self.refusal(self.messages.too_deep, line)
         if parent is not None and parent.key_is_next:
-            raise self.refusal(self.words.collection_as_key, line)
-        begun = self.begin(event, is_mapping, line, _key_line(parent, line))
-        self._place(parent, begun, line)
-        self._stack.append(_Open(begun, is_mapping))
+            raise self.refusal(self.messages.collection_as_key, line)
+        collection = self.begin(event, is_mapping, line, _key_line(parent, line))
+        self._store(parent, collection, line)
+        self._stack.append(_OpenCollection(collection, is_mapping))
 
-    def _take_key(self, mapping: _Open[Tree, Key], key: Key, line: int) -> None:
+    def _take_key(self, mapping: _OpenCollection[Tree, Key], key: Key, line: int) -> None:
         first = self.first_line(mapping.holder, key)
         if first is not None:
-            raise self.refusal(self.words.doubled_key.format(key=key, first=first), line)
+            raise self.refusal(self.messages.doubled_key.format(key=key, first=first), line)
         mapping.key, mapping.key_line, mapping.key_is_next = key, line, False
 
-    def _place(self, parent: Optional[_Open[Tree, Key]], value: Tree, line: int) -> None:
+    def _store(self, parent: Optional[_OpenCollection[Tree, Key]], value: Tree, line: int) -> None:
         if parent is None:
             self.document = value
         elif parent.is_mapping:
@@ -174,6 +174,6 @@ class YamlReader(ABC, Generic[Tree, Key]):
             self.append(parent.holder, value, line)
 
 
-def _key_line(parent: Optional[_Open[Tree, Key]], line: int) -> int:
+def _key_line(parent: Optional[_OpenCollection[Tree, Key]], line: int) -> int:
     """Return the line of the key that names the value on `line`; that line itself if there is none."""
     return parent.key_line if parent is not None and parent.is_mapping else line

@@ -1,4 +1,4 @@
-"""What came of a state, in the five outcomes that are kept apart, and the form in which machines read it."""
+"""Records of what each state did, the report of a whole run, and the mask that hides secrets in both."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Dict, Iterable, List, Optional, Set
 
 from ..catalogue import MASK
 from ..combine import State
-from .verdict import Ending
+from .decision import Ending
 
 
-class Outcome(str, Enum):
-    """Only append: these words are read by others."""
+class StateOutcome(str, Enum):
+    """How a state ended. Only append: other programs read these words."""
 
     UNCHANGED = "unchanged"
     CHANGED = "changed"
@@ -35,16 +35,16 @@ class Record:
         "outputs",
         "result",
         "sequence",
+        "skipped_by_condition",
         "start",
         "state",
-        "unanswered",
     )
 
-    def __init__(self, state: State, outcome: Outcome, result: Optional[bool], comment: str) -> None:
+    def __init__(self, state: State, outcome: StateOutcome, result: Optional[bool], comment: str) -> None:
         self.state = state.index
         self.id = state.id
         self.name = state.name
-        self.function = state.full
+        self.function = state.qualified_function
         self.outcome = outcome
         self.result = result
         self.changes: Dict[str, Any] = {}
@@ -53,15 +53,15 @@ class Record:
         self.start = 0.0
         self.end = 0.0
         self.sequence = 0
-        self.unanswered = False
-        """A condition skipped it, so a watched change stays unanswered too."""
+        self.skipped_by_condition = False
+        """True if a condition skipped the state; then it does not react to a watched change either."""
 
     def ending(self, ran: bool = True) -> Ending:
         return Ending(self.result, bool(self.changes), ran)
 
     def fields(self) -> Dict[str, Any]:
-        """What `${ID.key}` can take."""
-        own = {
+        """Return the values that `${ID.key}` can refer to."""
+        common = {
             "id": self.id,
             "name": self.name,
             "result": self.result,
@@ -69,7 +69,7 @@ class Record:
             "comment": self.comment,
             "outcome": self.outcome.value,
         }
-        return {**self.changes, **self.outputs, **own}
+        return {**self.changes, **self.outputs, **common}
 
     def as_json(self, mask: "Mask") -> Dict[str, Any]:
         return {
@@ -86,7 +86,7 @@ class Record:
 
 
 class Mask:
-    """Hides the secrets of a run in everything that leaves it."""
+    """The secrets of a run, to be hidden in everything that leaves it."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets: Set[str] = set()
@@ -94,10 +94,10 @@ class Mask:
         self.add(secrets)
 
     def add(self, secrets: Iterable[str]) -> None:
-        more = set(secrets) - self._secrets
-        if more:
-            self._secrets |= more
-            # The longest first: a secret that begins with another must go as a whole.
+        new_secrets = set(secrets) - self._secrets
+        if new_secrets:
+            self._secrets |= new_secrets
+            # The longest first: a secret that begins with another one must be replaced completely.
             alternatives = sorted(self._secrets, key=len, reverse=True)
             self._pattern = re.compile("|".join(re.escape(secret) for secret in alternatives))
 
@@ -119,14 +119,14 @@ class Mask:
 
 
 class Report:
-    """A whole run, ready to be shown."""
+    """The records of a whole run, ready to be shown."""
 
     def __init__(self, mode: str, test: bool, mask: Mask) -> None:
         self.mode = mode
         self.test = test
         self.records: List[Record] = []
         self.not_run: List[State] = []
-        """What `failhard` kept from being looked at."""
+        """The states that did not run because `failhard` stopped the run."""
         self.mask = mask
         self.seconds = 0.0
 
@@ -135,7 +135,7 @@ class Report:
         return any(record.result is False for record in self.records)
 
     def summary(self) -> Dict[str, int]:
-        counts = {outcome.value: 0 for outcome in Outcome}
+        counts = {outcome.value: 0 for outcome in StateOutcome}
         for record in self.records:
             counts[record.outcome.value] += 1
         return counts
@@ -143,7 +143,9 @@ class Report:
     def as_json(self) -> Dict[str, Any]:
         return {
             "states": [record.as_json(self.mask) for record in self.records],
-            "not_run": [{"id": state.id, "name": state.name, "function": state.full} for state in self.not_run],
+            "not_run": [
+                {"id": state.id, "name": state.name, "function": state.qualified_function} for state in self.not_run
+            ],
             "mode": self.mode,
             "test": self.test,
             "summary": self.summary(),

@@ -1,1 +1,1 @@
-"""What several state modules share: whole-file writes, running programs, templates, versions. No state functions."""
+"""Helpers that several state modules share: file writes, running programs, templates, versions. No state functions."""

@@ -1,4 +1,4 @@
-"""The users and groups of this machine, or of a system below a folder (an image): reading them, and changing them."""
+"""Reads and changes the users and groups of this machine, or of a system below a folder (an image)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ class Group:
 
 
 class Accounts:
-    """Without a root, what the machine itself sees: network directories included. With one, the files below it."""
+    """The users and groups of a system.
+
+    Without a root, those that the machine sees, network directories included; with one, those in the files below it.
+    """
 
     def __init__(self, root: str = "") -> None:
         self.root = root.rstrip("/")
@@ -41,10 +44,10 @@ class Accounts:
                 return None
             return User(name, int(line[2]), int(line[3]), line[4].split(",")[0], line[5], line[6])
         try:
-            found = pwd.getpwnam(name)
+            entry = pwd.getpwnam(name)
         except KeyError:
             return None
-        return User(name, found.pw_uid, found.pw_gid, found.pw_gecos.split(",")[0], found.pw_dir, found.pw_shell)
+        return User(name, entry.pw_uid, entry.pw_gid, entry.pw_gecos.split(",")[0], entry.pw_dir, entry.pw_shell)
 
     def group(self, name: str) -> Optional[Group]:
         return next((group for group in self.groups() if group.name == name), None)
@@ -56,10 +59,10 @@ class Accounts:
         if self.root:
             lines = self._lines("group")
             return [Group(name, int(line[2]), _members(line[3])) for name, line in lines.items()]
-        return [Group(found.gr_name, found.gr_gid, tuple(found.gr_mem)) for found in grp.getgrall()]
+        return [Group(entry.gr_name, entry.gr_gid, tuple(entry.gr_mem)) for entry in grp.getgrall()]
 
     def password(self, name: str) -> Optional[str]:
-        """The password's hash; None if it cannot be read."""
+        """Return the hash of a user's password; None if it cannot be read."""
         line = self._lines("shadow").get(name)
         return line[1] if line is not None and len(line) > 1 else None
 
@@ -69,12 +72,13 @@ class Accounts:
         return {line[0]: line for line in fields}
 
     def change(self, tool: str, arguments: List[str], name: str) -> None:
+        """Run useradd, groupmod or a tool like them for one user or group."""
         prefix = ["--prefix", self.root] if self.root else []
-        # 12: userdel could not remove the mail spool, which is no part of what was asked.
+        # 12: userdel could not remove the mail spool, which is not part of the request.
         run([tool, *prefix, *arguments, "--", name], f"{tool} {name}", good=(0, 12))
 
     def set_password(self, name: str, hashed: str) -> None:
-        """Over standard input: what is in a command line can be read by everybody."""
+        """Set the hash of a password, over standard input: a command line can be read by everybody."""
         root = ["--root", self.root] if self.root else []  # of these tools it alone knows no --prefix
         run(["chpasswd", *root, "--encrypted"], f"chpasswd {name}", stdin=f"{name}:{hashed}\n")
 

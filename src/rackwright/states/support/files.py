@@ -1,9 +1,10 @@
-"""Whole files or none: comparing and replacing files so that a kill at any moment leaves the old or the new one.
+"""Reads and replaces files so that a kill at any moment leaves the old or the new file complete.
 
-Also owners, modes and diffs. What a state *wants* of a file is decided in `modules/file`; this only does it.
-`write_whole` is the one writer of the state engine. The rest of Rackwright uses `rackwright/private_files.py`, which
-cannot be imported here: the engine travels alone to nodes with python3 >= 3.9. Nor would it do: it makes files of its
-own user in folders of that user, while this one replaces any file of the system and keeps its owner and attributes.
+Also owners, modes and diffs. What a state *wants* of a file is decided in `modules/file`; this module only does it.
+`write_whole` is the only file writer of the state engine. The other packages of Rackwright use
+`rackwright/private_files.py`, which cannot be imported here: the engine travels alone to nodes with python3 >= 3.9. It
+would not be enough either: it makes files of its own user in folders of that user, while `write_whole` replaces any
+file of the system and keeps its owner and attributes.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 from ..module import Context, StateError
 
 DIFF_LIMIT = 1_000_000
-"""Bytes; above it a diff costs minutes and nobody reads it."""
+"""Bytes; the diff of a larger file takes minutes, and people do not read it."""
 
 
 def parse_mode(value: Any) -> Optional[int]:
-    """A mode as the digits a person writes ('0644', '644') or as a number that already is one."""
+    """Return a file mode as a number, from the digits a person writes ('0644', '644') or from a number."""
     if value is None or value == "":
         return None
     if isinstance(value, int) and not isinstance(value, bool):
@@ -47,7 +48,7 @@ def show_mode(mode: int) -> str:
 
 @functools.lru_cache(maxsize=1)
 def umask() -> int:
-    """Read without setting it: os.umask() is for the whole process, and other states run in its threads."""
+    """Return the umask without setting it: os.umask() is for the whole process, and other states run in its threads."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as status:
             for line in status:
@@ -60,14 +61,14 @@ def umask() -> int:
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose a file should be and with what mode; None leaves that part as it is."""
+    """The user, group and mode that a file should have; None leaves that part as it is."""
 
     user: Optional[str] = None
     group: Optional[str] = None
     mode: Optional[int] = None
 
     def ids(self) -> Tuple[int, int]:
-        """uid and gid, -1 for "as it is", as os.chown has it."""
+        """Return uid and gid as os.chown takes them, -1 for "as it is"."""
         return user_id(self.user), group_id(self.group)
 
 
@@ -98,22 +99,22 @@ def group_id(group: Optional[str]) -> int:
 
 
 def owner_changes(path: str, found: Optional[os.stat_result], owner: Owner, context: Context) -> Dict[str, str]:
-    """Which of user, group and mode differ from what is wanted, in Salt's words: {"mode": "0600"}."""
+    """Return which of user, group and mode would change, in Salt's words: {"mode": "0600"}."""
     changes: Dict[str, str] = {}
-    for what, wanted, lookup, has in (
+    for attribute, desired, lookup, current in (
         ("user", owner.user, user_id, found.st_uid if found else None),
         ("group", owner.group, group_id, found.st_gid if found else None),
     ):
-        if wanted is None or wanted == "":
+        if desired is None or desired == "":
             continue
         try:
-            if lookup(wanted) != has:
-                changes[what] = wanted
+            if lookup(desired) != current:
+                changes[attribute] = desired
         except StateError:
-            # In a dry run an earlier state may be about to make this user; in a real one it has.
+            # In a dry run an earlier state would make this user; in a real run it has made it.
             if not context.test:
                 raise
-            changes[what] = wanted
+            changes[attribute] = desired
     is_link = found is not None and stat.S_ISLNK(found.st_mode)
     if owner.mode is not None and not is_link and (found is None or stat.S_IMODE(found.st_mode) != owner.mode):
         changes["mode"] = show_mode(owner.mode)
@@ -123,38 +124,41 @@ def owner_changes(path: str, found: Optional[os.stat_result], owner: Owner, cont
 def refuse_foreign_links(path: str, last: bool = False) -> None:
     """Refuse a path through a link that a user made to something that is not that user's; `last`: the end counts too.
 
-    In folders of users, what root writes, gives away or removes would else be any file that a user likes.
+    Otherwise a user could choose which file root writes, gives away or removes in a folder of that user.
     """
-    at, rest, left = "/", path.split("/"), 40
-    while rest:
-        name = rest.pop(0)
+    reached, remaining, links_left = "/", path.split("/"), 40
+    while remaining:
+        name = remaining.pop(0)
         if name in ("", "."):
             continue
-        at = os.path.dirname(at) if name == ".." else os.path.join(at, name)
-        found = status(at) if rest or last else None
-        if found is None or not stat.S_ISLNK(found.st_mode):
+        reached = os.path.dirname(reached) if name == ".." else os.path.join(reached, name)
+        link_status = status(reached) if remaining or last else None
+        if link_status is None or not stat.S_ISLNK(link_status.st_mode):
             continue
-        left -= 1
-        if left < 0 or not _leads_to_own(at, found.st_uid):
+        links_left -= 1
+        if links_left < 0 or not _leads_to_own(reached, link_status.st_uid):
             raise StateError(
-                f"{path} goes through {at}, a link of user {found.st_uid} to what is not that user's;"
+                f"{path} goes through {reached}, a link of user {link_status.st_uid} to what is not that user's;"
                 " name the file itself"
             )
-        target = os.readlink(at)
-        at, rest = "/" if target.startswith("/") else os.path.dirname(at), [*target.split("/"), *rest]
+        target = os.readlink(reached)
+        reached, remaining = (
+            "/" if target.startswith("/") else os.path.dirname(reached),
+            [*target.split("/"), *remaining],
+        )
 
 
 def _leads_to_own(link: str, user: int) -> bool:
-    """Whether a link is root's or ours, or its user owns what it leads to, or where that would be made."""
+    """Return whether a link is root's or ours, or its user owns the target or the folder it would be made in."""
     if user in (0, os.geteuid()):
         return True
     target = os.path.realpath(link)
-    found = status(target) or status(os.path.dirname(target))
-    return found is not None and found.st_uid == user
+    target_status = status(target) or status(os.path.dirname(target))
+    return target_status is not None and target_status.st_uid == user
 
 
 def set_owner(target: Union[str, int], owner: Owner) -> None:
-    """chown, then chmod: chown clears set-user-ID bits. A link at the end of a path is never followed."""
+    """Set owner, then mode: chown clears set-user-ID bits. A link at the end of a path is never followed."""
     uid, gid = owner.ids()
     if isinstance(target, str):
         refuse_foreign_links(target)
@@ -168,7 +172,7 @@ def set_owner(target: Union[str, int], owner: Owner) -> None:
 
 
 def _set_mode(target: Union[str, int], mode: int) -> None:
-    """chmod of a descriptor, or of what is at a path now: whoever puts a link there meanwhile gains nothing by it."""
+    """Set the mode of a descriptor, or of the file at a path now: a link that is put there meanwhile has no effect."""
     if isinstance(target, int):
         os.chmod(target, mode)
         return
@@ -181,6 +185,7 @@ def _set_mode(target: Union[str, int], mode: int) -> None:
 
 
 def status(path: str, follow: bool = False) -> Optional[os.stat_result]:
+    """Return the status of a path; None if there is nothing at it."""
     try:
         return os.stat(path, follow_symlinks=follow)
     except (FileNotFoundError, NotADirectoryError):
@@ -190,11 +195,11 @@ def status(path: str, follow: bool = False) -> Optional[os.stat_result]:
 
 
 def read_bytes(path: str) -> Optional[bytes]:
-    """The file's content, None if there is none. A folder or device in its place is a StateError."""
-    found = status(path, follow=True)
-    if found is None:
+    """Return the content of a file; None if there is no file. A folder or device at the path is a StateError."""
+    file_status = status(path, follow=True)
+    if file_status is None:
         return None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(file_status.st_mode):
         raise StateError(f"{path} exists and is no regular file; remove it first (file.absent)")
     try:
         with open(path, "rb") as file:
@@ -204,9 +209,10 @@ def read_bytes(path: str) -> Optional[bytes]:
 
 
 def write_whole(path: str, content: bytes, owner: Owner) -> None:
-    """Replace `path` in one step: written aside, synced, owner and mode set, renamed. The rest stays as it was.
+    """Replace `path` in one step: write a temporary file, set owner and mode, sync and rename.
 
-    The folder is not synced: if the power fails, the old file may be found, and the next run replaces it again.
+    Owner and attributes that are not given stay as they were. The folder is not synced: if the power fails, the old
+    file may be found, and the next run replaces it again.
     """
     refuse_foreign_links(path)
     before = status(path)
@@ -214,16 +220,16 @@ def write_whole(path: str, content: bytes, owner: Owner) -> None:
         raise StateError(f"{path} is a symbolic link; its target has to be named, not the link")
     if before is not None and not stat.S_ISREG(before.st_mode):
         raise StateError(f"{path} exists and is no regular file; remove it first (file.absent)")
-    aside = os.path.join(os.path.dirname(path), f".{os.path.basename(path)[:200]}.rackwright-new")
+    temporary = os.path.join(os.path.dirname(path), f".{os.path.basename(path)[:200]}.rackwright-new")
     try:
-        descriptor = _open_aside(aside)
+        descriptor = _open_temporary(temporary)
     except FileNotFoundError as error:
         folder = os.path.dirname(path)
         raise StateError(f"there is no folder {folder} to write {path} in; set makedirs: true or manage it") from error
     except (PermissionError, NotADirectoryError) as error:
         raise StateError(f"may not write in {os.path.dirname(path)}: {error.strerror}") from error
     try:
-        _fill(descriptor, content)
+        _write_all(descriptor, content)
         if before is not None:
             _copy_attributes(path, descriptor)
             if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
@@ -233,50 +239,50 @@ def write_whole(path: str, content: bytes, owner: Owner) -> None:
             os.chmod(descriptor, 0o666 & ~umask())
         set_owner(descriptor, owner)
         os.fsync(descriptor)
-        os.rename(aside, path)
+        os.rename(temporary, path)
     except OSError as error:
-        _forget(aside)
+        _unlink_if_there(temporary)
         raise StateError(f"cannot write {path}: {error.strerror}") from error
     except BaseException:
-        _forget(aside)
+        _unlink_if_there(temporary)
         raise
     finally:
         os.close(descriptor)
 
 
-def _open_aside(aside: str) -> int:
-    """Open the file to write aside. One fixed name, so that what a killed run left is found and used up by the next.
+def _open_temporary(temporary: str) -> int:
+    """Open the temporary file. It has one fixed name, so that the file of a killed run is found and reused by the next.
 
-    The lock keeps two runs apart; the checks keep out a file that somebody else laid there in a folder all may write.
+    The lock keeps two runs apart; the checks refuse a file that another user put there in a folder all may write.
     """
     while True:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            descriptor = os.open(aside, flags, 0o600)
+            descriptor = os.open(temporary, flags, 0o600)
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise
-            _forget(aside)
+            _unlink_if_there(temporary)
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            held, there = os.fstat(descriptor), status(aside)
-            if there is not None and (held.st_ino, held.st_dev) == (there.st_ino, there.st_dev):
-                if held.st_uid == os.geteuid() and held.st_nlink == 1:
+            opened, at_path = os.fstat(descriptor), status(temporary)
+            if at_path is not None and (opened.st_ino, opened.st_dev) == (at_path.st_ino, at_path.st_dev):
+                if opened.st_uid == os.geteuid() and opened.st_nlink == 1:
                     os.chmod(descriptor, 0o600)
                     os.ftruncate(descriptor, 0)
                     return descriptor
-                _forget(aside)
+                _unlink_if_there(temporary)
         except BaseException:
             os.close(descriptor)
             raise
         os.close(descriptor)
 
 
-def _fill(descriptor: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
+def _write_all(descriptor: int, content: bytes) -> None:
+    remaining = memoryview(content)
+    while remaining:
+        remaining = remaining[os.write(descriptor, remaining) :]
 
 
 def _copy_attributes(source: str, descriptor: int) -> None:
@@ -289,12 +295,13 @@ def _copy_attributes(source: str, descriptor: int) -> None:
             raise
 
 
-def _forget(path: str) -> None:
+def _unlink_if_there(path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
 
 
 def make_folder(path: str, owner: Owner) -> None:
+    """Make a folder, or keep the one that is there, and set its owner."""
     refuse_foreign_links(path, last=True)
     try:
         os.mkdir(path)
@@ -307,7 +314,7 @@ def make_folder(path: str, owner: Owner) -> None:
 
 
 def missing_parents(path: str) -> Tuple[str, ...]:
-    """The folders above `path` that do not exist yet, outermost first."""
+    """Return the folders above `path` that do not exist yet, outermost first."""
     missing = []
     parent = os.path.dirname(path)
     while parent and not os.path.lexists(parent):
@@ -333,7 +340,7 @@ def remove_all(path: str) -> None:
 
 
 def unified_diff(old: Optional[bytes], new: bytes, path: str) -> str:
-    """A diff that `patch` would take; for what is no text, a line that says so."""
+    """Return a diff that `patch` would accept; for content that is no text, a line that says so."""
     if b"\0" in (old or b"") or b"\0" in new:
         return "New binary file" if old is None else "Replace binary file"
     if len(old or b"") + len(new) > DIFF_LIMIT:
@@ -346,7 +353,7 @@ def unified_diff(old: Optional[bytes], new: bytes, path: str) -> str:
 
 
 def _lines(content: bytes) -> List[str]:
-    """Lines as editors and diff count them; str.splitlines() would also split at form feeds and the like."""
+    """Return lines as editors and diff count them; str.splitlines() would also split at form feeds and the like."""
     return io.StringIO(content.decode("utf-8", "replace"), newline="\n").readlines()
 
 

@@ -1,5 +1,7 @@
-"""A plan: what would change, and the steps that change it. Check makes the plan, apply carries it out, so a dry run and
-a real one cannot differ."""
+"""The plan of one state: what would change, and the steps that change it.
+
+Check makes the plan, apply carries it out, so a dry run and a real one cannot differ.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +13,24 @@ from ..module import Arguments, Check, Context, Result
 
 @dataclass
 class Plan:
-    """Changes for the person, steps for the machine, in the order they are done."""
+    """The changes to show, and the steps that make them, in the order in which they are done."""
 
     changes: Dict[str, Any] = field(default_factory=dict)
     steps: List[Callable[[], object]] = field(default_factory=list)
     outputs: Dict[str, Any] = field(default_factory=dict)
 
     def step(self, action: Callable[[], object], **changes: Any) -> None:
+        """Add a step and the changes that it makes."""
         self.steps.append(action)
         self.changes.update(changes)
 
     def check(self, already: str, would: str) -> Check:
+        """Return the check with this plan; the comment is `would` if there are changes, else `already`."""
         return Check(self.changes, would if self.changes else already, self.outputs, found=self)
 
 
 def carry_out(arguments: Arguments, check: Check, context: Context) -> Result:
-    """The `apply` of every function whose check makes a plan."""
+    """Carry out the plan of a check: the `apply` of every function whose check makes a plan."""
     plan: Plan = check.found
     for step in plan.steps:
         step()

@@ -1,6 +1,6 @@
-"""Running programs for state modules: never a shell, never a prompt, errors that say what was run and what it said.
+"""Runs programs for state modules: never a shell, never a prompt; errors have the program's name and its output.
 
-`cmd.run` has its own way of running people's commands; this is for the tools that modules are built on.
+`cmd.run` runs people's commands in another way; this module is for the tools that state modules use.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any, Callable, Deque, Dict, Optional, Sequence, Tuple
 from ..module import StateError
 
 LAST_LINES = 6
-"""Of what a program said, in an error."""
+"""How many lines of a program's output an error has."""
 TOOL_PATHS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def environment(extra: Optional[Dict[str, str]] = None) -> Dict[str, str]:
-    """The caller's environment with a fixed language (output is parsed), no prompts and the admin tools on PATH."""
-    found = dict(os.environ)
-    found.update(LC_ALL="C.UTF-8", LANGUAGE="C", DEBIAN_FRONTEND="noninteractive", GIT_TERMINAL_PROMPT="0")
-    path = found.get("PATH", "")
+    """Return the environment for a program: a fixed language (output is parsed), no prompts, admin tools on PATH."""
+    variables = dict(os.environ)
+    variables.update(LC_ALL="C.UTF-8", LANGUAGE="C", DEBIAN_FRONTEND="noninteractive", GIT_TERMINAL_PROMPT="0")
+    path = variables.get("PATH", "")
     missing = [folder for folder in TOOL_PATHS.split(":") if folder not in path.split(":")]
-    found["PATH"] = ":".join(([path] if path else []) + missing)
-    found.update(extra or {})
-    return found
+    variables["PATH"] = ":".join(([path] if path else []) + missing)
+    variables.update(extra or {})
+    return variables
 
 
 def which(program: str) -> Optional[str]:
@@ -46,7 +46,7 @@ def run(
     good: Tuple[int, ...] = (0,),
     timeout: Optional[float] = None,
 ) -> str:
-    """Run `command` and give its standard output; `what` says in a few words what it was for, for the error."""
+    """Run `command` and return its standard output; `what` says in a few words what it is for, for the error."""
     status, stdout, stderr = attempt(command, stdin=stdin, env=env, cwd=cwd, user=user, timeout=timeout)
     if status not in good:
         raise StateError(f"{what}: {command[0]} ended with status {status}: {last_words(stderr or stdout)}")
@@ -62,10 +62,10 @@ def attempt(
     user: str = "",
     timeout: Optional[float] = None,
 ) -> Tuple[int, str, str]:
-    """Run `command` and give status, output and errors; only a program that cannot be run at all is a StateError."""
+    """Run `command` and return status, output and errors; only a program that cannot be run at all is a StateError."""
     identity, home = _identity(user)
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             list(command),
             input=stdin.encode(),
             capture_output=True,
@@ -82,11 +82,11 @@ def attempt(
         raise StateError(f"may not run {command[0]}: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
         raise StateError(f"{' '.join(command)} did not end within {timeout:g} s and was killed") from error
-    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+    return process.returncode, process.stdout.decode("utf-8", "replace"), process.stderr.decode("utf-8", "replace")
 
 
 def _identity(user: str) -> Tuple[Dict[str, Any], Dict[str, str]]:
-    """What to give to subprocess to become `user` with all its groups, and the environment that goes with it."""
+    """Return the arguments of subprocess to become `user` with all its groups, and the environment variables for it."""
     if not user:
         return {}, {}
     try:
@@ -103,10 +103,10 @@ def _identity(user: str) -> Tuple[Dict[str, Any], Dict[str, str]]:
 
 
 def follow(command: Sequence[str], what: str, log: Callable[[str], None], env: Optional[Dict[str, str]] = None) -> None:
-    """Run something long, giving each line to `log` as it comes; its last lines are in the error if it fails."""
-    said: Deque[str] = deque(maxlen=10 * LAST_LINES)  # some may be empty
+    """Run a long program and give each line to `log` as it comes; its last lines are in the error if it fails."""
+    last_lines: Deque[str] = deque(maxlen=10 * LAST_LINES)  # some may be empty
     try:
-        running = subprocess.Popen(
+        process = subprocess.Popen(
             list(command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -117,18 +117,18 @@ def follow(command: Sequence[str], what: str, log: Callable[[str], None], env: O
         )
     except FileNotFoundError as error:
         raise StateError(f"{what}: {command[0]} is not on this machine; install it first") from error
-    with running:
-        assert running.stdout is not None
-        for line in running.stdout:
-            said.append(line.rstrip())
-            log(said[-1])
-    if running.returncode != 0:
+    with process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            last_lines.append(line.rstrip())
+            log(last_lines[-1])
+    if process.returncode != 0:
         raise StateError(
-            f"{what}: {command[0]} ended with status {running.returncode}: {last_words(chr(10).join(said))}"
+            f"{what}: {command[0]} ended with status {process.returncode}: {last_words(chr(10).join(last_lines))}"
         )
 
 
 def last_words(text: str, lines: int = LAST_LINES) -> str:
-    """The end of what a program said, which is where the reason is."""
-    said = [line.strip() for line in text.splitlines() if line.strip()]
-    return "; ".join(said[-lines:]) or "it said nothing"
+    """Return the last lines of a program's output, which have the reason of a failure."""
+    nonempty = [line.strip() for line in text.splitlines() if line.strip()]
+    return "; ".join(nonempty[-lines:]) or "it said nothing"

@@ -28,8 +28,8 @@ def root(tmp_path: Path) -> Path:
 
 
 def line(root: Path, file: str, name: str) -> list[str]:
-    found = [line.split(":") for line in (root / "etc" / file).read_text().splitlines() if line.startswith(f"{name}:")]
-    return found[0] if found else []
+    rows = [line.split(":") for line in (root / "etc" / file).read_text().splitlines() if line.startswith(f"{name}:")]
+    return rows[0] if rows else []
 
 
 def test_present_adds_a_user_with_everything(root: Path) -> None:
@@ -64,8 +64,8 @@ def test_present_changes_only_what_differs(root: Path) -> None:
         "shell": {"old": "/bin/sh", "new": "/bin/bash"},
         "groups": {"old": ["adm"], "new": ["staff"]},
     }
-    kept = run.apply("user.present", name="carol", groups=["adm"], remove_groups=False, root=str(root)).changes
-    assert kept["groups"]["new"] == ["adm", "staff"]
+    kept_groups = run.apply("user.present", name="carol", groups=["adm"], remove_groups=False, root=str(root)).changes
+    assert kept_groups["groups"]["new"] == ["adm", "staff"]
 
 
 def test_a_changed_password_is_set_again_only_if_enforced(root: Path) -> None:
@@ -115,7 +115,7 @@ def test_the_machines_own_accounts_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "arguments", "said"),
+    ("function", "arguments", "message"),
     [
         ("user.present", {"name": "-x"}, "no name for a user"),
         ("user.present", {"name": "x", "password": "hunter2"}, "give its hash"),
@@ -124,6 +124,6 @@ def test_the_machines_own_accounts_are_read() -> None:
         ("group.present", {"name": "x", "members": ["a"], "addusers": ["b"]}, "leave addusers"),
     ],
 )
-def test_bad_arguments_are_refused(function: str, arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(StateError, match=said):
+def test_bad_arguments_are_refused(function: str, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(StateError, match=message):
         Run().apply(function, **arguments)

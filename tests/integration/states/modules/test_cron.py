@@ -81,7 +81,7 @@ def test_a_dry_run_changes_nothing(owner: Callable[[str], str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"name": "a\nb"}, "one line"),
         ({"name": "x", "minute": "5 4"}, "nothing cron would take"),
@@ -89,6 +89,6 @@ def test_a_dry_run_changes_nothing(owner: Callable[[str], str]) -> None:
         ({"name": "x", "special": "@often"}, "must be one of"),
     ],
 )
-def test_bad_arguments_are_refused(arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(StateError, match=said):
+def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(StateError, match=message):
         Run().apply("cron.present", **arguments)

@@ -12,9 +12,9 @@ import pytest
 from tests.state_functions import Run
 
 from rackwright.states.module import StateError
-from rackwright.states.plan import plan
-from rackwright.states.reading.tree import place
-from rackwright.states.running.run import Run as EngineRun
+from rackwright.states.plan import build_plan
+from rackwright.states.reading.tree import locate_tree
+from rackwright.states.running.execution import PlanExecution as EngineRun
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="owners can only be given by root")
 
@@ -186,7 +186,7 @@ def test_check_cmd_of_a_state_file_is_the_functions_own(tmp_path: Path) -> None:
     path = tmp_path / "sudoers"
     path.write_text("good\n")
     (tmp_path / "x.sls").write_text(f"{path}:\n  file.managed:\n    - contents: bad\n    - check_cmd: grep -q good\n")
-    (record,) = EngineRun(plan(*place(tmp_path / "x.sls")), "ansible").go().records
+    (record,) = EngineRun(build_plan(*locate_tree(tmp_path / "x.sls")), "ansible").execute().records
     assert "check_cmd 'grep -q good' refused the new" in record.comment
     assert path.read_text() == "good\n"
 
@@ -342,15 +342,15 @@ def test_recurse_copies_a_tree_and_cleans_what_is_not_in_it(run: Run, tmp_path: 
         dir_mode="0705",
         user="nobody",
     )
-    found = sorted(str(path.relative_to(target)) for path in target.rglob("*"))
-    assert found == ["css", "css/a.css", "index.html", "upload", "upload/photo"]
+    paths = sorted(str(path.relative_to(target)) for path in target.rglob("*"))
+    assert paths == ["css", "css/a.css", "index.html", "upload", "upload/photo"]
     assert (target / "index.html").read_text() == "hi you"
     assert (mode(target / "css" / "a.css"), mode(target / "css")) == (0o604, 0o705)
     assert result.changes["removed"] == [str(target / "old")]
 
 
 @pytest.mark.parametrize(
-    ("function", "arguments", "said"),
+    ("function", "arguments", "message"),
     [
         ("file.managed", {"name": "relative"}, "no absolute path"),
         ("file.managed", {"name": "/x", "contents": "a", "source": "b"}, "both given"),
@@ -363,7 +363,7 @@ def test_recurse_copies_a_tree_and_cleans_what_is_not_in_it(run: Run, tmp_path: 
     ],
 )
 def test_bad_arguments_are_refused_before_anything_runs(
-    run: Run, function: str, arguments: dict[str, Any], said: str
+    run: Run, function: str, arguments: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(StateError, match=said):
+    with pytest.raises(StateError, match=message):
         run.check(function, **arguments)

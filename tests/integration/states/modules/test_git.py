@@ -145,7 +145,7 @@ def test_a_clone_belongs_to_the_user_and_is_not_touched_as_another(origin: Path,
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"name": "--upload-pack=x", "target": "/x"}, "no address"),
         ({"name": "x", "target": "y"}, "no absolute path"),
@@ -154,6 +154,6 @@ def test_a_clone_belongs_to_the_user_and_is_not_touched_as_another(origin: Path,
         ({"name": "x", "target": "/y", "depth": 0}, "at least 1"),
     ],
 )
-def test_bad_arguments_are_refused(arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(StateError, match=said):
+def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(StateError, match=message):
         Run().apply("git.latest", **arguments)

@@ -107,11 +107,11 @@ def test_systemd_service_that_falls_over_or_is_masked_or_unknown_fails_with_the_
     host.run("systemctl", "mask", "rackwright-masked.service")
     host.run("systemctl", "daemon-reload")
     names = ("bad", "masked", "nosuch")
-    found = apply(host, "".join(f"{name}:\n  service.running:\n    - name: rackwright-{name}\n" for name in names))
-    assert {state["outcome"] for state in found.values()} == {"failed"}
-    assert "starting rackwright-bad" in found["bad"]["comment"]
-    assert "unmask: true" in found["masked"]["comment"]
-    assert "there is no service rackwright-nosuch" in found["nosuch"]["comment"]
+    states = apply(host, "".join(f"{name}:\n  service.running:\n    - name: rackwright-{name}\n" for name in names))
+    assert {state["outcome"] for state in states.values()} == {"failed"}
+    assert "starting rackwright-bad" in states["bad"]["comment"]
+    assert "unmask: true" in states["masked"]["comment"]
+    assert "there is no service rackwright-nosuch" in states["nosuch"]["comment"]
 
 
 MODULE = """

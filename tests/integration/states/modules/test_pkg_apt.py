@@ -8,10 +8,10 @@ from tests.package_repositories import Deb, apt_repository, apt_root
 from tests.state_functions import Run
 
 from rackwright.states.module import StateError
-from rackwright.states.plan import plan
-from rackwright.states.reading.tree import place
+from rackwright.states.plan import build_plan
+from rackwright.states.reading.tree import locate_tree
+from rackwright.states.running.execution import PlanExecution as EngineRun
 from rackwright.states.running.record import Record
-from rackwright.states.running.run import Run as EngineRun
 from rackwright.states.support.packages import Packages, packages
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="dpkg wants root")
@@ -142,8 +142,8 @@ def test_several_states_become_one_transaction(run: Run, root: str) -> None:
 
 def engine(tmp_path: Path, text: str, mode: str) -> tuple[dict[str, Record], EngineRun]:
     (tmp_path / "web.sls").write_text(text)
-    run = EngineRun(plan(*place(tmp_path / "web.sls")), mode)
-    return {record.id: record for record in run.go().records}, run
+    run = EngineRun(build_plan(*locate_tree(tmp_path / "web.sls")), mode)
+    return {record.id: record for record in run.execute().records}, run
 
 
 def pkg_states(names: list[str], root: str) -> str:
@@ -201,7 +201,7 @@ def test_an_interrupted_dpkg_is_finished_first(run: Run, root: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"name": "--reinstall"}, "'--reinstall' is no package name"),
         ({"name": "x", "version": "1.0; rm -rf /"}, "is no version"),
@@ -210,6 +210,6 @@ def test_an_interrupted_dpkg_is_finished_first(run: Run, root: str) -> None:
         ({"name": "x", "provider": "zypper"}, "must be one of"),
     ],
 )
-def test_bad_arguments_are_refused(run: Run, arguments: dict[str, object], said: str) -> None:
-    with pytest.raises(StateError, match=said):
+def test_bad_arguments_are_refused(run: Run, arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(StateError, match=message):
         run.apply("pkg.installed", **arguments)

@@ -9,9 +9,9 @@ from tests.package_repositories import Deb, apt_repository, apt_root, dnf_root, 
 from tests.state_functions import Run
 
 from rackwright.states.module import StateError
-from rackwright.states.plan import plan
-from rackwright.states.reading.tree import place
-from rackwright.states.running.run import Run as EngineRun
+from rackwright.states.plan import build_plan
+from rackwright.states.reading.tree import locate_tree
+from rackwright.states.running.execution import PlanExecution as EngineRun
 from rackwright.states.support.packages import packages
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="apt and dnf want root")
@@ -114,11 +114,15 @@ def test_genius_refreshes_once_for_all_repositories_and_the_packages_behind_them
         options = f"    - name: deb file:{folder} ./\n    - trusted: true\n    - root: {root}\n    - order: first\n"
         lines.append(f"repo-{name}:\n  pkgrepo.managed:\n{options}")
     (tmp_path / "web.sls").write_text("".join(lines))
-    said: list[str] = []
-    run = EngineRun(plan(*place(tmp_path / "web.sls")), mode, event=lambda kind, _, detail: said.append(str(detail)))
-    assert {record.outcome.value for record in run.go().records} == {"changed"}
+    lines_of_log: list[str] = []
+    run = EngineRun(
+        build_plan(*locate_tree(tmp_path / "web.sls")),
+        mode,
+        event=lambda kind, _, detail: lines_of_log.append(str(detail)),
+    )
+    assert {record.outcome.value for record in run.execute().records} == {"changed"}
     assert len(packages("", str(root), run.context(run.plan.states[0])).transactions) == (1 if mode == "genius" else 3)
-    assert sum("refreshing the package lists with apt-get update" in line for line in said) == refreshes
+    assert sum("refreshing the package lists with apt-get update" in line for line in lines_of_log) == refreshes
 
 
 def install_from(root: Path, folder: Path, before: dict[str, str], states: str = "") -> list[str]:
@@ -131,11 +135,11 @@ def install_from(root: Path, folder: Path, before: dict[str, str], states: str =
     )
     package = f"rackwright-test-one:\n  pkg.installed:\n    - provider: apt\n    - root: {root}/\n"
     (folder / "web.sls").write_text(states + source + package)
-    said: list[str] = []
-    made = plan(*place(folder / "web.sls"))
-    run = EngineRun(made, "genius", event=lambda kind, _, detail: said.append(str(detail)))
-    assert {record.outcome.value for record in run.go().records} == {"changed"}
-    return [line for line in said if "refreshing the package lists with apt-get update" in line]
+    lines: list[str] = []
+    plan = build_plan(*locate_tree(folder / "web.sls"))
+    run = EngineRun(plan, "genius", event=lambda kind, _, detail: lines.append(str(detail)))
+    assert {record.outcome.value for record in run.execute().records} == {"changed"}
+    return [line for line in lines if "refreshing the package lists with apt-get update" in line]
 
 
 def test_genius_fetches_the_lists_once_also_for_a_single_repository(root: Path, tmp_path: Path) -> None:
@@ -150,9 +154,9 @@ def test_genius_adds_a_repository_although_another_cannot_be_read(root: Path, tm
 def test_genius_fetches_no_list_again_for_a_repository_that_waits_for_another(root: Path, tmp_path: Path) -> None:
     first = apt_repository(tmp_path / "first", Deb("rackwright-test-first"))
     states = f"base:\n  pkgrepo.managed:\n    - name: deb file:{first} ./\n    - trusted: true\n    - root: {root}\n"
-    said = install_from(root, tmp_path, {}, f"{states}    - require_in: [{{pkgrepo: repo}}]\n")
-    assert len(said) == 2
-    assert "only" in said[1], "of the second one, its own lists alone"
+    refreshes = install_from(root, tmp_path, {}, f"{states}    - require_in: [{{pkgrepo: repo}}]\n")
+    assert len(refreshes) == 2
+    assert "only" in refreshes[1], "of the second one, its own lists alone"
 
 
 def test_a_batch_with_a_bad_repository_leaves_nothing_behind(root: Path, tmp_path: Path) -> None:
@@ -184,7 +188,7 @@ def test_dnf_repository_that_cannot_be_read_is_taken_back(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"name": "http://no.type.example"}, "no repository for apt"),
         ({"name": "deb http://x ./", "file": "/etc/apt/sources.list.d/x.conf"}, "would not be read"),
@@ -192,6 +196,6 @@ def test_dnf_repository_that_cannot_be_read_is_taken_back(tmp_path: Path) -> Non
         ({"name": "deb http://x ./", "key_url": "a", "key_text": "b"}, "both given"),
     ],
 )
-def test_bad_arguments_are_refused(root: Path, arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(StateError, match=said):
+def test_bad_arguments_are_refused(root: Path, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(StateError, match=message):
         Run().apply("pkgrepo.managed", root=str(root), **arguments)

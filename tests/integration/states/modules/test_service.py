@@ -221,7 +221,7 @@ def test_systemd_units_are_enabled_in_an_image(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"name": "--now"}, "no service name"),
         ({"name": "x", "command": "y", "provider": "systemd"}, "for a plain process"),
@@ -230,6 +230,6 @@ def test_systemd_units_are_enabled_in_an_image(tmp_path: Path) -> None:
         ({"name": "x", "pidfile": "y"}, "no absolute path"),
     ],
 )
-def test_bad_arguments_are_refused(arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(StateError, match=said):
+def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(StateError, match=message):
         Run().apply("service.running", **arguments)

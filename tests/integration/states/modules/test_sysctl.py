@@ -29,16 +29,16 @@ def in_namespace(**arguments: object) -> dict[str, object]:
     script = SCRIPT.format(repository=str(Path(__file__).parents[4]))
     command = ["unshare", "--net", sys.executable, "-c", script, json.dumps(arguments)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    found: dict[str, object] = json.loads(done.stdout)
-    return found
+    report: dict[str, object] = json.loads(done.stdout)
+    return report
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace is root's")
 def test_a_parameter_is_set_in_the_kernel_and_written_down(tmp_path: Path) -> None:
     config = tmp_path / "sysctl.d" / "99.conf"
-    found = in_namespace(name="net.ipv4.conf.all.forwarding", value=1, config=str(config))
-    assert found["value"] == ["1"]
-    assert found["changes"] == {"running": {"old": "0", "new": "1"}, "written": {"old": None, "new": "1"}}
+    report = in_namespace(name="net.ipv4.conf.all.forwarding", value=1, config=str(config))
+    assert report["value"] == ["1"]
+    assert report["changes"] == {"running": {"old": "0", "new": "1"}, "written": {"old": None, "new": "1"}}
     assert config.read_text() == "net.ipv4.conf.all.forwarding = 1\n"
 
 
@@ -48,8 +48,8 @@ def test_several_numbers_are_one_value_and_other_lines_stay(tmp_path: Path) -> N
     config.write_text(
         "# mine\nnet/ipv4/ip_local_port_range=1 2\nvm.swappiness = 1\nnet.ipv4.ip_local_port_range = 3 4\n"
     )
-    found = in_namespace(name="net.ipv4.ip_local_port_range", value="20000  30000", config=str(config))
-    assert found["value"] == ["20000", "30000"]
+    report = in_namespace(name="net.ipv4.ip_local_port_range", value="20000  30000", config=str(config))
+    assert report["value"] == ["20000", "30000"]
     assert config.read_text() == "# mine\nnet.ipv4.ip_local_port_range = 20000 30000\nvm.swappiness = 1\n"
 
 

@@ -8,11 +8,11 @@ import pytest
 from rackwright.mesh.runs.run_check import check_targets
 from rackwright.states.combine import State
 from rackwright.states.module import StateError
-from rackwright.states.plan import plan
+from rackwright.states.plan import build_plan
 from rackwright.states.reading.tree import Tree
-from rackwright.states.refusal import Refused
+from rackwright.states.refusal import RunRefused
+from rackwright.states.running.execution import PlanExecution
 from rackwright.states.running.record import Report
-from rackwright.states.running.run import Run
 
 MODES = ["ansible", "justdoit", "genius"]
 
@@ -54,7 +54,7 @@ class SlowServer:
 
 def run(tmp_path: Path, text: str, mode: str, gate: SlowGate | None = None, remote: SlowServer | None = None) -> Report:
     (tmp_path / "init.sls").write_text(text)
-    return Run(plan(Tree(tmp_path), ["init"], {}, {}, None, remote), mode, gate=gate).go()
+    return PlanExecution(build_plan(Tree(tmp_path), ["init"], {}, {}, None, remote), mode, gate=gate).execute()
 
 
 GATED = """
@@ -104,7 +104,7 @@ def test_an_output_of_another_server_is_waited_for(tmp_path: Path, mode: str) ->
 
 @pytest.mark.parametrize("option", ["sync: maybe", "serialize: 0", "serialize: true"])
 def test_a_wrong_pace_is_refused(tmp_path: Path, option: str) -> None:
-    with pytest.raises(Refused, match=option.partition(":")[0]):
+    with pytest.raises(RunRefused, match=option.partition(":")[0]):
         run(tmp_path, f"a:\n  test.nop:\n    - {option}\n", "ansible")
 
 

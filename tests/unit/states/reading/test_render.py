@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from tests.support.waiting import PATIENCE
 
-from rackwright.states.bundle import build
-from rackwright.states.plan import plan
+from rackwright.states.bundle import build_bundle
+from rackwright.states.plan import build_plan
 from rackwright.states.reading import render
-from rackwright.states.reading.tree import Tree, place
+from rackwright.states.reading.tree import Tree, locate_tree
 
 from ..conftest import Refusal, Write
 
@@ -54,14 +54,14 @@ def test_a_thread_that_python_does_not_list_counts() -> None:
 class TestWithThreads:
     def test_nothing_is_forked_and_the_variables_are_the_same(self, write: Write) -> None:
         write(**{"vars/all.yml": "ports:\n  80: web\n"}, init="{{ ports[80] }}-{{ grains.id }}:\n  test.nop\n")
-        tree, sls = place(write())
-        assert [state.id for state in plan(tree, sls, {}, {"id": "node-1"}).states] == ["web-node-1"]
+        tree, sls = locate_tree(write())
+        assert [state.id for state in build_plan(tree, sls, {}, {"id": "node-1"}).states] == ["web-node-1"]
 
     def test_a_template_that_never_ends_is_stopped(self, refusal: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(render, "CPU_SECONDS", 1)
         monkeypatch.setattr(render, "WALL_SECONDS", PATIENCE)
-        told = refusal("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}\n")
-        assert told == ["init.sls: rendering was stopped: it used more than 1 s of CPU time"]
+        problems = refusal("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}\n")
+        assert problems == ["init.sls: rendering was stopped: it used more than 1 s of CPU time"]
 
     def test_a_template_that_eats_memory_is_stopped(self, refusal: Refusal) -> None:
         assert "memory" in refusal("{% set x = 'x' * 4000000000 %}\na:\n  test.nop\n")[0]
@@ -81,8 +81,8 @@ class TestWithThreads:
         for name in ("json", "jinja2", "rackwright"):
             (here / f"{name}.py").write_text("raise SystemExit(3)\n")
         monkeypatch.chdir(here)
-        made = plan(Tree(write(init="s{{ 1 + 1 }}:\n  test.nop\n")), ["init"])
-        assert [state.id for state in made.states] == ["s2"]
+        plan = build_plan(Tree(write(init="s{{ 1 + 1 }}:\n  test.nop\n")), ["init"])
+        assert [state.id for state in plan.states] == ["s2"]
 
 
 def test_without_a_template_no_process_is_started(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,27 +90,27 @@ def test_without_a_template_no_process_is_started(write: Write, monkeypatch: pyt
         raise AssertionError("started")
 
     monkeypatch.setattr(render.Renderer, "_start", start)
-    made = plan(Tree(write(init="a:\n  test.nop\n")), ["init"])
-    assert [state.id for state in made.states] == ["a"]
+    plan = build_plan(Tree(write(init="a:\n  test.nop\n")), ["init"])
+    assert [state.id for state in plan.states] == ["a"]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_engine_renders_from_its_zipapp(threads: int, write: Write, tmp_path: Path) -> None:
     (tmp_path / "bundle").mkdir()
-    bundle = build().write(tmp_path / "bundle")
+    bundle = build_bundle().write(tmp_path / "bundle")
     root = write(**{"tree/init": "s{{ 1 + 1 }}:\n  test.nop\n"}) / "tree"
     script = f"""
 import sys, threading
 sys.path.insert(0, {str(bundle)!r})
 from pathlib import Path
+from rackwright.states.plan import build_plan
 from rackwright.states.reading import render
-from rackwright.states.plan import plan
 from rackwright.states.reading.tree import Tree
 end = threading.Event()
 for _ in range({threads} - 1):
     threading.Thread(target=end.wait).start()
-made = plan(Tree(Path({str(root)!r})), ["init"])
-print(render.__file__.startswith({str(bundle)!r}), render.is_only_thread(), *[state.id for state in made.states])
+plan = build_plan(Tree(Path({str(root)!r})), ["init"])
+print(render.__file__.startswith({str(bundle)!r}), render.is_only_thread(), *[state.id for state in plan.states])
 end.set()
 """
     # Without `site` there is nothing but the standard library and the zipapp.

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rackwright.states.reading import quick_yaml
-from rackwright.states.reading.sls import Builder, Map, Seq, parse, parse_whole
-from rackwright.states.refusal import Refused
+from rackwright.states.reading.sls import Map, Seq, StateFileReader, parse_with_pyyaml, parse_yaml
+from rackwright.states.refusal import RunRefused
 
 CASES = Path(__file__).parents[1] / "cases"
 
@@ -26,12 +26,12 @@ def with_lines(value: Any) -> Any:
 
 def both(text: str) -> None:
     """Whatever the quick reader reads at all, it reads as the whole parser does."""
-    builder = Builder("x.sls", None)
+    builder = StateFileReader("x.sls", None)
     try:
-        quickly = quick_yaml.read(text, builder.source_line)
-    except quick_yaml.Beyond:
+        quickly = quick_yaml.read_plain_yaml(text, builder.source_line)
+    except quick_yaml.NeedsFullParser:
         return
-    assert with_lines(quickly) == with_lines(parse_whole(text, Builder("x.sls", None))), text
+    assert with_lines(quickly) == with_lines(parse_with_pyyaml(text, StateFileReader("x.sls", None))), text
 
 
 @pytest.mark.parametrize("path", sorted(CASES.rglob("*.sls")), ids=lambda path: str(path.relative_to(CASES)))
@@ -77,20 +77,20 @@ LINES = st.lists(st.sampled_from(PIECES.replace("\n", "").split("|")), max_size=
 @given(LINES)
 def test_quick_reader_agrees_on_lines_thrown_together(lines: list[str]) -> None:
     text = "\n".join(lines)
-    builder = Builder("x.sls", None)
+    builder = StateFileReader("x.sls", None)
     try:
-        quickly = quick_yaml.read(text, builder.source_line)
-    except quick_yaml.Beyond:
+        quickly = quick_yaml.read_plain_yaml(text, builder.source_line)
+    except quick_yaml.NeedsFullParser:
         return
     try:
-        whole = parse_whole(text, Builder("x.sls", None))
-    except Refused as refused:
+        whole = parse_with_pyyaml(text, StateFileReader("x.sls", None))
+    except RunRefused as refused:
         raise AssertionError(f"read {quickly!r} from what is not YAML: {text!r}") from refused
     assert with_lines(quickly) == with_lines(whole), text
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "told"),
+    ("text", "line", "message"),
     [
         ("a:\n  test.nop\na:\n  test.nop\n", 3, "'a' is there twice (first on line 1)"),
         ("a: [1\nb: 2\n", 2, "not valid YAML"),
@@ -100,18 +100,18 @@ def test_quick_reader_agrees_on_lines_thrown_together(lines: list[str]) -> None:
         ("a: 1\n---\nb: 2\n", 2, "second document"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(text: str, line: int, told: str) -> None:
-    with pytest.raises(Refused) as refused:
-        parse(text, "x.sls")
+def test_what_is_wrong_is_told_with_its_line(text: str, line: int, message: str) -> None:
+    with pytest.raises(RunRefused) as refused:
+        parse_yaml(text, "x.sls")
     problem = refused.value.problems[0]
     assert (problem.file, problem.line) == ("x.sls", line)
-    assert told in problem.text
+    assert message in problem.text
 
 
 def test_merge_keys_and_aliases_are_read_and_own_keys_win() -> None:
     text = "base: &base\n  a: 1\n  b: 2\nown:\n  <<: *base\n  b: 3\n"
-    assert parse(text, "x.sls")["own"] == {"a": 1, "b": 3}
+    assert parse_yaml(text, "x.sls")["own"] == {"a": 1, "b": 3}
 
 
 def test_numbers_with_leading_zeros_stay_decimal_and_dates_stay_text() -> None:
-    assert parse("mode: 0644\nwhen: 2024-01-02\n", "x.sls") == {"mode": 644, "when": "2024-01-02"}
+    assert parse_yaml("mode: 0644\nwhen: 2024-01-02\n", "x.sls") == {"mode": 644, "when": "2024-01-02"}

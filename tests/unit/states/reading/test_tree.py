@@ -2,9 +2,9 @@
 
 import pytest
 
-from rackwright.states.plan import plan
-from rackwright.states.reading.tree import Tree, place
-from rackwright.states.refusal import Refused
+from rackwright.states.plan import build_plan
+from rackwright.states.reading.tree import Tree, locate_tree
+from rackwright.states.refusal import RunRefused
 
 from ..conftest import Write
 
@@ -24,24 +24,24 @@ base:
 """
 
 
-def ids(tree: Tree, sls: list[str] | None, **node: str) -> list[str]:
-    return [state.id for state in plan(tree, sls, {}, {"id": "node-1", **node}).states]
+def ids(tree: Tree, sls: list[str] | None, **vertex: str) -> list[str]:
+    return [state.id for state in build_plan(tree, sls, {}, {"id": "node-1", **vertex}).states]
 
 
 @pytest.mark.parametrize(
     ("node", "family", "expected"),
     [("web-1", "Debian", ["web", "common", "both"]), ("db-2", "RedHat", ["db", "both"]), ("x", "Debian", ["common"])],
 )
-def test_top_gives_each_node_its_own(write: Write, node: str, family: str, expected: list[str]) -> None:
+def test_top_gives_each_node_its_own(write: Write, vertex: str, family: str, expected: list[str]) -> None:
     files = {name: f"{name}:\n  test.nop\n" for name in ("web", "db", "common", "both")}
-    tree, sls = place(write(top=TOP, **files))
-    assert ids(tree, sls, id=node, os_family=family) == expected
+    tree, sls = locate_tree(write(top=TOP, **files))
+    assert ids(tree, sls, id=vertex, os_family=family) == expected
 
 
 def test_top_with_nothing_for_a_node_is_refused(write: Write) -> None:
-    tree, sls = place(write(top="base:\n  'web-*':\n    - web\n", web="a:\n  test.nop\n"))
-    with pytest.raises(Refused, match="nothing for the node 'node-1'"):
-        plan(tree, sls, {}, {"id": "node-1"})
+    tree, sls = locate_tree(write(top="base:\n  'web-*':\n    - web\n", web="a:\n  test.nop\n"))
+    with pytest.raises(RunRefused, match="nothing for the node 'node-1'"):
+        build_plan(tree, sls, {}, {"id": "node-1"})
 
 
 def test_variables_come_from_files_then_the_node_then_the_caller(write: Write) -> None:
@@ -54,9 +54,9 @@ def test_variables_come_from_files_then_the_node_then_the_caller(write: Write) -
         init="'{{ port }}-{{ pillar.web.a }}{{ vars['web'].b }}{{ salt['pillar.get']('web:c') }}-{{ own }}':\n"
         "  test.nop\n",
     )
-    tree, sls = place(root)
-    made = plan(tree, sls, {"port": 8080, "own": "{{ not rendered }}"}, {"id": "node-1"})
-    assert [state.id for state in made.states] == ["8080-134-{{ not rendered }}"]
+    tree, sls = locate_tree(root)
+    plan = build_plan(tree, sls, {"port": 8080, "own": "{{ not rendered }}"}, {"id": "node-1"})
+    assert [state.id for state in plan.states] == ["8080-134-{{ not rendered }}"]
 
 
 def test_templates_import_macros_of_the_tree(write: Write) -> None:
@@ -64,7 +64,7 @@ def test_templates_import_macros_of_the_tree(write: Write) -> None:
         **{"lib/map.jinja": "{% macro nop(name) %}{{ name }}:\n  test.nop{% endmacro %}{% set port = 5 %}"},
         init="{% from 'lib/map.jinja' import nop, port with context %}\n{{ nop('x' ~ port) }}\n",
     )
-    tree, sls = place(root)
+    tree, sls = locate_tree(root)
     assert ids(tree, sls) == ["x5"]
 
 
@@ -77,14 +77,14 @@ def test_included_files_may_be_globs_and_relative(write: Write) -> None:
             "base": "z:\n  test.nop\n",
         }
     )
-    made = plan(Tree(root), ["web"], {}, {})
-    assert [made.states[made.graph.owner[node]].id for node in made.sequence] == ["a", "b", "z", "w"]
+    plan = build_plan(Tree(root), ["web"], {}, {})
+    assert [plan.states[plan.graph.owner[vertex]].id for vertex in plan.sequence] == ["a", "b", "z", "w"]
 
 
 def test_a_renderer_that_is_not_known_is_refused(write: Write) -> None:
-    tree, sls = place(write(init="#!py\ndef run(): return {}\n"))
-    with pytest.raises(Refused, match="renderer 'py' is not known"):
-        plan(tree, sls)
+    tree, sls = locate_tree(write(init="#!py\ndef run(): return {}\n"))
+    with pytest.raises(RunRefused, match="renderer 'py' is not known"):
+        build_plan(tree, sls)
 
 
 def test_rendering_works_beside_other_threads(write: Write) -> None:
@@ -94,7 +94,7 @@ def test_rendering_works_beside_other_threads(write: Write) -> None:
     other = threading.Thread(target=stop.wait)
     other.start()
     try:
-        tree, sls = place(write(init="{% set x = 'a' %}\n{{ x }}:\n  test.nop\n"))
+        tree, sls = locate_tree(write(init="{% set x = 'a' %}\n{{ x }}:\n  test.nop\n"))
         assert ids(tree, sls) == ["a"]
     finally:
         stop.set()

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from rackwright.domain.barclamps.yaml_lines import MAX_DEPTH, read_yaml
+from rackwright.domain.barclamps.marked_values import MAX_DEPTH, read_yaml
 from rackwright.domain.errors import BarclampInvalid
-from rackwright.states.reading.sls import parse
-from rackwright.states.refusal import Refused
+from rackwright.states.reading.sls import parse_yaml
+from rackwright.states.refusal import RunRefused
 
 MISTAKES = [
     ("a: 1\n---\nb: 2\n", 2, "a second document (---) in one file", "A second document starts here"),
@@ -28,8 +28,8 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("text", "line", "of_states", "of_barclamps"), MISTAKES)
 def test_a_mistake_is_refused_by_both_with_its_line(text: str, line: int, of_states: str, of_barclamps: str) -> None:
-    with pytest.raises(Refused) as refused:
-        parse(text, "x.sls")
+    with pytest.raises(RunRefused) as refused:
+        parse_yaml(text, "x.sls")
     assert refused.value.problems[0].line == line
     assert of_states in refused.value.problems[0].text
     with pytest.raises(BarclampInvalid) as invalid:
@@ -39,8 +39,8 @@ def test_a_mistake_is_refused_by_both_with_its_line(text: str, line: int, of_sta
 
 
 def test_a_key_with_braces_is_told_as_it_is_written() -> None:
-    with pytest.raises(Refused, match=re.escape("'{key}{0}' is there twice")):
-        parse("'{key}{0}': 1\n'{key}{0}': 2\n", "x.sls")
+    with pytest.raises(RunRefused, match=re.escape("'{key}{0}' is there twice")):
+        parse_yaml("'{key}{0}': 1\n'{key}{0}': 2\n", "x.sls")
 
 
 def test_depth_is_bounded_where_strangers_write_and_free_where_nothing_recurses() -> None:
@@ -50,11 +50,11 @@ def test_depth_is_bounded_where_strangers_write_and_free_where_nothing_recurses(
     assert read_yaml(nested(MAX_DEPTH), "x.yml").line == 1
     with pytest.raises(BarclampInvalid, match=f"nested deeper than {MAX_DEPTH} levels"):
         read_yaml(nested(MAX_DEPTH + 1), "x.yml")
-    assert isinstance(parse(nested(5 * MAX_DEPTH), "x.sls"), list)
+    assert isinstance(parse_yaml(nested(5 * MAX_DEPTH), "x.sls"), list)
 
 
 def test_an_anchor_may_hold_what_it_lies_in_in_a_state_file_alone() -> None:
-    read = parse("a: &a [1, *a]\n", "x.sls")
+    read = parse_yaml("a: &a [1, *a]\n", "x.sls")
     assert read["a"][1] is read["a"]
     with pytest.raises(BarclampInvalid, match="Anchors and aliases"):
         read_yaml("a: &a [1, *a]\n", "x.yml")

@@ -1,6 +1,6 @@
 """Files, folders and links: their content, owner and mode, with real diffs and whole-file writes.
 
-One file here a family of functions; the writing itself is in `support/files.py`.
+Each file here has a family of functions; the writing itself is in `support/files.py`.
 """
 
 from .edit import FUNCTIONS as EDIT

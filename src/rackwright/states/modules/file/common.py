@@ -1,4 +1,4 @@
-"""What the functions of `file` share: arguments, rules about paths, planning one file's content, owner and backup."""
+"""Shared by the functions of `file`: arguments, rules for paths, planning one file's content, owner and backup."""
 
 from __future__ import annotations
 
@@ -67,21 +67,21 @@ def path_of(arguments: Arguments) -> str:
 
 
 def text_or_none(value: Any) -> Optional[str]:
-    """YAML may give a user or group as a number."""
+    """Return a user or group as text: YAML may give it as a number."""
     return None if value is None else str(value)
 
 
 def owner_of(arguments: Arguments, mode: str = "mode", source: str = "") -> Owner:
-    """What the arguments ask for; a mode of `keep` is that of the `source` file."""
-    wanted = arguments.get(mode)
-    if wanted == "keep":
-        found = status(source, follow=True) if source else None
-        wanted = None if found is None else show_mode(found.st_mode & 0o7777)
-    return Owner(text_or_none(arguments.get("user")), text_or_none(arguments.get("group")), parse_mode(wanted))
+    """Return the owner that the arguments name; a mode of `keep` is that of the `source` file."""
+    desired_mode = arguments.get(mode)
+    if desired_mode == "keep":
+        source_status = status(source, follow=True) if source else None
+        desired_mode = None if source_status is None else show_mode(source_status.st_mode & 0o7777)
+    return Owner(text_or_none(arguments.get("user")), text_or_none(arguments.get("group")), parse_mode(desired_mode))
 
 
 def plan_parents(plan: Plan, path: str, arguments: Arguments) -> None:
-    """Make missing folders if asked to. Without makedirs a real run fails and says so."""
+    """Plan missing folders if `makedirs` is set. Without it a real run fails and says so."""
     if arguments.get("makedirs"):
         plan_folders(plan, path, folder_owner(arguments))
 
@@ -95,7 +95,7 @@ def folder_owner(arguments: Arguments) -> Owner:
 
 
 def searchable(mode: int) -> int:
-    """Whoever may read a file of this mode may enter a folder of it: 0640 becomes 0750."""
+    """Return the mode of a folder for files of this mode: users who may read may enter, 0640 becomes 0750."""
     return mode | (mode & 0o444) >> 2
 
 
@@ -107,16 +107,16 @@ def plan_folders(plan: Plan, path: str, owner: Owner) -> None:
 def plan_file(
     plan: Plan, path: str, content: Optional[bytes], owner: Owner, arguments: Arguments, context: Context
 ) -> Dict[str, Any]:
-    """Plan that `path` has `content` (None: whatever it has) and `owner`; gives this file's changes."""
-    found = status(path)
-    has = read_bytes(path) if content is not None else None
+    """Plan that `path` has `content` (None: unchanged) and `owner`, and return the changes of this file."""
+    file_status = status(path)
+    current = read_bytes(path) if content is not None else None
     changes: Dict[str, Any] = {}
-    if content is not None and has != content:
+    if content is not None and current != content:
         hidden = not arguments.get("show_changes", True)
-        changes["diff"] = HIDDEN if hidden else unified_diff(has, content, path)
-    changes.update(owner_changes(path, found, owner, context))
+        changes["diff"] = HIDDEN if hidden else unified_diff(current, content, path)
+    changes.update(owner_changes(path, file_status, owner, context))
     if "diff" in changes and content is not None:
-        if has is not None:
+        if current is not None:
             plan_backup(plan, path, arguments)
         plan.step(lambda: write_whole(path, content, owner))
     elif changes:
@@ -131,16 +131,18 @@ def plan_backup(plan: Plan, path: str, arguments: Arguments) -> None:
     copy = backup_path(path, backup)
     plan.outputs["backup"] = copy
 
-    def keep() -> None:
-        found = status(path)
+    def write_backup() -> None:
+        file_status = status(path)
         content = read_bytes(path)
-        if content is None or found is None:
+        if content is None or file_status is None:
             return
         for folder in missing_parents(copy):
             make_folder(folder, Owner(mode=0o700))
-        write_whole(copy, content, Owner(str(found.st_uid), str(found.st_gid), found.st_mode & 0o7777))
+        write_whole(
+            copy, content, Owner(str(file_status.st_uid), str(file_status.st_gid), file_status.st_mode & 0o7777)
+        )
 
-    plan.step(keep)
+    plan.step(write_backup)
 
 
 def backup_path(path: str, backup: Any) -> str:

@@ -1,4 +1,4 @@
-"""`file.append` and `file.replace`: changes within a file that something else made."""
+"""`file.append` and `file.replace`: changes within a file that another program or person manages."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ FLAGS = {
 
 def check_append(arguments: Arguments, context: Context) -> Check:
     path = common.path_of(arguments)
-    has = decode(read_bytes(path) or b"", path)
-    text = has
+    current = decode(read_bytes(path) or b"", path)
+    text = current
     for chunk in _chunks(arguments, context):
-        if not _contains(has, chunk, arguments["ignore_whitespace"]):
+        if not _contains(current, chunk, arguments["ignore_whitespace"]):
             text += ("" if not text or text.endswith("\n") else "\n") + chunk.rstrip("\n") + "\n"
-    return _edited(path, has, text, "appended to", arguments, context)
+    return _check_edit(path, current, text, "appended to", arguments, context)
 
 
 def _chunks(arguments: Arguments, context: Context) -> List[str]:
@@ -47,19 +47,22 @@ def _chunks(arguments: Arguments, context: Context) -> List[str]:
 
 
 def _contains(text: str, chunk: str, ignore_whitespace: bool) -> bool:
-    """Whether the lines of `chunk` stand in `text` one after another, as whole lines."""
-    wanted = [_squeeze(line, ignore_whitespace) for line in chunk.rstrip("\n").split("\n")]
-    has = [_squeeze(line, ignore_whitespace) for line in text.split("\n")]
-    return any(has[at : at + len(wanted)] == wanted for at in range(len(has) - len(wanted) + 1))
+    """Return whether the lines of `chunk` are in `text` one after another, as whole lines."""
+    chunk_lines = [_squeeze(line, ignore_whitespace) for line in chunk.rstrip("\n").split("\n")]
+    text_lines = [_squeeze(line, ignore_whitespace) for line in text.split("\n")]
+    return any(
+        text_lines[start : start + len(chunk_lines)] == chunk_lines
+        for start in range(len(text_lines) - len(chunk_lines) + 1)
+    )
 
 
 def _squeeze(line: str, ignore_whitespace: bool) -> str:
     return " ".join(line.split()) if ignore_whitespace else line
 
 
-def _edited(path: str, has: str, text: str, verb: str, arguments: Arguments, context: Context) -> Check:
+def _check_edit(path: str, current: str, text: str, verb: str, arguments: Arguments, context: Context) -> Check:
     plan = Plan()
-    if text != has or (not has and read_bytes(path) is None):
+    if text != current or (not current and read_bytes(path) is None):
         common.plan_parents(plan, path, arguments)
         plan.changes = common.plan_file(plan, path, text.encode(), Owner(), arguments, context)
     return plan.check(f"File {path} is in the correct state", f"File {path} would be {verb}")
@@ -79,27 +82,27 @@ def check_replace(arguments: Arguments, context: Context) -> Check:
         if arguments["ignore_if_missing"]:
             return Check({}, f"File {path} does not exist, and ignore_if_missing is set")
         raise StateError(f"there is no file {path} to replace in; set ignore_if_missing: true if that is fine")
-    has = decode(content, path)
+    current = decode(content, path)
     pattern = re.compile(str(arguments["pattern"]), _flags(arguments["flags"]))
     repl = str(arguments["repl"])
-    filler = (lambda match: repl) if arguments["backslash_literal"] else repl
+    replacement = (lambda match: repl) if arguments["backslash_literal"] else repl
     try:
-        text, count = pattern.subn(filler, has, count=arguments["count"])
+        text, count = pattern.subn(replacement, current, count=arguments["count"])
     except (re.error, IndexError) as error:
         raise StateError(f"repl {repl!r} does not fit the pattern: {error}") from error
     if count == 0 and (arguments["append_if_not_found"] or arguments["prepend_if_not_found"]):
-        text = _add_line(has, arguments)
-    return _edited(path, has, text, "edited:", arguments, context)
+        text = _add_line(current, arguments)
+    return _check_edit(path, current, text, "edited:", arguments, context)
 
 
-def _add_line(has: str, arguments: Arguments) -> str:
-    wanted = arguments.get("not_found_content")
-    line = (str(arguments["repl"]) if wanted is None else str(wanted)).rstrip("\n") + "\n"
-    if _contains(has, line, False):
-        return has
+def _add_line(current: str, arguments: Arguments) -> str:
+    not_found_content = arguments.get("not_found_content")
+    line = (str(arguments["repl"]) if not_found_content is None else str(not_found_content)).rstrip("\n") + "\n"
+    if _contains(current, line, False):
+        return current
     if arguments["append_if_not_found"]:
-        return has + ("" if not has or has.endswith("\n") else "\n") + line
-    return line + has
+        return current + ("" if not current or current.endswith("\n") else "\n") + line
+    return line + current
 
 
 def _flags(names: Any) -> int:

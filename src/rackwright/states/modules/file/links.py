@@ -23,12 +23,12 @@ def check_absent(arguments: Arguments, context: Context) -> Check:
 def check_symlink(arguments: Arguments, context: Context) -> Check:
     path, target = common.path_of(arguments), str(arguments["target"])
     owner = common.owner_of(arguments, mode="no mode: links have none")
-    found = status(path)
+    link_status = status(path)
     plan = Plan()
-    if found is None:
+    if link_status is None:
         common.plan_parents(plan, path, arguments)
         plan.step(lambda: _link(path, target), new=path)
-    elif stat.S_ISLNK(found.st_mode):
+    elif stat.S_ISLNK(link_status.st_mode):
         if os.readlink(path) != target:
             plan.step(lambda: _link(path, target), change=f"{os.readlink(path)} -> {target}")
     elif arguments.get("backupname"):
@@ -40,7 +40,9 @@ def check_symlink(arguments: Arguments, context: Context) -> Check:
         plan.step(lambda: _link(path, target), new=path)
     else:
         raise StateError(f"{path} exists and is no link; set force: true to replace it or backupname to move it away")
-    changes = owner_changes(path, found if found is not None and stat.S_ISLNK(found.st_mode) else None, owner, context)
+    changes = owner_changes(
+        path, link_status if link_status is not None and stat.S_ISLNK(link_status.st_mode) else None, owner, context
+    )
     if changes:
         plan.step(lambda: set_owner(path, owner), **changes)
     return plan.check(f"Symlink {path} -> {target} is there", f"Symlink {path} -> {target} would be set")

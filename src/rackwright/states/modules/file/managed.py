@@ -33,22 +33,22 @@ def check(arguments: Arguments, context: Context) -> Check:
     if arguments["follow_symlinks"] and os.path.islink(path):
         refuse_foreign_links(path, last=True)
         path = os.path.realpath(path)
-    found = status(path)
-    if found is None and not arguments["create"]:
+    file_status = status(path)
+    if file_status is None and not arguments["create"]:
         return Check({}, f"File {path} does not exist and create is false")
     content = None
-    if found is None or arguments["replace"]:
+    if file_status is None or arguments["replace"]:
         # replace: false manages owner and mode of a file that exists, and its content only once.
         _refuse_to_render_in_place(path, arguments, context)
-        has = read_bytes(path) if found is not None and arguments.get("source_hash") else None
-        content = wanted_content(arguments, context, has)
-    if content is None and found is None:
+        current = read_bytes(path) if file_status is not None and arguments.get("source_hash") else None
+        content = wanted_content(arguments, context, current)
+    if content is None and file_status is None:
         content = b""
     plan = Plan()
     link = os.path.islink(path) and not arguments["follow_symlinks"]
     if link:
         plan.step(lambda: os.unlink(path))
-    if found is None:
+    if file_status is None:
         common.plan_parents(plan, path, arguments)
     if content is not None and arguments.get("check_cmd"):
         _try_out(plan, path, content, str(arguments["check_cmd"]))
@@ -93,8 +93,8 @@ def _try_out(plan: Plan, path: str, content: bytes, command: str) -> None:
         plan.step(step)
 
 
-def apply(arguments: Arguments, found: Check, context: Context) -> Result:
-    return carry_out(arguments, found, context)
+def apply(arguments: Arguments, file_check: Check, context: Context) -> Result:
+    return carry_out(arguments, file_check, context)
 
 
 FUNCTIONS = (

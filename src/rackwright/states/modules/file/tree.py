@@ -36,18 +36,18 @@ def check_directory(arguments: Arguments, context: Context) -> Check:
         path = os.path.realpath(path)
     owner = _folder_owner(arguments)
     plan = Plan()
-    found = status(path)
-    if found is not None and not stat.S_ISDIR(found.st_mode):
-        _make_room(plan, path, arguments)
-        found = None
-    if found is None:
+    folder_status = status(path)
+    if folder_status is not None and not stat.S_ISDIR(folder_status.st_mode):
+        _plan_removal_of_file(plan, path, arguments)
+        folder_status = None
+    if folder_status is None:
         common.plan_parents(plan, path, arguments)
         plan.step(lambda: make_folder(path, owner))
         plan.changes[path] = {"directory": "new", **owner_changes(path, None, owner, context)}
         if not arguments["makedirs"] and not context.test and not os.path.isdir(os.path.dirname(path)):
             raise StateError(f"there is no folder {os.path.dirname(path)}; set makedirs: true or manage it")
     else:
-        changes = owner_changes(path, found, owner, context)
+        changes = owner_changes(path, folder_status, owner, context)
         if changes:
             plan.step(lambda: set_owner(path, owner), **{path: changes})
         if arguments.get("recurse"):
@@ -60,10 +60,10 @@ def _folder_owner(arguments: Arguments) -> Owner:
     return common.owner_of(arguments, mode)
 
 
-def _make_room(plan: Plan, path: str, arguments: Arguments) -> None:
+def _plan_removal_of_file(plan: Plan, path: str, arguments: Arguments) -> None:
     if arguments.get("backupname"):
-        aside = os.path.join(os.path.dirname(path), str(arguments["backupname"]))
-        plan.step(lambda: os.rename(path, aside), forced=f"{path} moved to {aside}")
+        backup = os.path.join(os.path.dirname(path), str(arguments["backupname"]))
+        plan.step(lambda: os.rename(path, backup), forced=f"{path} moved to {backup}")
     elif arguments["force"]:
         plan.step(lambda: remove_all(path), forced=f"{path} removed to make room for the folder")
     else:
@@ -71,23 +71,23 @@ def _make_room(plan: Plan, path: str, arguments: Arguments) -> None:
 
 
 def _plan_recursion(plan: Plan, path: str, owner: Owner, arguments: Arguments, context: Context) -> None:
-    """Owner and mode of all below; what `recurse` does not name stays as it is."""
-    wanted = set(arguments["recurse"])
-    user = owner.user if "user" in wanted else None
-    group = owner.group if "group" in wanted else None
-    folder = Owner(user, group, owner.mode if "mode" in wanted else None)
-    file = Owner(user, group, parse_mode(arguments.get("file_mode")) if "mode" in wanted else None)
-    for below, is_folder in _walk(path, arguments.get("max_depth")):
-        if ("ignore_dirs" if is_folder else "ignore_files") in wanted:
+    """Plan owner and mode of everything below a folder; what `recurse` does not name stays as it is."""
+    recursed = set(arguments["recurse"])
+    user = owner.user if "user" in recursed else None
+    group = owner.group if "group" in recursed else None
+    folder = Owner(user, group, owner.mode if "mode" in recursed else None)
+    file = Owner(user, group, parse_mode(arguments.get("file_mode")) if "mode" in recursed else None)
+    for path_below, is_folder in _walk(path, arguments.get("max_depth")):
+        if ("ignore_dirs" if is_folder else "ignore_files") in recursed:
             continue
-        should = folder if is_folder else file
-        changes = owner_changes(below, status(below), should, context)
+        owner_below = folder if is_folder else file
+        changes = owner_changes(path_below, status(path_below), owner_below, context)
         if changes:
-            plan.step(partial(set_owner, below, should), **{below: changes})
+            plan.step(partial(set_owner, path_below, owner_below), **{path_below: changes})
 
 
 def _walk(path: str, max_depth: Optional[int] = None) -> Iterator[Tuple[str, bool]]:
-    """Everything below `path` and whether it is a folder, sorted; links are not followed."""
+    """Return everything below `path` and whether it is a folder, sorted; links are not followed."""
     base = path.rstrip("/").count("/")
     for folder, folders, files in os.walk(path):
         folders.sort()
@@ -121,65 +121,65 @@ def check_recurse(arguments: Arguments, context: Context) -> Check:
     folder = common.owner_of(arguments, "dir_mode")
     common.plan_folders(plan, target, Owner(folder.user, folder.group, folder.mode))
     _plan_folder(plan, target, folder, context)
-    kept = {target}
+    kept_paths = {target}
     for path, is_folder in _walk(source, arguments.get("maxdepth")):
         relative = os.path.relpath(path, source)
-        if not _chosen(relative, is_folder, arguments):
+        if not _is_included(relative, is_folder, arguments):
             continue
-        place = os.path.join(target, relative)
+        destination = os.path.join(target, relative)
         if is_folder:
             if arguments["include_empty"]:
-                _plan_folder(plan, place, folder, context)
-                kept.add(place)
+                _plan_folder(plan, destination, folder, context)
+                kept_paths.add(destination)
             continue
-        for above in _folders_between(target, place):
-            if above not in kept:
-                _plan_folder(plan, above, folder, context)
-                kept.add(above)
-        kept.add(place)
-        changes = _plan_entry(plan, path, place, arguments, context)
+        for parent in _folders_between(target, destination):
+            if parent not in kept_paths:
+                _plan_folder(plan, parent, folder, context)
+                kept_paths.add(parent)
+        kept_paths.add(destination)
+        changes = _plan_entry(plan, path, destination, arguments, context)
         if changes:
-            plan.changes[place] = changes
+            plan.changes[destination] = changes
     if arguments["clean"]:
-        _plan_clean(plan, target, kept, arguments)
+        _plan_clean(plan, target, kept_paths, arguments)
     return plan.check(f"The directory {target} is in the correct state", f"The directory {target} would be updated")
 
 
 def _folders_between(top: str, path: str) -> List[str]:
     folders: List[str] = []
-    above = os.path.dirname(path)
-    while above != top:
-        folders.append(above)
-        above = os.path.dirname(above)
+    parent = os.path.dirname(path)
+    while parent != top:
+        folders.append(parent)
+        parent = os.path.dirname(parent)
     return folders[::-1]
 
 
 def _plan_folder(plan: Plan, path: str, owner: Owner, context: Context) -> None:
     refuse_foreign_links(path, last=True)
-    found = status(path, follow=True)
-    if found is None:
+    folder_status = status(path, follow=True)
+    if folder_status is None:
         plan.step(lambda: make_folder(path, owner))
         plan.changes[path] = {"directory": "new", **owner_changes(path, None, owner, context)}
         return
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(folder_status.st_mode):
         raise StateError(f"{path} exists and is no folder; remove it first (file.absent)")
-    changes = owner_changes(path, found, owner, context)
+    changes = owner_changes(path, folder_status, owner, context)
     if changes:
         plan.step(lambda: set_owner(path, owner), **{path: changes})
 
 
-def _plan_entry(plan: Plan, source: str, place: str, arguments: Arguments, context: Context) -> Dict[str, Any]:
+def _plan_entry(plan: Plan, source: str, destination: str, arguments: Arguments, context: Context) -> Dict[str, Any]:
     if arguments["keep_symlinks"] and os.path.islink(source):
         target = os.readlink(source)
-        if os.path.islink(place) and os.readlink(place) == target:
+        if os.path.islink(destination) and os.readlink(destination) == target:
             return {}
-        if os.path.lexists(place):
-            if not os.path.islink(place) and not arguments["force_symlinks"]:
-                raise StateError(f"{place} exists and is no link; set force_symlinks: true to replace it")
-            plan.step(lambda: remove_all(place))
-        plan.step(lambda: _link(place, target))
+        if os.path.lexists(destination):
+            if not os.path.islink(destination) and not arguments["force_symlinks"]:
+                raise StateError(f"{destination} exists and is no link; set force_symlinks: true to replace it")
+            plan.step(lambda: remove_all(destination))
+        plan.step(lambda: _link(destination, target))
         return {"symlink": target}
-    exists = status(place) is not None
+    exists = status(destination) is not None
     content: Optional[bytes] = None
     if arguments["replace"] or not exists:
         content = read_bytes(source)
@@ -188,16 +188,18 @@ def _plan_entry(plan: Plan, source: str, place: str, arguments: Arguments, conte
         if arguments.get("template"):
             name = os.path.relpath(source, context.root)
             content = render(decode(content, name), name, arguments, context).encode()
-    refuse_foreign_links(place, last=True)
-    place = os.path.realpath(place) if os.path.islink(place) else place
-    return common.plan_file(plan, place, content, common.owner_of(arguments, "file_mode", source), arguments, context)
+    refuse_foreign_links(destination, last=True)
+    destination = os.path.realpath(destination) if os.path.islink(destination) else destination
+    return common.plan_file(
+        plan, destination, content, common.owner_of(arguments, "file_mode", source), arguments, context
+    )
 
 
-def _plan_clean(plan: Plan, target: str, kept: Set[str], arguments: Arguments) -> None:
-    """Remove what the source does not have. What the patterns leave out is not looked at, as in Salt."""
+def _plan_clean(plan: Plan, target: str, kept_paths: Set[str], arguments: Arguments) -> None:
+    """Plan to remove what the source does not have. Paths that the patterns exclude stay, as in Salt."""
     excluded = arguments.get("exclude_pat")
     entries = list(_walk(target))
-    needed = set(kept)
+    needed = set(kept_paths)
     for path, _ in entries:
         if _matches(os.path.relpath(path, target), excluded):
             needed.add(path)
@@ -216,7 +218,7 @@ def _plan_clean(plan: Plan, target: str, kept: Set[str], arguments: Arguments) -
         plan.changes["removed"] = removed
 
 
-def _chosen(relative: str, is_folder: bool, arguments: Arguments) -> bool:
+def _is_included(relative: str, is_folder: bool, arguments: Arguments) -> bool:
     if _matches(relative, arguments.get("exclude_pat")):
         return False
     include = arguments.get("include_pat")
@@ -224,7 +226,7 @@ def _chosen(relative: str, is_folder: bool, arguments: Arguments) -> bool:
 
 
 def _matches(relative: str, patterns: Any) -> bool:
-    """Salt's patterns: globs, or regular expressions after `E@`, on the path below the source."""
+    """Return whether a path below the source matches Salt's patterns: globs, or regular expressions after `E@`."""
     for pattern in [patterns] if isinstance(patterns, str) else (patterns or []):
         if pattern.startswith("E@"):
             if re.search(pattern[2:], relative):

@@ -17,14 +17,14 @@ from . import apt, yum
 
 
 @dataclass(frozen=True)
-class Work:
-    """Path -> content (None: gone), as below root, and what to refresh."""
+class RepositoryChanges:
+    """The files to write: path below root -> content (None: removed), and the source to refresh."""
 
     files: Dict[str, Optional[bytes]]
     source: str = ""
 
 
-def session(arguments: Arguments, context: Context) -> Packages:
+def view_of_packages(arguments: Arguments, context: Context) -> Packages:
     return packages(str(arguments.get("provider") or ""), root_of(arguments), context)
 
 
@@ -34,17 +34,17 @@ def root_of(arguments: Arguments) -> str:
 
 def check_managed(arguments: Arguments, context: Context) -> Check:
     root = root_of(arguments)
-    if session(arguments, context).backend.name == "apt":
+    if view_of_packages(arguments, context).backend.name == "apt":
         files, source = apt.wanted_files(arguments, context, root)
     else:
         files, source = yum.wanted_files(arguments, root)
-    off = bool(arguments.get("disabled")) or not arguments.get("enabled", True)
-    return _check(files, "" if off else source, arguments, ("configured", "configured"))
+    is_disabled = bool(arguments.get("disabled")) or not arguments.get("enabled", True)
+    return _check(files, "" if is_disabled else source, arguments, ("configured", "configured"))
 
 
 def check_absent(arguments: Arguments, context: Context) -> Check:
     root = root_of(arguments)
-    on_apt = session(arguments, context).backend.name == "apt"
+    on_apt = view_of_packages(arguments, context).backend.name == "apt"
     files = apt.files_without(arguments, root) if on_apt else yum.files_without(arguments, root)
     return _check(files, "", arguments, ("absent", "removed"))
 
@@ -53,41 +53,41 @@ def _check(files: Dict[str, Optional[bytes]], source: str, arguments: Arguments,
     root, name = root_of(arguments), str(arguments["name"])
     changes: Dict[str, str] = {}
     for path, content in files.items():
-        has = read_bytes(root + path)
-        if has != content:
-            changes[path] = "removed" if content is None else unified_diff(has, content, path)
+        current = read_bytes(root + path)
+        if current != content:
+            changes[path] = "removed" if content is None else unified_diff(current, content, path)
     comment = f"Package repo {name} would be {words[1]}" if changes else f"Package repo {name} is already {words[0]}"
-    return Check(changes, comment, found=Work({path: files[path] for path in changes}, source))
+    return Check(changes, comment, found=RepositoryChanges({path: files[path] for path in changes}, source))
 
 
 def apply(arguments: Arguments, check: Check, context: Context) -> Result:
-    work: Work = check.found
-    view = session(arguments, context)
+    work: RepositoryChanges = check.found
+    view = view_of_packages(arguments, context)
     with view.lock:
-        before = _write(work, arguments)
+        before = _apply_files(work, arguments)
         if arguments.get("refresh", False) and work.source:
             try:
                 view.refresh(context.log, _source(work, arguments))
             except StateError as error:
-                # Left in place it would fail every later package state, and the next run would call it configured.
-                _put_back(before)
+                # If it stayed, every later package state would fail, and the next run would find it configured.
+                _write_files(before)
                 raise StateError(f"the repository was taken back: {error}") from error
     return Result(True, check.changes, check.comment.replace("would be", "was"))
 
 
-def _source(work: Work, arguments: Arguments) -> str:
+def _source(work: RepositoryChanges, arguments: Arguments) -> str:
     return root_of(arguments) + work.source if work.source.startswith("/") else work.source
 
 
-def _write(work: Work, arguments: Arguments) -> Dict[str, Optional[bytes]]:
-    """Write the files and give what was there before."""
+def _apply_files(work: RepositoryChanges, arguments: Arguments) -> Dict[str, Optional[bytes]]:
+    """Write the files and return their contents from before."""
     root = root_of(arguments)
     before = {root + path: read_bytes(root + path) for path in work.files}
-    _put_back({root + path: content for path, content in work.files.items()})
+    _write_files({root + path: content for path, content in work.files.items()})
     return before
 
 
-def _put_back(files: Dict[str, Optional[bytes]]) -> None:
+def _write_files(files: Dict[str, Optional[bytes]]) -> None:
     for path, content in files.items():
         if content is None:
             remove_all(path)
@@ -97,35 +97,39 @@ def _put_back(files: Dict[str, Optional[bytes]]) -> None:
         write_whole(path, content, Owner(mode=0o644))
 
 
-def batch(check: Callable[[Arguments, Context], Check], several: Sequence[Arguments], context: Context) -> List[Result]:
-    """All repositories first, then one refresh. If that fails, all are taken back; the engine then tries each alone."""
+def batch(check: Callable[[Arguments, Context], Check], states: Sequence[Arguments], context: Context) -> List[Result]:
+    """Write all repositories, then refresh once. If that fails, undo all; the engine then tries each alone."""
     results: Dict[int, Result] = {}
     written: List[Tuple[int, Check, Dict[str, Optional[bytes]]]] = []
-    for at, arguments in enumerate(several):
+    for index, arguments in enumerate(states):
         try:
-            found = check(arguments, context)
-            if found.changes:
-                written.append((at, found, _write(found.found, arguments)))
-            results[at] = Result(True, found.changes, found.comment.replace("would be", "was"))
+            result_of_check = check(arguments, context)
+            if result_of_check.changes:
+                written.append((index, result_of_check, _apply_files(result_of_check.found, arguments)))
+            results[index] = Result(True, result_of_check.changes, result_of_check.comment.replace("would be", "was"))
         except StateError as error:
-            results[at] = Result(False, {}, str(error))
+            results[index] = Result(False, {}, str(error))
     try:
-        _refresh_for_all([(several[at], found.found) for at, found, _ in written], context)
+        _refresh_for_all([(states[index], result_of_check.found) for index, result_of_check, _ in written], context)
     except StateError as error:
-        for at, _, before in reversed(written):
-            _put_back(before)
-            results[at] = Result(False, {}, f"the repositories were taken back: {error}")
-    return [results[at] for at in range(len(several))]
+        for index, _, before in reversed(written):
+            _write_files(before)
+            results[index] = Result(False, {}, f"the repositories were taken back: {error}")
+    return [results[index] for index in range(len(states))]
 
 
-def _refresh_for_all(written: Sequence[Tuple[Arguments, Work]], context: Context) -> None:
+def _refresh_for_all(written: Sequence[Tuple[Arguments, RepositoryChanges]], context: Context) -> None:
     """Fetch all lists, or only those of the new repositories where all were fetched in this run already."""
-    wanted = [(session(arguments, context), arguments, work) for arguments, work in written if arguments.get("refresh")]
-    fetched = {id(view) for view, _, _ in wanted if view.refreshed}
-    for view in {id(view): view for view, _, _ in wanted}.values():
+    refreshed = [
+        (view_of_packages(arguments, context), arguments, work)
+        for arguments, work in written
+        if arguments.get("refresh")
+    ]
+    fetched = {id(view) for view, _, _ in refreshed if view.refreshed}
+    for view in {id(view): view for view, _, _ in refreshed}.values():
         if id(view) not in fetched:
             view.refresh(context.log)
-    for view, arguments, work in wanted:
+    for view, arguments, work in refreshed:
         if id(view) in fetched and work.source:
             view.refresh(context.log, _source(work, arguments))
 
@@ -150,10 +154,10 @@ def validate(arguments: Arguments) -> List[str]:
 
 
 def resources(arguments: Arguments) -> List[Resource]:
-    found = [Resource("pkgrepo", str(arguments["name"]))]
+    written = [Resource("pkgrepo", str(arguments["name"]))]
     if arguments.get("file"):
-        found.append(Resource("file", os.path.normpath(root_of(arguments) + str(arguments["file"]))))
-    return found
+        written.append(Resource("file", os.path.normpath(root_of(arguments) + str(arguments["file"]))))
+    return written
 
 
 NAME = Argument("name", help="apt: `deb ADDRESS SUITE COMPONENT ...`; dnf: the repository's id", required=True)

@@ -19,7 +19,7 @@ KEYRINGS = "/etc/apt/keyrings"
 
 @dataclass(frozen=True)
 class Entry:
-    """One repository. Type, address and suite say which one it is; the rest is how it is used."""
+    """One repository. Type, address and suite identify it; the other fields say how it is used."""
 
     types: str
     uri: str
@@ -29,8 +29,11 @@ class Entry:
     disabled: bool = False
 
     def same_repository(self, other: "Entry") -> bool:
-        mine, theirs = (self.types, self.uri.rstrip("/"), self.suite), (other.types, other.uri.rstrip("/"), other.suite)
-        return mine == theirs
+        own_key, other_key = (
+            (self.types, self.uri.rstrip("/"), self.suite),
+            (other.types, other.uri.rstrip("/"), other.suite),
+        )
+        return own_key == other_key
 
     def one_line(self) -> str:
         options = " ".join(f"{key}={value}" for key, value in self.options.items())
@@ -51,12 +54,12 @@ class Entry:
 def parse_one_line(line: str) -> Optional[Entry]:
     text = line.strip()
     disabled = text.startswith("#")
-    found = ONE_LINE.match(text.lstrip("# "))
-    if found is None:
+    match = ONE_LINE.match(text.lstrip("# "))
+    if match is None:
         return None
-    options = dict(part.partition("=")[::2] for part in (found["options"] or "").split())
-    components = tuple(found["rest"].split("#")[0].split())
-    return Entry(found["types"], found["uri"], found["suite"], components, options, disabled)
+    options = dict(part.partition("=")[::2] for part in (match["options"] or "").split())
+    components = tuple(match["rest"].split("#")[0].split())
+    return Entry(match["types"], match["uri"], match["suite"], components, options, disabled)
 
 
 def parse_stanza(text: str) -> Optional[Entry]:
@@ -67,7 +70,7 @@ def parse_stanza(text: str) -> Optional[Entry]:
 
 
 def wanted_entry(arguments: Arguments) -> Entry:
-    """The entry a state asks for: its one-line name, and what the other arguments add."""
+    """Return the entry of a state: its one-line name, and what the other arguments add."""
     entry = parse_one_line(str(arguments["name"]))
     if entry is None:
         raise StateError(f"{arguments['name']!r} is no repository for apt; write: deb ADDRESS SUITE COMPONENT ...")
@@ -85,7 +88,7 @@ def wanted_entry(arguments: Arguments) -> Entry:
 
 
 def slug(entry: Entry) -> str:
-    """A file name that says which repository it is for."""
+    """Return a file name that says which repository it is for."""
     text = re.sub(r"^\w+:/*", "", entry.uri) + "-" + entry.suite
     return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.").lower()
 
@@ -96,7 +99,7 @@ def file_of(arguments: Arguments, entry: Entry) -> str:
 
 
 def key_content(arguments: Arguments, context: Context, path: Optional[str], root: str) -> Optional[bytes]:
-    """The key a state brings, or None. A key from the network is fetched only if there is none yet."""
+    """Return the key of a state, or None. A key from the network is fetched only if there is none yet."""
     if arguments.get("key_text"):
         return str(arguments["key_text"]).strip().encode() + b"\n"
     url = str(arguments.get("key_url") or "")
@@ -104,9 +107,9 @@ def key_content(arguments: Arguments, context: Context, path: Optional[str], roo
         return None
     if not is_url(url):
         return read_source(url, context, str(arguments.get("key_hash") or ""))
-    has = read_bytes(root + path) if path else None
-    if has is not None and not arguments.get("key_hash"):
-        return has
+    current = read_bytes(root + path) if path else None
+    if current is not None and not arguments.get("key_hash"):
+        return current
     if arguments.get("key_hash"):
         return read_source(url, context, str(arguments["key_hash"]))
     return download(url)
@@ -137,57 +140,57 @@ def edited(text: str, path: str, entry: Entry, comments: List[str]) -> str:
 
 def _edit_lines(text: str, entry: Entry, comments: List[str]) -> str:
     lines = text.splitlines()
-    places = [at for at, line in enumerate(lines) if _is(parse_one_line(line), entry)]
-    wanted = entry.one_line()
-    if not places:
-        return "\n".join([*lines, *(f"# {comment}" for comment in comments), wanted]) + "\n"
-    lines[places[0]] = wanted
-    return "\n".join(line for at, line in enumerate(lines) if at not in places[1:]) + "\n"
+    positions = [index for index, line in enumerate(lines) if _is_same_repository(parse_one_line(line), entry)]
+    new_line = entry.one_line()
+    if not positions:
+        return "\n".join([*lines, *(f"# {comment}" for comment in comments), new_line]) + "\n"
+    lines[positions[0]] = new_line
+    return "\n".join(line for index, line in enumerate(lines) if index not in positions[1:]) + "\n"
 
 
 def _edit_stanzas(text: str, entry: Entry, comments: List[str]) -> str:
     stanzas = _stanzas(text)
-    places = [at for at, stanza in enumerate(stanzas) if _is(parse_stanza(stanza), entry)]
-    wanted = "".join(f"# {comment}\n" for comment in comments) + entry.stanza()
-    if places:
-        stanzas[places[0]] = wanted
+    positions = [index for index, stanza in enumerate(stanzas) if _is_same_repository(parse_stanza(stanza), entry)]
+    new_stanza = "".join(f"# {comment}\n" for comment in comments) + entry.stanza()
+    if positions:
+        stanzas[positions[0]] = new_stanza
     else:
-        stanzas.append(wanted)
-    return "\n".join(stanza for at, stanza in enumerate(stanzas) if at not in places[1:])
+        stanzas.append(new_stanza)
+    return "\n".join(stanza for index, stanza in enumerate(stanzas) if index not in positions[1:])
 
 
 def _stanzas(text: str) -> List[str]:
     return [stanza.strip("\n") + "\n" for stanza in re.split(r"\n\s*\n", text) if stanza.strip()]
 
 
-def _is(found: Optional[Entry], entry: Entry) -> bool:
-    return found is not None and found.same_repository(entry)
+def _is_same_repository(parsed: Optional[Entry], entry: Entry) -> bool:
+    return parsed is not None and parsed.same_repository(entry)
 
 
-def without(text: str, path: str, entry: Entry) -> str:
-    """The file without this repository."""
+def remove_repository(text: str, path: str, entry: Entry) -> str:
+    """Return the text of a file without this repository."""
     if path.endswith(".sources"):
-        return "\n".join(stanza for stanza in _stanzas(text) if not _is(parse_stanza(stanza), entry))
-    lines = [line for line in text.splitlines() if not _is(parse_one_line(line), entry)]
+        return "\n".join(stanza for stanza in _stanzas(text) if not _is_same_repository(parse_stanza(stanza), entry))
+    lines = [line for line in text.splitlines() if not _is_same_repository(parse_one_line(line), entry)]
     return "".join(f"{line}\n" for line in lines)
 
 
 def files_without(arguments: Arguments, root: str) -> Dict[str, Optional[bytes]]:
-    """Path -> content left (None: nothing worth a file) of every source file that names this repository."""
+    """Return path -> remaining content (None: no entry is left) of every source file that names this repository."""
     import glob
 
     entry = wanted_entry(arguments)
     patterns = ("/etc/apt/sources.list", f"{PARTS}/*.list", f"{PARTS}/*.sources")
-    found = {path for pattern in patterns for path in glob.glob(root + pattern)}
+    paths = {path for pattern in patterns for path in glob.glob(root + pattern)}
     if arguments.get("file"):
-        found.add(root + str(arguments["file"]))
+        paths.add(root + str(arguments["file"]))
     files: Dict[str, Optional[bytes]] = {}
-    for path in sorted(found):
+    for path in sorted(paths):
         text = (read_bytes(path) or b"").decode("utf-8", "replace")
-        left = without(text, path, entry)
-        if left != text:
-            worth = any(line.strip() and not line.startswith("#") for line in left.splitlines())
-            files[path[len(root) :]] = left.encode() if worth else None
+        remaining = remove_repository(text, path, entry)
+        if remaining != text:
+            has_entries = any(line.strip() and not line.startswith("#") for line in remaining.splitlines())
+            files[path[len(root) :]] = remaining.encode() if has_entries else None
     for ending in ("asc", "gpg"):
         # Only the keyring that a state of this repository would have made; others may be shared.
         keyring = f"{KEYRINGS}/{slug(entry)}.{ending}"

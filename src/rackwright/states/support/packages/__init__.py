@@ -1,4 +1,4 @@
-"""Package managers behind one shape: apt, dnf and PackageKit, and the run's one view of what is installed."""
+"""Package managers behind one interface: apt, dnf and PackageKit, and the run's view of installed packages."""
 
 from .base import Available, Backend, Inventory, Options, Packages, Target, packages
 

@@ -1,4 +1,4 @@
-"""apt and dpkg."""
+"""The package backend for apt and dpkg."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIELDS = "${Package}\\t${Architecture}\\t${Version}\\t${db:Status-Want}\\t${db:S
 
 
 class Apt(Backend):
-    """Debian and its kin. With a root, apt works on the folder below it: lists, cache, database and all."""
+    """Debian and its derivatives. With a root, apt uses lists, cache and database below that folder."""
 
     name = "apt"
 
@@ -53,20 +53,23 @@ class Apt(Backend):
 
     def refresh(self, log: Log, source: str = "") -> None:
         log("refreshing the package lists with apt-get update" + (f", only those of {source}" if source else ""))
-        # apt calls an unreachable repository a warning; who asked for its lists wants to know.
-        rest = ["-o", "APT::Update::Error-Mode=any"]
+        # An unreachable repository is only a warning for apt; a state that needs its lists must fail.
+        options = ["-o", "APT::Update::Error-Mode=any"]
         if source:
             # One source file: the lists of the others stay, neither read again nor cleaned away.
-            only = (f"Dir::Etc::sourcelist={source}", "Dir::Etc::sourceparts=-", "APT::Get::List-Cleanup=0")
-            rest += [part for setting in only for part in ("-o", setting)]
+            source_settings = (f"Dir::Etc::sourcelist={source}", "Dir::Etc::sourceparts=-", "APT::Get::List-Cleanup=0")
+            options += [part for setting in source_settings for part in ("-o", setting)]
         with tempfile.TemporaryDirectory(prefix="rackwright-") as folder:
             if self.root:
-                rest += self._rooted_sources(Path(folder), source)
-            follow(self._command("update", rest), "refreshing the package lists", log)
+                options += self._rooted_sources(Path(folder), source)
+            follow(self._command("update", options), "refreshing the package lists", log)
 
     def _rooted_sources(self, folder: Path, source: str) -> List[str]:
-        """Keyrings are named by their path inside the root, but it is this machine's apt that opens them: let it read a
-        copy of the sources with the paths as they are from outside."""
+        """Write copies of the sources of a root and return the options that make apt read them.
+
+        Sources name keyrings by their path inside the root, but apt of this machine opens them: in the copies the
+        paths are those from outside.
+        """
         main = Path(self.root, "etc/apt/sources.list")
         parts = sorted(Path(self.root, "etc/apt/sources.list.d").glob("*"))
         for number, path in enumerate([Path(source)] if source else [main, *parts]):
@@ -101,7 +104,7 @@ class Apt(Backend):
         return compare_deb(one, other)
 
     def _finish_interrupted(self, log: Log) -> None:
-        """A dpkg that was killed leaves a journal, and apt refuses to go on until it is worked off."""
+        """Finish a dpkg run that was killed: it leaves a journal, and apt refuses to work until that is processed."""
         journal = f"{self.root}/var/lib/dpkg/updates"
         if os.path.isdir(journal) and any(name.isdigit() for name in os.listdir(journal)):
             log("finishing an interrupted dpkg run")
@@ -110,9 +113,9 @@ class Apt(Backend):
                 ["dpkg", *root, "--configure", "-a", "--force-confdef", "--force-confold"], "dpkg --configure -a", log
             )
 
-    def _command(self, verb: str, rest: Sequence[str]) -> List[str]:
-        waiting = f"DPkg::Lock::Timeout={LOCK_SECONDS}"
-        return ["apt-get", "-q", "-y", "-o", waiting, *self._root(), verb, *rest]
+    def _command(self, verb: str, arguments: Sequence[str]) -> List[str]:
+        lock_timeout = f"DPkg::Lock::Timeout={LOCK_SECONDS}"
+        return ["apt-get", "-q", "-y", "-o", lock_timeout, *self._root(), verb, *arguments]
 
     def _root(self) -> List[str]:
         if not self.root:
@@ -128,14 +131,14 @@ class Apt(Backend):
 
 
 def parse_policy(text: str) -> Dict[str, Available]:
-    """What `apt-cache policy NAME ...` prints; a name without candidate is not there."""
-    found: Dict[str, Available] = {}
+    """Return the packages that `apt-cache policy NAME ...` printed; those without a candidate are left out."""
+    available: Dict[str, Available] = {}
     name = candidate = ""
     versions: List[str] = []
     for line in [*text.splitlines(), "end:"]:
         if line and not line.startswith(" "):
             if name and candidate not in ("", "(none)"):
-                found[name] = Available(candidate, tuple(versions))
+                available[name] = Available(candidate, tuple(versions))
             name, candidate, versions = line.rstrip(":"), "", []
         elif line.startswith("  Candidate: "):
             candidate = line[len("  Candidate: ") :].strip()
@@ -143,4 +146,4 @@ def parse_policy(text: str) -> Dict[str, Available]:
             version = re.match(r" (?:   |\*\*\*) (\S+) -?\d+$", line)
             if version:
                 versions.append(version.group(1))
-    return found
+    return available

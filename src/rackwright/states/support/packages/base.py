@@ -1,4 +1,4 @@
-"""The shape of a package backend, and the run's one view of the package database that all `pkg` states share."""
+"""The base class of package backends, and the view of the package database that all `pkg` states of a run share."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Inventory:
-    """What the package database says, read in one go."""
+    """The content of the package database, read in one go."""
 
     versions: Dict[str, str]
     provided: FrozenSet[str] = frozenset()
     """Virtual names that installed packages provide."""
     residual: FrozenSet[str] = frozenset()
-    """Removed, but their configuration files are still there (apt)."""
+    """Packages that are removed, but whose configuration files are still there (apt)."""
     held: FrozenSet[str] = frozenset()
     native: Tuple[str, ...] = ()
-    """Endings that say no more than the bare name does: ":amd64" and ":all", ".x86_64" and ".noarch"."""
+    """Endings of names that add nothing to the bare name: ":amd64" and ":all", ".x86_64" and ".noarch"."""
 
     def version(self, name: str) -> Optional[str]:
         return self.versions.get(self.plain(name))
 
     def plain(self, name: str) -> str:
-        """The name the database is kept under."""
+        """Return the name under which the database has a package."""
         ending = next((ending for ending in self.native if name.endswith(ending)), "")
         return name[: -len(ending)] if ending else name
 
@@ -52,7 +52,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Options:
-    """How a transaction is to be done; states with equal options can share one."""
+    """The options of a transaction; states with equal options can share one."""
 
     fromrepo: str = ""
     skip_verify: bool = False
@@ -62,7 +62,7 @@ class Options:
 
 
 class Backend:
-    """What a package manager can do. Each method is one or two processes; nothing is cached here."""
+    """The operations of a package manager. Each method runs one or two processes; nothing is cached here."""
 
     name = ""
 
@@ -94,12 +94,12 @@ class Backend:
 
 @dataclass
 class Packages:
-    """A backend and what the run knows of it. One transaction at a time; the database is read again only after one."""
+    """A backend with a cache for one run. One transaction at a time; the database is read again only after one."""
 
     backend: Backend
     lock: Any = field(default_factory=threading.RLock)
     transactions: List[Tuple[str, ...]] = field(default_factory=list)
-    """What each transaction of this run was asked for."""
+    """The package names of each transaction of this run."""
     reads: int = 0
     refreshed: bool = False
     _inventory: Optional[Inventory] = None
@@ -113,12 +113,12 @@ class Packages:
             return self._inventory
 
     def available(self, names: Sequence[str]) -> Dict[str, Available]:
-        """Of the names asked for, those the repositories have; one look-up for all that are not known yet."""
+        """Return those of the packages that the repositories have; one look-up for all that are not known yet."""
         with self.lock:
             unknown = [name for name in names if name not in self._available]
             if unknown:
-                found = self.backend.available(unknown)
-                self._available.update({name: found.get(name) for name in unknown})
+                looked_up = self.backend.available(unknown)
+                self._available.update({name: looked_up.get(name) for name in unknown})
             known = {name: self._available[name] for name in names}
             return {name: available for name, available in known.items() if available is not None}
 
@@ -132,7 +132,7 @@ class Packages:
                 self._available.clear()
 
     def refresh_once(self, log: Log) -> None:
-        """The lists are read again at most once a run, before the first transaction that needs them."""
+        """Read the lists again, at most once a run, before the first transaction that needs them."""
         with self.lock:
             if not self.refreshed:
                 self.refreshed = True
@@ -161,19 +161,19 @@ class Packages:
 
 
 def packages(provider: str, root: str, context: Context) -> Packages:
-    """The run's view of the packages below `root`, by the named backend or the one this machine has."""
+    """Return the run's view of the packages below `root`, by the named backend or the one this machine has."""
     with context.lock:
         root = root.rstrip("/")
         detected = f"packages:{root}"
         if not provider and detected not in context.once:
             context.once[detected] = detect(root)
-        # By the backend it comes to: named or found, it is the same package database with the same lists.
-        chosen = provider or context.once[detected]
-        key = f"packages:{chosen}:{root}"
+        # The key has the backend in use: named or detected, it is the same package database with the same lists.
+        backend_name = provider or context.once[detected]
+        key = f"packages:{backend_name}:{root}"
         if key not in context.once:
-            context.once[key] = Packages(backend_for(chosen, root))
-        found: Packages = context.once[key]
-        return found
+            context.once[key] = Packages(backend_for(backend_name, root))
+        view: Packages = context.once[key]
+        return view
 
 
 def backend_for(provider: str, root: str) -> Backend:
@@ -188,7 +188,7 @@ def backend_for(provider: str, root: str) -> Backend:
 
 
 def detect(root: str = "") -> str:
-    """Which package manager a machine (or an image below `root`) is run by: the one whose database is there."""
+    """Return the package manager of a machine (or of an image below `root`): the one whose database is there."""
     from ..process import which
 
     if os.path.exists(f"{root}/var/lib/dpkg/status") and which("apt-get"):

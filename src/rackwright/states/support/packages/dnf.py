@@ -1,4 +1,4 @@
-"""dnf and rpm."""
+"""The package backend for dnf and rpm."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AVAILABLE = "%{name}\\t%{epoch}\\t%{version}-%{release}"
 
 
 class Dnf(Backend):
-    """Fedora, RHEL and their kin. Versions are written as rpm does: VERSION-RELEASE, with EPOCH: in front if not 0."""
+    """Fedora, RHEL and their derivatives. Versions are as rpm has them: VERSION-RELEASE, after EPOCH: unless 0."""
 
     name = "dnf"
 
@@ -26,17 +26,17 @@ class Dnf(Backend):
         architectures: Set[str] = set()
         for line in run([*base, FIELDS], "reading the package database").splitlines():
             name, architecture, epoch, version = line.split("\t")
-            written = _with_epoch(epoch, version)
+            full_version = _with_epoch(epoch, version)
             # Several versions of one name (kernels): the newest counts.
-            if name not in versions or compare_rpm(written, versions[name]) > 0:
-                versions[name] = written
+            if name not in versions or compare_rpm(full_version, versions[name]) > 0:
+                versions[name] = full_version
             architectures.add(f".{architecture}")
         names = run([*base, PROVIDES], "reading the package database").splitlines()
         virtual = frozenset(set(names) - versions.keys())
         return Inventory(versions, virtual, held=frozenset(self._held()), native=tuple(sorted(architectures)))
 
     def _held(self) -> Set[str]:
-        """The versionlock plugin's list: lines of `NAME-EPOCH:VERSION-RELEASE.*`."""
+        """Return the held packages: the versionlock plugin's list has lines of `NAME-EPOCH:VERSION-RELEASE.*`."""
         path = f"{self.root}/etc/dnf/plugins/versionlock.list"
         if not os.path.exists(path):
             return set()
@@ -46,19 +46,19 @@ class Dnf(Backend):
 
     def available(self, names: Sequence[str]) -> Dict[str, Available]:
         command = self._command("repoquery", ["--quiet", "--available", "--qf", AVAILABLE, "--", *names])
-        found: Dict[str, List[str]] = {}
+        versions_by_name: Dict[str, List[str]] = {}
         for line in run(command, "reading the package lists").splitlines():
             parts = line.split("\t")
             if len(parts) == 3:
-                found.setdefault(parts[0], []).append(_with_epoch(parts[1], parts[2]))
+                versions_by_name.setdefault(parts[0], []).append(_with_epoch(parts[1], parts[2]))
         newest_first = {
             name: tuple(sorted(set(versions), key=functools.cmp_to_key(compare_rpm), reverse=True))
-            for name, versions in found.items()
+            for name, versions in versions_by_name.items()
         }
         return {name: Available(versions[0], versions) for name, versions in newest_first.items()}
 
     def refresh(self, log: Log, source: str = "") -> None:
-        # Without this a repository that cannot be read is passed over in silence.
+        # Without this, dnf silently skips a repository that cannot be read.
         strict = ["--setopt=*.skip_if_unavailable=0", *([f"--repo={source}"] if source else [])]
         follow(self._command("makecache", ["--refresh", *strict]), "refreshing the package lists", log)
 
@@ -81,13 +81,13 @@ class Dnf(Backend):
     def compare(self, one: str, other: str) -> int:
         return compare_rpm(one, other)
 
-    def _command(self, verb: str, rest: Sequence[str]) -> List[str]:
+    def _command(self, verb: str, arguments: Sequence[str]) -> List[str]:
         root: List[str] = []
         if self.root:
-            own = f"{self.root}/etc/dnf/dnf.conf"
-            config = [f"--config={own}"] if os.path.exists(own) else []
+            own_config = f"{self.root}/etc/dnf/dnf.conf"
+            config = [f"--config={own_config}"] if os.path.exists(own_config) else []
             root = [f"--installroot={self.root}", *config]
-        return ["dnf", "-y", *root, verb, *rest]
+        return ["dnf", "-y", *root, verb, *arguments]
 
 
 def _with_epoch(epoch: str, version: str) -> str:

@@ -1,6 +1,8 @@
-"""PackageKit through `pkcon`: for machines where its daemon is how packages are changed. Asked for by name only.
+"""The package backend for PackageKit, through `pkcon`: for machines whose packages are changed by its daemon.
 
-What is installed and what there is to install is read from apt or rpm below it: pkcon writes package ids as
+It is used only if a state names it.
+
+Installed and available packages are read from apt or rpm below it: pkcon writes package ids as
 NAME-VERSION.ARCH, which cannot be taken apart again for certain.
 """
 
@@ -14,7 +16,7 @@ from .base import Available, Backend, Inventory, Log, Options, Target, backend_f
 
 
 class PackageKit(Backend):
-    """Changes go through the daemon on the system bus, in one transaction for what is new and one for what is newer."""
+    """Changes packages through the daemon on the system bus: one transaction for new packages, one for updates."""
 
     name = "packagekit"
 
@@ -41,8 +43,8 @@ class PackageKit(Backend):
             )
         installed = self.inventory().versions
         trust = ["--allow-untrusted"] if options.skip_verify else []
-        for verb, wanted in (("install", False), ("update", True)):
-            names = [target.name for target in targets if (target.name in installed) is wanted]
+        for verb, is_installed in (("install", False), ("update", True)):
+            names = [target.name for target in targets if (target.name in installed) is is_installed]
             if names:
                 self._pkcon([*trust, verb, *names], f"{verb} of {', '.join(names)}", log)
 
@@ -54,5 +56,5 @@ class PackageKit(Backend):
     def compare(self, one: str, other: str) -> int:
         return self.native.compare(one, other)
 
-    def _pkcon(self, rest: Sequence[str], what: str, log: Log) -> None:
-        follow(["pkcon", "--plain", "--noninteractive", *rest], what, log)
+    def _pkcon(self, arguments: Sequence[str], what: str, log: Log) -> None:
+        follow(["pkcon", "--plain", "--noninteractive", *arguments], what, log)

@@ -1,6 +1,6 @@
-"""How dpkg and rpm order versions, and whether a version fits what a person asked for. Pure functions.
+"""Compares versions as dpkg and rpm do, and tells whether a version satisfies a condition. Pure functions.
 
-Written here because asking `dpkg --compare-versions` would be a process for each package of each state.
+It is done here because `dpkg --compare-versions` would be a process for each package of each state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OPERATORS: Dict[str, Callable[[int, int], bool]] = {
 
 
 def compare_deb(one: str, other: str) -> int:
-    """Negative, zero or positive as `one` is older than, the same as or newer than `other` (deb-version(7))."""
+    """Return a number < 0, 0 or > 0 if `one` is older than, the same as or newer than `other` (deb-version(7))."""
     for left, right in zip(_split_deb(one), _split_deb(other)):
         order = _compare_part(left, right)
         if order:
@@ -32,22 +32,25 @@ def compare_deb(one: str, other: str) -> int:
 
 
 def _split_deb(version: str) -> Tuple[str, str, str]:
-    epoch, colon, rest = version.partition(":")
+    epoch, colon, remainder = version.partition(":")
     if not colon:
-        epoch, rest = "0", version
-    upstream, dash, revision = rest.rpartition("-")
-    return (epoch, upstream, revision) if dash else (epoch, rest, "0")
+        epoch, remainder = "0", version
+    upstream, dash, revision = remainder.rpartition("-")
+    return (epoch, upstream, revision) if dash else (epoch, remainder, "0")
 
 
 def _compare_part(left: str, right: str) -> int:
-    """Runs of non-digits by deb's own alphabet, runs of digits as numbers, in turn."""
-    one, other = re.split(r"(\d+)", left), re.split(r"(\d+)", right)
-    for at in range(max(len(one), len(other))):
-        a, b = one[at] if at < len(one) else "", other[at] if at < len(other) else ""
-        if at % 2:
-            order = int(a or 0) - int(b or 0)
+    """Compare runs of non-digits by deb's own alphabet, and runs of digits as numbers, in turn."""
+    left_parts, right_parts = re.split(r"(\d+)", left), re.split(r"(\d+)", right)
+    for index in range(max(len(left_parts), len(right_parts))):
+        left_part, right_part = (
+            left_parts[index] if index < len(left_parts) else "",
+            right_parts[index] if index < len(right_parts) else "",
+        )
+        if index % 2:
+            order = int(left_part or 0) - int(right_part or 0)
         else:
-            keys = _alphabet(a), _alphabet(b)
+            keys = _alphabet(left_part), _alphabet(right_part)
             order = (keys[0] > keys[1]) - (keys[0] < keys[1])
         if order:
             return order
@@ -55,12 +58,12 @@ def _compare_part(left: str, right: str) -> int:
 
 
 def _alphabet(text: str) -> List[int]:
-    """`~` before the end of the text, the end before letters, letters before everything else."""
+    """Return a sort key: `~` before the end of the text, the end before letters, letters before everything else."""
     return [-1 if c == "~" else ord(c) if c.isalpha() else ord(c) + 256 for c in text] + [0]
 
 
 def compare_rpm(one: str, other: str) -> int:
-    """The same for rpm's epoch:version-release; a release that only one side names does not count."""
+    """Compare epoch:version-release as rpm does; a release that only one side has does not count."""
     left, right = _split_rpm(one), _split_rpm(other)
     order = _rpmvercmp(left[0], right[0]) or _rpmvercmp(left[1], right[1])
     if order or not left[2] or not right[2]:
@@ -69,15 +72,15 @@ def compare_rpm(one: str, other: str) -> int:
 
 
 def _split_rpm(version: str) -> Tuple[str, str, str]:
-    epoch, colon, rest = version.partition(":")
+    epoch, colon, remainder = version.partition(":")
     if not colon:
-        epoch, rest = "0", version
-    number, _, release = rest.partition("-")
+        epoch, remainder = "0", version
+    number, _, release = remainder.partition("-")
     return epoch, number, release
 
 
 def _rpmvercmp(one: str, other: str) -> int:
-    """rpm compares runs of digits or letters; `~` is older than all, `^` newer than the end but older than more."""
+    """Compare runs of digits or letters; `~` is older than all, `^` newer than the end but older than anything more."""
     left, right = re.findall(r"\d+|[a-zA-Z]+|~|\^", one), re.findall(r"\d+|[a-zA-Z]+|~|\^", other)
     for at in range(max(len(left), len(right))):
         a, b = left[at] if at < len(left) else None, right[at] if at < len(right) else None
@@ -101,7 +104,7 @@ def _rpmvercmp(one: str, other: str) -> int:
 
 
 def satisfies(version: str, wanted: str, compare: Compare) -> bool:
-    """Whether `version` is what `wanted` asks for: an exact version, a glob (1.2*), or comparisons (>=1.2,<2)."""
+    """Return whether `version` satisfies `wanted`: an exact version, a glob (1.2*), or comparisons (>=1.2,<2)."""
     for part in (part.strip() for part in wanted.split(",")):
         sign = next((sign for sign in OPERATORS if part.startswith(sign)), None)
         if sign is not None:

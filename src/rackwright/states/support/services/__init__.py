@@ -1,4 +1,4 @@
-"""Service managers behind one shape: systemd, System V scripts, and plain processes with a pidfile."""
+"""Service managers behind one interface: systemd, System V scripts, and plain processes with a pidfile."""
 
 from .base import Manager, Status, manager_for
 

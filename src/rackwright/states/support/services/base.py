@@ -1,4 +1,4 @@
-"""The shape of a service manager, and which one a machine has."""
+"""The base class of service managers, and the choice of the one that a machine has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...module import StateError
 
 @dataclass(frozen=True)
 class Status:
-    """What a manager knows of a service, read in one go."""
+    """The status of a service, read in one go."""
 
     exists: bool
     running: bool = False
@@ -20,11 +20,11 @@ class Status:
     masked: bool = False
     can_reload: bool = True
     busy: bool = False
-    """On its way from one state to another: to be asked again."""
+    """Starting or stopping: the status has to be read again."""
 
 
 class Manager:
-    """What can be done with a service. A request returns when the manager has taken it; `status` tells the outcome."""
+    """The operations on a service. A request returns when the manager has accepted it; `status` tells the result."""
 
     name = ""
 
@@ -52,7 +52,7 @@ class Manager:
 
 
 def manager_for(arguments: Dict[str, Any]) -> Manager:
-    """The manager a state names, or the one this machine has. A `command` or `pidfile` means a plain process."""
+    """Return the manager that a state names, or that of this machine; `command` or `pidfile` mean a plain process."""
     from .process import Process
     from .systemd import Systemd
     from .sysv import SysV

@@ -1,4 +1,4 @@
-"""A service that is just a process: a command, started away from us, and the pidfile that finds it again.
+"""Services that are plain processes: a command that is started in the background, and a pidfile to find it again.
 
 For containers and small machines without a service manager. The pidfile holds the process id, and on a second line
 the time the process started: the id alone may belong to another process by the next run.
@@ -23,6 +23,8 @@ SURVIVE_SECONDS = 0.2
 
 
 class Process(Manager):
+    """One command as a service, with its pidfile."""
+
     name = "process"
 
     def __init__(self, arguments: Dict[str, Any]) -> None:
@@ -32,7 +34,9 @@ class Process(Manager):
         self.timeout = float(arguments.get("timeout") or 10)
 
     def status(self, service: str) -> Status:
-        return Status(exists=bool(self.command) or self._alive() is not None, running=self._alive() is not None)
+        return Status(
+            exists=bool(self.command) or self._find_process() is not None, running=self._find_process() is not None
+        )
 
     def start(self, service: str) -> None:
         if not self.command:
@@ -44,46 +48,46 @@ class Process(Manager):
         pid = int(run(["/bin/sh", "-c", script, "sh", *self.command], f"starting {service}", cwd="/"))
         started = started_at(pid)
         write_whole(self.pidfile, f"{pid}\n{started or ''}\n".encode(), Owner(mode=0o644))
-        if started is None or _wait(lambda: started_at(pid) != started, SURVIVE_SECONDS):
+        if started is None or _wait_for(lambda: started_at(pid) != started, SURVIVE_SECONDS):
             raise StateError(
                 f"{service} ended as soon as it was started; run it by hand to see why: {shlex.join(self.command)}"
             )
 
     def stop(self, service: str) -> None:
-        found = self._alive()
-        if found is None:
+        process = self._find_process()
+        if process is None:
             return
-        pid, started = found
+        pid, started = process
         os.kill(pid, signal.SIGTERM)
-        if not _wait(lambda: started_at(pid) != started, self.timeout):
+        if not _wait_for(lambda: started_at(pid) != started, self.timeout):
             os.kill(pid, signal.SIGKILL)
-            if not _wait(lambda: started_at(pid) != started, self.timeout):
+            if not _wait_for(lambda: started_at(pid) != started, self.timeout):
                 raise StateError(
                     f"{service} (process {pid}) did not end within {self.timeout:g} s, not even when killed"
                 )
         remove_all(self.pidfile)
 
     def reload(self, service: str) -> None:
-        found = self._alive()
-        if found is None:
+        process = self._find_process()
+        if process is None:
             raise StateError(f"{service} is not running, so it cannot reload")
-        os.kill(found[0], signal.SIGHUP)
+        os.kill(process[0], signal.SIGHUP)
 
-    def _alive(self) -> Optional[Tuple[int, str]]:
-        """The process of the pidfile and its start time, if it is still that process."""
+    def _find_process(self) -> Optional[Tuple[int, str]]:
+        """Return id and start time of the pidfile's process; None if that process has ended."""
         lines = (read_bytes(self.pidfile) or b"").decode("ascii", "replace").split()
         if not lines or not lines[0].isdigit():
             return None
         pid = int(lines[0])
         started = started_at(pid)
-        # A pidfile the daemon wrote itself has no second line; then its id has to be enough.
+        # A pidfile that the daemon wrote itself has no second line; then only the id is compared.
         if started is None or (len(lines) > 1 and lines[1] != started):
             return None
         return pid, started
 
 
 def started_at(pid: int) -> Optional[str]:
-    """When the process started, in the kernel's ticks; None if there is none or it is a zombie."""
+    """Return when a process started, in the kernel's ticks; None if there is none or it is a zombie."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -92,9 +96,9 @@ def started_at(pid: int) -> Optional[str]:
     return None if fields[0] in "ZX" else fields[19]
 
 
-def _wait(reached: Callable[[], bool], seconds: float) -> bool:
+def _wait_for(condition: Callable[[], bool], seconds: float) -> bool:
     deadline = time.monotonic() + seconds
-    while not reached():
+    while not condition():
         if time.monotonic() > deadline:
             return False
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""systemd through `systemctl`."""
+"""The service manager systemd, through `systemctl`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENABLED = {"enabled": True, "enabled-runtime": True, "linked": True, "disabled":
 
 
 class Systemd(Manager):
-    """With a root, units are enabled in a system that is not running (an image)."""
+    """Services of systemd. With a root, units are enabled in a system that is not running (an image)."""
 
     name = "systemd"
 
@@ -23,11 +23,11 @@ class Systemd(Manager):
         if self.root:
             return self._offline_status(service)
         text = self._systemctl(["show", f"--property={PROPERTIES}", "--", _unit(service)], f"asking for {service}")
-        found = parse_properties(text)
-        if found.get("NeedDaemonReload") == "yes":
-            # A unit file changed since systemd read it: what it would start is not what is on disk.
+        properties = parse_properties(text)
+        if properties.get("NeedDaemonReload") == "yes":
+            # A unit file changed since systemd read it: systemd would start the old version.
             self._systemctl(["daemon-reload"], "reading the unit files again")
-        return read_status(found)
+        return read_status(properties)
 
     def _offline_status(self, service: str) -> Status:
         _, stdout, _ = attempt(["systemctl", f"--root={self.root}", "is-enabled", "--", _unit(service)])
@@ -53,9 +53,9 @@ class Systemd(Manager):
     def unmask(self, service: str) -> None:
         self._systemctl(["unmask", "--", _unit(service)], f"unmasking {service}")
 
-    def _systemctl(self, rest: List[str], what: str) -> str:
+    def _systemctl(self, arguments: List[str], what: str) -> str:
         root = [f"--root={self.root}"] if self.root else []
-        return run(["systemctl", "--no-ask-password", *root, *rest], what)
+        return run(["systemctl", "--no-ask-password", *root, *arguments], what)
 
 
 def _unit(service: str) -> str:
@@ -68,13 +68,13 @@ def parse_properties(text: str) -> Dict[str, str]:
     return {key: value for key, _, value in pairs if key}
 
 
-def read_status(found: Dict[str, str]) -> Status:
-    active = found.get("ActiveState", "")
+def read_status(properties: Dict[str, str]) -> Status:
+    active = properties.get("ActiveState", "")
     return Status(
-        exists=found.get("LoadState") not in ("not-found", None, ""),
+        exists=properties.get("LoadState") not in ("not-found", None, ""),
         running=active in ("active", "reloading"),
-        enabled=ENABLED.get(found.get("UnitFileState", "")),
-        masked=found.get("LoadState") == "masked",
-        can_reload=found.get("CanReload") == "yes",
+        enabled=ENABLED.get(properties.get("UnitFileState", "")),
+        masked=properties.get("LoadState") == "masked",
+        can_reload=properties.get("CanReload") == "yes",
         busy=active in ("activating", "deactivating"),
     )

@@ -1,4 +1,4 @@
-"""System V init scripts through `service`, and `update-rc.d` or `chkconfig` for what starts at boot."""
+"""The service manager for System V init scripts: `service`, and `update-rc.d` or `chkconfig` for the start at boot."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .base import Manager, Status
 
 
 class SysV(Manager):
-    """`sig` is text to look for among the processes, for scripts whose `status` is not to be believed."""
+    """Services with init scripts. `sig` is text in a process's command line, for scripts with a wrong `status`."""
 
     name = "sysv"
 

@@ -1,14 +1,14 @@
-"""The words of a state file: requisites, their `_in` forms, and the options that belong to the engine.
+"""The keywords of a state file: requisites, their `_in` forms, and the options that the engine handles itself.
 
-One table each, so that parsing, "did you mean", the graph and the documentation cannot disagree.
+There is one table for each, so that parsing, "did you mean", the graph and the documentation cannot disagree.
 """
 
 from __future__ import annotations
 
 from typing import Dict, FrozenSet, Tuple
 
-# In order of weight: where a state has dependants of several kinds, the heavier kind decides how early it wants to run.
-KINDS: Tuple[str, ...] = (
+# In order of weight: where a state has dependants of several kinds, the heavier kind decides how early it is to run.
+REQUISITE_KINDS: Tuple[str, ...] = (
     "onfail",
     "onfail_any",
     "onfail_all",
@@ -20,7 +20,7 @@ KINDS: Tuple[str, ...] = (
     "watch_any",
     "prereq",
 )
-WEIGHT: Dict[str, int] = {kind: weight for weight, kind in enumerate(KINDS)}
+WEIGHT: Dict[str, int] = {kind: weight for weight, kind in enumerate(REQUISITE_KINDS)}
 
 # The order in which a state's requisites enter the graph; it decides ties, so it is Salt's.
 ENTRY_ORDER: Tuple[str, ...] = (
@@ -36,8 +36,8 @@ ENTRY_ORDER: Tuple[str, ...] = (
     "onchanges_any",
 )
 
-REQUISITES: FrozenSet[str] = frozenset((*KINDS, "listen"))
-"""What an `extend` adds to rather than replaces."""
+REQUISITES: FrozenSet[str] = frozenset((*REQUISITE_KINDS, "listen"))
+"""The keywords that `extend` adds entries to; anything else it replaces."""
 
 IN_FORMS: Dict[str, str] = {
     "require_in": "require",
@@ -51,12 +51,12 @@ IN_FORMS: Dict[str, str] = {
 OPTIONS: FrozenSet[str] = frozenset(
     (
         *("order", "unless", "onlyif", "creates", "check_cmd", "retry", "failhard", "parallel", "no_log"),
-        # Between the servers of a mesh run; one server alone has nobody to wait for.
+        # These order the servers of a mesh run; a single server has no other to wait for.
         *("sync", "serialize"),
     )
 )
 
-IGNORED: FrozenSet[str] = frozenset(
+IGNORED_OPTIONS: FrozenSet[str] = frozenset(
     (
         "reload_modules",
         "reload_grains",
@@ -68,8 +68,8 @@ IGNORED: FrozenSet[str] = frozenset(
         "cmd_opts_exclude",
     )
 )
-"""Accepted because existing states have them; there is nothing here for them to do."""
+"""Options of Salt that are accepted because existing states have them, and that do nothing here."""
 
-ENGINE: FrozenSet[str] = frozenset(
-    (*REQUISITES, *IN_FORMS, "listen_in", "use", "use_in", *OPTIONS, *IGNORED, "name", "names")
+ENGINE_KEYWORDS: FrozenSet[str] = frozenset(
+    (*REQUISITES, *IN_FORMS, "listen_in", "use", "use_in", *OPTIONS, *IGNORED_OPTIONS, "name", "names")
 )

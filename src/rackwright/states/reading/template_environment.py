@@ -1,4 +1,4 @@
-"""What a template may use: the sandbox, the names in it and the filters. Loaded only in the child that renders.
+"""The Jinja environment of templates: its sandbox, variables and filters. Loaded only in the child that renders.
 
 The names follow Salt where people have habits: `pillar` and `grains` are our variables and the node's facts, and
 `salt['pillar.get']('a:b', default)` looks into nested ones.
@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from ..refusal import Refused
+from ..refusal import RunRefused
 from .tree import Tree
 
 
@@ -28,17 +28,18 @@ class _TreeLoader(jinja2.BaseLoader):
         path = template[len("salt://") :] if template.startswith("salt://") else template
         try:
             return self._tree.read(path), path, lambda: True
-        except Refused:
+        except RunRefused:
             raise jinja2.TemplateNotFound(template) from None
 
 
-def environment(tree: Tree) -> jinja2.Environment:
-    made = ImmutableSandboxedEnvironment(
+def make_environment(tree: Tree) -> jinja2.Environment:
+    """Return a sandboxed environment that loads templates from the tree and refuses undefined names."""
+    jinja_environment = ImmutableSandboxedEnvironment(
         undefined=jinja2.StrictUndefined,
         loader=_TreeLoader(tree),
         extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],
     )
-    made.filters.update(
+    jinja_environment.filters.update(
         json=lambda value, **options: json.dumps(value, **options),
         yaml=_yaml,
         yaml_encode=_yaml,
@@ -48,7 +49,7 @@ def environment(tree: Tree) -> jinja2.Environment:
         regex_replace=lambda value, pattern, new: re.sub(pattern, new, str(value)),
         to_bool=lambda value: str(value).lower() in ("yes", "1", "true"),
     )
-    return made
+    return jinja_environment
 
 
 def _yaml(value: Any, default_flow_style: bool = True) -> str:
@@ -58,19 +59,19 @@ def _yaml(value: Any, default_flow_style: bool = True) -> str:
     return text[: -len("...\n")].strip() if text.endswith("...\n") else text.strip()
 
 
-def names(variables: Dict[str, Any], node: Dict[str, Any]) -> Dict[str, Any]:
-    """Variables by their own names and under `pillar` or `vars`; the node's facts under `grains` or `node`."""
+def template_variables(variables: Dict[str, Any], node: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the names a template sees: variables as such and as `pillar` or `vars`, facts as `grains` or `node`."""
     return {
         **variables,
         "vars": variables,
         "pillar": variables,
         "node": node,
         "grains": node,
-        "salt": {"pillar.get": _getter(variables), "grains.get": _getter(node)},
+        "salt": {"pillar.get": _make_getter(variables), "grains.get": _make_getter(node)},
     }
 
 
-def _getter(source: Dict[str, Any]) -> Callable[..., Any]:
+def _make_getter(source: Dict[str, Any]) -> Callable[..., Any]:
     def get(path: str, default: Any = "") -> Any:
         value: Any = source
         for part in path.split(":"):
