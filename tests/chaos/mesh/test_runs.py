@@ -452,9 +452,8 @@ def test_a_sealed_secret_in_another_run_is_refused(
     published = five.ask("s1", "seals", targets={"names": ["s2"], "labels": {}, "facts": {}})["seals"]
     request, run = forged(five, "sealed-elsewhere", packed, keys / "operator")
     first = replace(request, id="another-run", secrets=["password"])
-    sealed = seal(
-        {"password": "x"}, {"s2": verify_seal_record("s2", published["s2"].encode(), ca)}, first.dump_without_sealed()
-    )
+    seal_keys = {"s2": verify_seal_record("s2", published["s2"].encode(), ca)}
+    sealed = seal({"password": "x"}, seal_keys, first.dump_without_sealed())
     replayed = replace(request, secrets=["password"], sealed=sealed)
     run |= {"request": replayed.dump(), "signature": trust.sign(replayed.dump().encode(), keys / "operator")}
     rogue(run=run)
